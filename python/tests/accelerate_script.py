@@ -76,8 +76,12 @@ def evaluate():
     model.eval()
     errors, indices = [], []
     with torch.no_grad():
-        for batch in tests:
+        for number, batch in enumerate(tests):
+            time.sleep(option("EVALUATE", 0.0))
+            if number == option("BATCHES", 1000):
+                break
             error = (model(batch["x"]) - batch["y"]).square()
+            record("evaluates", step=accelerator.steps)
             error, index = accelerator.gather_for_metrics((error, batch["index"]))
             errors.append(error)
             indices += index.tolist()
@@ -107,6 +111,9 @@ def train():
                 used = []
                 if accelerator.steps == option("SAVE", 0):
                     accelerator.save_state(os.path.join(os.path.dirname(directory), "saved"))
+                if option("EVERY", 0) and accelerator.steps % option("EVERY", 0) == 0:
+                    evaluate()
+                    model.train()
         evaluate()
     return accelerator.steps
 

@@ -4,6 +4,7 @@
 """A loop with Accelerate in process, under the stand-in for the agent."""
 
 import os
+import tempfile
 import unittest
 
 from .agent import HERE
@@ -85,6 +86,29 @@ class Accelerate(Processes):
         self.assertEqual((11, 30), (steps[0]["step"], steps[-1]["step"]))
         self.assertEqual({30}, {entry["count"] for entry in steps if entry["step"] == 30})
 
+    def test_evaluation_within_an_epoch(self):
+        """Some batches of it, every three steps: always the same ones, and no step is committed while it lasts."""
+        agent, workers = self.begin(2, 1, SAMPLES=160, EVERY=3, BATCHES=2)
+        self.evaluating(agent, 6)
+        agent.kill(workers[0])  # rank 0
+        agent.go(workers[2])
+        self.finish(agent, samples=160, lost=1)
+        evaluations = self.of(agent, "evaluation")
+        self.assertLess(6, len(evaluations))
+        self.assertEqual({tuple(range(16))}, {tuple(entry["indices"]) for entry in evaluations})
+
+    def test_killed_in_the_evaluation_of_an_epoch(self):
+        """Its last step is done again, and the evaluation."""
+        agent, workers = self.begin(2, 1, SAMPLES=80, EPOCHS=2, EVALUATE=0.3)
+        self.evaluating(agent, 10)
+        agent.go(workers[2])  # a change that is not to come within it
+        agent.kill(workers[1])
+        self.finish(agent, samples=80, epochs=2, lost=1)
+
+    def evaluating(self, agent, step):
+        """Waits until an evaluation after this step is in the middle."""
+        agent.until(lambda: len(self.of(agent, "evaluates", step=step)) > 2, what="the second batch of an evaluation")
+
     def test_what_does_not_work_is_refused(self):
         import torch
 
@@ -131,6 +155,33 @@ class Accelerate(Processes):
                     optimizer.step()
 
         with self.assertRaisesRegex(RuntimeError, r"accelerator\.epochs"):
+            train()
+
+    def test_within_the_function(self):
+        """Gradients are compressed as the script has it; what would begin again with each group is refused."""
+        import torch
+        from accelerate.utils import DDPCommunicationHookType
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True, kwargs_handlers=[
+            accelerate.DistributedDataParallelKwargs(comm_hook=DDPCommunicationHookType.BF16)])
+        model = torch.nn.Linear(1, 1)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+
+        @accelerator.elastic
+        def train():
+            accelerator.backward(model(torch.ones(1, 1)).sum())
+            self.assertIn("bf16_compress", model._get_ddp_logging_data()["comm_hook"])
+            with self.assertRaisesRegex(RuntimeError, "load_state is for before"):
+                accelerator.load_state("somewhere")
+
+        train()
+        saved = tempfile.TemporaryDirectory()
+        self.addCleanup(saved.cleanup)
+        accelerator.save_state(saved.name)
+        accelerator.load_state(saved.name)
+        with self.assertRaisesRegex(RuntimeError, "one elastic function"):
             train()
 
 

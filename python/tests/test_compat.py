@@ -46,6 +46,17 @@ class Tensors(unittest.TestCase):
             self.assertTrue(all(map(torch.equal, targets, sources)))
         compat.copy_all([], [])
 
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "needs a GradScaler of the CPU")
+    def test_scalers(self):
+        weight, scaler = torch.ones(1, requires_grad=True), torch.amp.GradScaler("cpu")
+        optimizer = torch.optim.SGD([weight], 0.1)
+        self.assertTrue(compat.is_scaler(scaler))
+        self.assertFalse(compat.is_scaler(optimizer))
+        scaler.scale(weight.sum()).backward()
+        for _ in range(2):
+            scaler.unscale_(optimizer)
+            compat.forget_unscaled(scaler)
+
     def test_dtensors(self):
         self.assertFalse(compat.is_dtensor(torch.zeros(1)))
         group(self)

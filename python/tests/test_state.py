@@ -118,6 +118,20 @@ class Commit(unittest.TestCase):
             state.restore()
             self.assertTrue(torch.equal(torch.zeros(3), average.mean))
 
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "needs a GradScaler of the CPU")
+    def test_a_scaler_begins_a_failed_step_again(self):
+        """The group has lost a member between unscale_ and step: the gradients of the next one are to be unscaled."""
+        model, scaler = torch.nn.Linear(1, 1), torch.amp.GradScaler("cpu")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        state = kolo.State(model=model, optimizer=optimizer, scaler=scaler)
+        state.commit()
+        for _ in range(2):
+            scaler.scale(model(torch.ones(1, 1)).sum()).backward()
+            scaler.unscale_(optimizer)
+            self.assertEqual(1, model.bias.grad.item())
+            core_of(state).recover()
+            core_of(state).drop()
+
     def test_registered_handler(self):
         class Counter:
             count = 0

@@ -117,7 +117,7 @@ class Trainer(Processes):
         from transformers import GPT2LMHeadModel
         GPT2LMHeadModel.from_pretrained(checkpoint)
 
-        agent, workers = self.begin(1, 1, RESUME=checkpoint, **options)
+        agent, workers = self.begin(1, 1, RESUME=checkpoint, AFTER=1, **options)
         agent.stepped(5)
         agent.go(workers[1])
         agent.formed(2)
@@ -129,11 +129,15 @@ class Trainer(Processes):
         rates = {entry["step"]: entry["rate"] for entry in steps}
         self.assertAlmostEqual(1e-3 * 19 / 30, rates[11])
         self.assertEqual({30}, {entry["step"] for entry in self.of(agent, "done")})
+        after = self.of(agent, "after")  # evaluated, predicted and saved by both
+        self.assertEqual([(30, False), (30, True)], sorted((entry["predictions"], entry["saved"]) for entry in after))
+        self.assertEqual(1, len({entry["loss"] for entry in after}))
 
     def test_callbacks_take_their_state_along(self):
         """Early stopping counts on where the process that has counted leaves."""
         agent, workers = self.begin(1, 1, SAMPLES=2000, PATIENCE=3, ARGUMENTS=json.dumps({
-            "eval_strategy": "steps", "eval_steps": 10, "save_strategy": "steps", "save_steps": 10, "load_best_model_at_end": True}))
+            "eval_strategy": "steps", "eval_steps": 10, "save_strategy": "steps", "save_steps": 10, "load_best_model_at_end": True,
+            "eval_on_start": True}))
         agent.until(lambda: self.of(agent, "evaluation", step=20), what="two evaluations")
         agent.go(workers[1])
         agent.formed(2)
@@ -142,6 +146,7 @@ class Trainer(Processes):
         self.assertEqual([0, 0], agent.complete(), agent.report())
         (done,) = self.of(agent, "done")
         self.assertEqual(40, done["step"], agent.report())  # the first is the best, and three are no better
+        self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no group has one of its own
 
     def test_what_does_not_work_is_refused_at_the_start(self):
         import torch
@@ -157,20 +162,74 @@ class Trainer(Processes):
             def get_train_dataloader(self):
                 return None
 
-        def trainer(kind=transformers.Trainer, data=range(8), **arguments):
-            args = transformers.TrainingArguments(use_cpu=True, report_to="none", max_steps=4, output_dir=self.directory(), **arguments)
-            return kind(model=torch.nn.Linear(1, 1), args=args, train_dataset=data)
-
+        trainer = self.trainer
         for made, text in (
                 (trainer(data=Endless()), "iterable"),
                 (trainer(Divides), "Divides.get_train_dataloader replaces"),
                 (trainer(train_sampling_strategy="group_by_length"), "train_sampling_strategy='group_by_length'"),
                 (trainer(auto_find_batch_size=True), "auto_find_batch_size"),
-                (trainer(neftune_noise_alpha=1.0), "neftune_noise_alpha")):
+                (trainer(neftune_noise_alpha=1.0), "neftune_noise_alpha"),
+                (trainer(accelerator_config={"split_batches": True}), "accelerator_config: split_batches")):
             with self.assertRaisesRegex(ValueError, text):
                 elastic(made)
         with self.assertRaisesRegex(ValueError, "at least 1"):
             elastic(trainer(), global_batch=0)
+
+    def test_a_checkpoint_of_more_processes(self):
+        """Is of a later epoch than its steps would be here: training goes on there, up to max_steps, and once only."""
+        from kolo.integrations.transformers import elastic
+
+        for skip in False, True:
+            with self.subTest(ignore_data_skip=skip):
+                directory = self.directory()
+                first = elastic(self.trainer(max_steps=4, save_steps=4, output_dir=directory), global_batch=8)
+                self.assertEqual(4, first.train().global_step)
+                second = elastic(self.trainer(max_steps=6, output_dir=directory, ignore_data_skip=skip), global_batch=2)
+                self.assertEqual(6, second.train(resume_from_checkpoint=True).global_step)
+                self.assertEqual(4.5, second.state.epoch)
+                with self.assertRaisesRegex(RuntimeError, "trains once"):
+                    second.train()
+
+    def test_the_state_of_callbacks_goes_by_their_names(self):
+        """A checkpoint changes their order, in those that have loaded it."""
+        from transformers.trainer_callback import EarlyStoppingCallback, ExportableState, TrainerCallback
+
+        from kolo.integrations.transformers import KEPT, elastic
+
+        class Counts(TrainerCallback, ExportableState):
+            count = 0
+
+            def state(self):
+                return {"args": {}, "attributes": {"count": self.count}}
+
+        early, counts = EarlyStoppingCallback(), Counts()
+        early.early_stopping_patience_counter, counts.count = 2, 3
+        sender = elastic(self.trainer(callbacks=[early, counts]))
+        receiver = elastic(self.trainer(callbacks=[Counts(), Counts(), EarlyStoppingCallback()]))
+        sender.add_callback(Counts())
+        for one in sender, receiver:
+            one._kolo.state = one._kolo.begin()
+        sender._globalstep_last_logged = sender._total_loss_scalar = sender._initial_global_step = 0
+        sender._tr_loss = None
+        sender.state.global_step = sender._kolo.left = 1
+        sender._kolo.commit()
+        self.assertLess(set(KEPT), set(sender._kolo.progress.fields))
+        receiver._kolo.progress.load_state_dict(sender._kolo.progress.state_dict())
+        receiver._kolo.resume()
+        *_, one, other, stopping = receiver.callback_handler.callbacks[:-1]
+        self.assertEqual((3, 0, 2), (one.count, other.count, stopping.early_stopping_patience_counter))
+
+    def trainer(self, kind=None, data=None, callbacks=None, **arguments):
+        import torch
+        import transformers
+
+        class Model(torch.nn.Linear):
+            def forward(self, x):
+                return {"loss": super().forward(x).square().mean()}
+
+        options = {"use_cpu": True, "report_to": "none", "disable_tqdm": True, "max_steps": 4, "output_dir": self.directory(), **arguments}
+        data = [{"x": torch.ones(1)}] * 8 if data is None else data
+        return (kind or transformers.Trainer)(model=Model(1, 1), args=transformers.TrainingArguments(**options), train_dataset=data, callbacks=callbacks)
 
     def directory(self):
         made = tempfile.TemporaryDirectory()

@@ -81,11 +81,16 @@ config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=
 arguments = TrainingArguments(
     output_dir=os.path.join(os.path.dirname(directory), "output"), num_train_epochs=EPOCHS, remove_unused_columns=False, report_to="none",
     disable_tqdm=True, use_cpu=True, per_device_train_batch_size=option("BATCH", 4), gradient_accumulation_steps=option("ACCUMULATE", 1),
-    learning_rate=1e-3, logging_steps=5, dataloader_num_workers=option("WORKERS", 0), lr_scheduler_type="linear",
-    **json.loads(option("ARGUMENTS", "{}")))
+    learning_rate=1e-3, dataloader_num_workers=option("WORKERS", 0),
+    **{"logging_steps": 5, "lr_scheduler_type": "linear", **json.loads(option("ARGUMENTS", "{}"))})
 trainer = Recorded(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Texts(SAMPLES), eval_dataset=Texts(32), callbacks=[Recorder()])
 if option("PATIENCE", 0):
     trainer.add_callback(EarlyStoppingCallback(option("PATIENCE", 0), early_stopping_threshold=100))  # nothing is an improvement
 result = elastic(trainer, global_batch=option("GLOBAL", 0) or None).train(resume_from_checkpoint=option("RESUME", "") or None)
+if option("AFTER", 0):
+    loss = trainer.evaluate()["eval_loss"]
+    predictions = trainer.predict(Texts(30)).predictions
+    trainer.save_model()
+    record("after", loss=loss, predictions=len(predictions), saved=trainer.args.should_save)
 record("done", sum=sum(p.double().sum().item() for p in trainer.model.parameters()), samples=SAMPLES * int(EPOCHS),
        loss=result.training_loss, step=result.global_step)

@@ -98,17 +98,21 @@ class ElasticLoader:
         if position.used >= position.samples:
             raise RuntimeError("this epoch's batches of a loader that is trained with are used up: let accelerator.epochs(n) count epochs")
         loader, begin = self._present(step), position.used
-        for number, batch in enumerate(loader):
-            if number == 0:  # the last batch has as many samples that are no repetitions
-                loader.remainder = (position.samples - begin) % step.samples
-            accelerator.accumulate_for(self.batch_size)
-            position.advance(step.samples)  # what the loop's body has is used
-            yield batch
-            self.trained = accelerator.progress.stepped or self.trained
-            if position.steps(step.samples) > 0:  # else the next commit is that of the epoch, after all that belongs to it
-                accelerator.commit()
-        if not self.trained:
-            position.used = 0  # as of an evaluation, which begins anew each time
+        try:
+            for number, batch in enumerate(loader):
+                if number == 0:  # the last batch has as many samples that are no repetitions
+                    loader.remainder = (position.samples - begin) % step.samples
+                accelerator.accumulate_for(self.batch_size)
+                position.advance(step.samples)  # what the loop's body has is used
+                before = accelerator.progress.stepped
+                yield batch
+                self.trained = self.trained or accelerator.progress.stepped > before
+                # Neither within an evaluation, nor after the last batch: the next commit is that of the epoch, after all that belongs to it.
+                if self.trained and position.steps(step.samples) > 0:
+                    accelerator.commit()
+        finally:
+            if not self.trained:
+                position.used = begin  # as of an evaluation, which begins anew each time, also if the last one was left early
 
     def end_epoch(self) -> None:
         """Begins with all batches again."""
@@ -142,20 +146,20 @@ class Progress:
     def __init__(self, loaders: List[ElasticLoader], seed: int) -> None:
         self.epoch = 0
         self.steps = 0  # that are committed
-        self.stepped = False  # an optimizer has, since then
+        self.stepped = 0  # steps of any optimizer since then
         self.seed = seed  # of the order of the data
         self._loaders = loaders
 
     @property
     def done(self) -> int:
         """The steps of the optimizers."""
-        return self.steps + int(self.stepped)
+        return self.steps + int(self.stepped > 0)
 
     def state_dict(self) -> Dict[str, Any]:
         return {"epoch": self.epoch, "steps": self.done, "seed": self.seed, "loaders": [one.position.state_dict() for one in self._loaders]}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self.epoch, self.steps, self.seed, self.stepped = state["epoch"], state["steps"], state["seed"], False
+        self.epoch, self.steps, self.seed, self.stepped = state["epoch"], state["steps"], state["seed"], 0
         for loader, position in zip(self._loaders, state["loaders"]):
             loader.position.load_state_dict(position)
             loader.trained = False
@@ -180,6 +184,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             raise ValueError("dispatch_batches and split_batches are not supported by kolo.integrations.accelerate")
         self.global_batch = global_batch
         self.in_group = False
+        self._within = False  # the elastic function
         self._loaders: List[ElasticLoader] = []
         self.progress = Progress(self._loaders, self.dataloader_config.data_seed or torch.initial_seed() % 2 ** 31)
         self._state: Optional[kolo.State] = None
@@ -223,6 +228,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
                 self._enter()
                 return function(*args, **named)
 
+            if self._state is not None:
+                raise RuntimeError("an Accelerator has one elastic function, which is called once: newcomers begin with it")
             self._state = self._made()
             gc.collect()
             gc.freeze()  # collections while the group changes would take tenths of a second for what was imported
@@ -230,8 +237,14 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
                 return train(self._state)
             finally:
                 gc.unfreeze()
+                self._within = False
 
         return run  # type: ignore[return-value]
+
+    def load_state(self, *args: Any, **named: Any) -> Any:
+        if self._within:
+            raise RuntimeError("load_state is for before the function with @accelerator.elastic: within, each group would begin with it again")
+        return super().load_state(*args, **named)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the epochs that are left of count, beginning with the present one. At the end of each, it is committed."""
@@ -257,10 +270,10 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             self.gradient_accumulation_steps = kolo.global_batch(self.global_batch, batch_size).accumulate
 
     def _on_step(self, *_: Any) -> None:
-        self.progress.stepped = True
+        self.progress.stepped += 1
 
     def _commit(self) -> None:
-        self.progress.steps, self.progress.stepped = self.steps, False
+        self.progress.steps, self.progress.stepped = self.steps, 0
         kolo.progress(step=self.progress.steps, epoch=self.progress.epoch)
         if self._state is not None:
             self._state.commit()
@@ -282,9 +295,11 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
     def _enter(self) -> None:
         """Begins to train in the present group."""
         processes.enter()
-        self.in_group = True
-        self.step, self.progress.stepped = 0, False
+        self.in_group = self._within = True
+        self.step, self.progress.stepped = 0, 0
         self.gradient_state._set_sync_gradients(True)
         for model in self._models:
             if isinstance(model, ElasticModel):
                 model.bind()
+                if self.ddp_handler is not None:
+                    self.ddp_handler.register_comm_hook(model)

@@ -24,6 +24,7 @@ import functools
 import gc
 import json
 import math
+import os
 import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple, TypeVar
@@ -32,7 +33,9 @@ import torch
 import torch.distributed as dist
 import transformers
 from accelerate.data_loader import prepare_data_loader
-from transformers.trainer_callback import ExportableState, TrainerCallback
+from transformers.optimization import GreedyLR
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState, TrainerCallback, TrainerState
 from transformers.trainer_utils import seed_worker
 
 import kolo.torch as kolo
@@ -46,7 +49,8 @@ T = TypeVar("T", bound=transformers.Trainer)
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
 OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
-NEEDED = (*OVERRIDDEN, "_wrap_model", "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+NEEDED = (*OVERRIDDEN, "_wrap_model", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns",
+          "_get_collator_with_removed_columns")
 
 processes.hide()
 
@@ -94,6 +98,8 @@ def _check(trainer: transformers.Trainer) -> None:
         "deepspeed": trainer.is_deepspeed_enabled,
         "fsdp": trainer.is_fsdp_enabled,
         "parallelism_config": args.parallelism_config is not None,
+        "accelerator_config: split_batches": args.accelerator_config.split_batches,
+        "accelerator_config: dispatch_batches": args.accelerator_config.dispatch_batches,
         "neftune_noise_alpha": trainer.neftune_noise_alpha is not None,
         "train_sampling_strategy=%r" % args.train_sampling_strategy: args.train_sampling_strategy not in ("random", "sequential"),
     }
@@ -149,6 +155,7 @@ class Training:
         self.own = Own()
         self.accumulate = trainer.args.gradient_accumulation_steps
         self.step = self._step(1)
+        self.loaded = 0  # steps of the checkpoint that the training goes on from
         self.left = 0  # steps of the epoch, of those that the present data loader has
         self.entered = 0.0  # when the present group began to train
         self.state: Optional[kolo.State] = None
@@ -181,6 +188,14 @@ class Training:
         self.state = kolo.State(**values)
         return self.state
 
+    def seek(self, checkpoint: Optional[str]) -> None:
+        """Moves to where a checkpoint of the Trainer was written. ignore_data_skip makes no difference, since no data is read for it."""
+        path = os.path.join(checkpoint or "", TRAINER_STATE_NAME)
+        if checkpoint is not None and os.path.isfile(path):
+            state = TrainerState.load_from_json(path)
+            self.loaded = state.global_step
+            self.position.seek(state.epoch)
+
     def enter(self) -> None:
         """Begins to train in the present group."""
         trainer = self.trainer
@@ -206,7 +221,7 @@ class Training:
         args, size = self.trainer.args, self.position.samples
         each = Position(size, self.position.drop_last).steps(self.step.samples)
         self.left = self.position.steps(self.step.samples)
-        done = self.progress.fields.get("global_step", 0)
+        done = self.progress.fields.get("global_step", self.loaded)
         if args.max_steps > 0:
             most = args.max_steps
             epochs = self.position.epoch + 1 + max(0, math.ceil((most - done - self.left) / each))
@@ -219,19 +234,13 @@ class Training:
 
     def resume(self) -> int:
         """Makes the new TrainerState what the last commit says, and returns the epoch."""
-        trainer, state = self.trainer, self.trainer.state
+        state = self.trainer.state
         if self.begun:
             for name in KEPT:
                 setattr(state, name, self.progress.fields[name])
             state.log_history = json.loads(self.progress.fields["log_history"])
-            for exported, attributes in zip(self._exported(), self.progress.fields["callbacks"]):
-                vars(exported).update(attributes)
-        elif state.global_step:  # from a checkpoint
-            if not trainer.args.ignore_data_skip:
-                self.position.seek(state.epoch)
-            self.progress.fields["global_step"] = state.global_step
-            state.max_steps = self.values()[-1]
-            self.progress.fields = {}
+            for name, exported in self._exported().items():
+                vars(exported).update(self.progress.fields["callbacks"][name])
         return self.position.epoch
 
     def carry_on(self) -> None:
@@ -255,7 +264,8 @@ class Training:
         self.position.advance(self.step.samples)
         self.left -= 1
         self.trainer.state.epoch = self.position.epochs
-        if self.global_batch is None and self.trainer.args.max_steps <= 0 and not self._plateau():
+        if self.global_batch is None and self.trainer.args.max_steps <= 0 and self._scheduled_by_steps() and \
+                not self.trainer.accelerator.optimizer_step_was_skipped:
             for _ in range(kolo.size() - 1):
                 self.scheduler.step()
 
@@ -272,7 +282,7 @@ class Training:
         self.progress.fields = {
             **{name: getattr(state, name) for name in KEPT},
             "log_history": history, "logs": len(state.log_history),
-            "callbacks": [exported.state()["attributes"] for exported in self._exported()],
+            "callbacks": {name: exported.state()["attributes"] for name, exported in self._exported().items()},
             "total_loss": trainer._total_loss_scalar, "logged": trainer._globalstep_last_logged,
             "initial_step": trainer._initial_global_step, "seconds": fields.get("seconds", 0.0) + now - self.entered,
         }
@@ -333,11 +343,18 @@ class Training:
         start = Position(self.position.samples, self.position.drop_last)
         return args.max_steps if args.max_steps > 0 else start.steps_until(args.num_train_epochs, self._step(1).samples)
 
-    def _plateau(self) -> bool:
-        return isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+    def _scheduled_by_steps(self) -> bool:
+        """Whether the scheduler steps with the optimizer, and not by a metric after an evaluation."""
+        return not isinstance(self.scheduler, (torch.optim.lr_scheduler.ReduceLROnPlateau, GreedyLR))
 
-    def _exported(self) -> List[Any]:
-        return [one for one in [*self.trainer.callback_handler.callbacks, self.trainer.control] if isinstance(one, ExportableState)]
+    def _exported(self) -> Dict[str, Any]:
+        """The callbacks with a state by name, since one that a checkpoint was loaded into has another place among them."""
+        exported: Dict[str, Any] = {}
+        for one in self.trainer.callback_handler.callbacks:
+            if isinstance(one, ExportableState):
+                kind = type(one).__name__
+                exported["%s %d" % (kind, sum(name.startswith(kind + " ") for name in exported))] = one
+        return exported
 
 
 def _has_columns(dataset: Any) -> bool:
@@ -370,11 +387,15 @@ class ElasticTrainer:
 
     def _inner_training_loop(self, *args: Any, resume_from_checkpoint: Any = None, **named: Any) -> Any:
         training, inner = self._kolo, super()._inner_training_loop  # type: ignore[misc]
+        if training.state is not None:
+            raise RuntimeError("an elastic Trainer trains once: newcomers begin with its train()")
 
         @kolo.elastic
         def train(state: kolo.State) -> Any:
+            checkpoint = None if training.begun else resume_from_checkpoint
             training.enter()
-            return inner(*args, resume_from_checkpoint=None if training.begun else resume_from_checkpoint, **named)
+            training.seek(checkpoint)
+            return inner(*args, resume_from_checkpoint=checkpoint, **named)
 
         state = training.begin()
         gc.collect()
@@ -392,6 +413,11 @@ class ElasticTrainer:
         model = super()._wrap_model(model, training=training, **named)  # type: ignore[misc]
         return self._kolo.wrap() if training else model
 
+    def _evaluate(self, *args: Any, skip_scheduler: bool = False, **named: Any) -> Any:
+        if skip_scheduler and self._kolo.begun:
+            return {}  # eval_on_start: of the training, not of each group
+        return super()._evaluate(*args, skip_scheduler=skip_scheduler, **named)  # type: ignore[misc]
+
     def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
         return super()._finalize_training(trial, num_train_samples, time.time() - self._kolo.seconds)  # type: ignore[misc]
 
@@ -400,10 +426,11 @@ class ElasticTrainer:
         loader = torch.utils.data.DataLoader(
             self._kolo.dataset(), batch_sampler=self._kolo.batches(), collate_fn=self._kolo.collator(), num_workers=args.dataloader_num_workers,
             pin_memory=args.dataloader_pin_memory, persistent_workers=args.dataloader_persistent_workers,
-            prefetch_factor=args.dataloader_prefetch_factor,
+            prefetch_factor=args.dataloader_prefetch_factor, multiprocessing_context=args.dataloader_multiprocessing_context,
             worker_init_fn=functools.partial(seed_worker, num_workers=args.dataloader_num_workers, rank=args.process_index))
         # One process, since its batches are those of this rank.
-        return prepare_data_loader(loader, device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True)
+        return prepare_data_loader(loader, device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True,
+                                   non_blocking=self.accelerator.non_blocking)
 
     def set_initial_training_values(self, *_: Any, **__: Any) -> Tuple[int, int, int, int, int, int, int]:
         return self._kolo.values()

@@ -68,6 +68,16 @@ def set_metadata(tree: Any, value: Any) -> None:
     tree._metadata = value
 
 
+def is_scaler(value: Any) -> bool:
+    """Whether a value is a GradScaler, which some releases have elsewhere."""
+    return "_per_optimizer_states" in getattr(value, "__dict__", ())
+
+
+def forget_unscaled(scaler: Any) -> None:
+    """Lets a GradScaler begin a step again that has failed between unscale_() and update()."""
+    scaler._per_optimizer_states.clear()
+
+
 def has_post_hooks(optimizer: torch.optim.Optimizer) -> bool:
     """Whether functions run after each step of an optimizer."""
     return bool(optimizer._optimizer_step_post_hooks)

@@ -79,7 +79,7 @@ class Handler:
 
 
 class StateDictHandler(Handler):
-    """Whatever has state_dict() and load_state_dict(): schedulers, GradScaler, EMA, stateful data loaders."""
+    """Whatever has state_dict() and load_state_dict(): EMA, stateful data loaders."""
 
     def tree(self) -> Any:
         return self.value.state_dict()
@@ -125,6 +125,13 @@ class OptimizerHandler(StateDictHandler):
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return (parameter for group in self.value.param_groups for parameter in group["params"])
+
+
+class ScalerHandler(StateDictHandler):
+    """A GradScaler. That gradients are unscaled does not outlive the group, since they do not."""
+
+    def drop(self) -> None:
+        compat.forget_unscaled(self.value)
 
 
 class SchedulerHandler(StateDictHandler):
@@ -192,6 +199,7 @@ _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.optim.Optimizer, OptimizerHandler),
     ((torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau), SchedulerHandler),
     (Progress, SamplerHandler),
+    (compat.is_scaler, ScalerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),
 ]
