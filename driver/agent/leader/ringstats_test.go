@@ -42,7 +42,7 @@ func TestRingStatsMeasuresGapsBetweenSteps(t *testing.T) {
 	must.Eq(t, wire.Resize{Generation: 2, From: 2, To: 4, Cause: "resize", Gap: &gap, Rendezvous: &rendezvous, LostSteps: new(float64), Time: 1004}, *r)
 }
 
-// Ranks that have a batch each do more in a step the more they are.
+// If each rank has a batch of its own, a larger ring has more samples in a step.
 func TestRingStatsMeasuresSamplesPerStep(t *testing.T) {
 	report := func(l *ringStats, generation uint64, first, firstSamples, step, samples, now float64) {
 		p := at(generation, first, step, 1000, now)
@@ -78,7 +78,7 @@ func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
 	must.Eq(t, 5, *r.LostSteps)
 }
 
-// A step shows, by a file that is touched, before the script's line with its number.
+// The step file shows a step before the script's line with its number does.
 func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
 	shown := wire.Progress{Generation: 2, FirstSteppedAt: 1012, SteppedAt: 1012}
 	again := shown
@@ -108,8 +108,8 @@ func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
 	}
 }
 
-// resized measures a change from a ring that reported p to one that reports next, which
-// forms and connects in the second before.
+// resized measures a change from a ring that reported p to one that reports next. The new
+// ring forms and connects in the second before its report.
 func resized(p, next wire.Progress, restarts bool, between func(*ringStats)) wire.Resize {
 	l := newRingStats(nil)
 	first, second := ringOf(1, 2), ringOf(2, 3)
