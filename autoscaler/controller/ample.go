@@ -13,20 +13,20 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// A policy gives out what there is, so that what it wants does not show what jobs
-// would use. It is asked a second time, with more room than there is.
+// A policy distributes the existing room, so its wants do not show how much more jobs would
+// use. To find that out, it is asked a second time, with more room than there is.
 
 const (
-	// leastAmple is the room that is added at least, in slots; else it is as much as
-	// the pool has. The bound keeps the cost of a policy that gives out slot by slot.
+	// leastAmple is the least room that is added, in slots. A larger pool gets as much
+	// again as it has: more would make policies slow that distribute slot by slot.
 	leastAmple = 1024
-	// ampleEvery is the shortest time between two such questions, ampleShare how much
-	// longer than an answer took it is at least.
+	// ampleEvery is the shortest time between two such questions. The time is also at
+	// least ampleShare times as long as the answer took.
 	ampleEvery = time.Second
 	ampleShare = 20
 )
 
-// ampleCounts is what a policy would want if there was room.
+// ampleCounts has the counts that a policy would want if there was room.
 type ampleCounts struct {
 	counts      map[identity.JobKey]int
 	fingerprint uint64 // of the snapshot that it is of
@@ -34,9 +34,9 @@ type ampleCounts struct {
 	took        time.Duration
 }
 
-// ample is what the policies would want if there was room, by index of v.Jobs, and
-// when to ask again. A policy that is a program is asked once only: its waiting
-// jobs would want the least that they run with. The caller holds c.mu.
+// ample returns the counts that the policies would want if there was room, by index of
+// v.Jobs, and when to ask again. An external policy is not asked a second time: its
+// waiting jobs count with the least workers that they run with. The caller holds c.mu.
 func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time) (counts []int, wake time.Time) {
 	counts = make([]int, len(wants))
 	for i := range wants {
@@ -70,8 +70,8 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 	return counts, wake
 }
 
-// askAmple asks the policy of a pool what it would want if there was room, where
-// that may have changed. It returns when to ask if it is too early; else zero.
+// askAmple asks the policy of a pool what it would want if there was room, if the answer
+// may have changed. If it is too early, it returns when to ask, else zero.
 func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Time {
 	a := &p.ample
 	if p.last == nil || a.counts != nil && a.fingerprint == p.fingerprint && now.Sub(a.at) < c.cfg.Planner.Tick {
@@ -94,7 +94,7 @@ func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Ti
 	return time.Time{}
 }
 
-// withRoom is the snapshot of a pool that has more free slots of each type.
+// withRoom returns the snapshot with more free slots of each type.
 func withRoom(s *policy.Snapshot) *policy.Snapshot {
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// requestsAtOnce is how many jobs are written to, or read, at the same time.
+// requestsAtOnce is how many jobs are written or read at the same time.
 const requestsAtOnce = 16
 
 // apply writes the plan: shrinks first, then the growth that they make room for.
@@ -53,8 +53,8 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 	}
 }
 
-// intend saves the moves that a plan begins before they are written: where this
-// leader dies meanwhile, the next one ends them. It returns by job what forgets them.
+// intend saves the moves that a plan begins before they are written, so that the next
+// leader can complete them if this one dies. It returns functions that forget them, by job.
 func (c *Controller) intend(ctx context.Context, v *cluster.View, index map[identity.JobKey]int, plan planner.Plan) map[identity.JobKey]func() {
 	undo := map[identity.JobKey]func(){}
 	c.mu.Lock()
@@ -70,8 +70,8 @@ func (c *Controller) intend(ctx context.Context, v *cluster.View, index map[iden
 	return undo
 }
 
-// applied takes in what became of an action, and reports it. unmove forgets the
-// move that it begins, nil where it begins none.
+// applied records the result of an action and reports it. unmove forgets the move that the
+// action begins, nil if it begins none.
 func (c *Controller) applied(act planner.Action, done cluster.Written, err error, took time.Duration, unmove func()) {
 	c.mu.Lock()
 	j := c.job(act.Job)
@@ -80,14 +80,14 @@ func (c *Controller) applied(act planner.Action, done cluster.Written, err error
 	}
 	c.note(j, act, done, err, time.Now())
 	if unmove != nil && (errors.Is(err, cluster.ErrStale) || cluster.Classify(err) == cluster.Conflict) {
-		unmove() // nothing is written; of other errors the next view tells
+		unmove() // nothing was written; after other errors, the next view shows what was
 	}
 	c.mu.Unlock()
 	c.metrics.wrote(act, done, err, took)
 	c.announce(act, done, err)
 }
 
-// note remembers what was written, and what failed. The caller holds c.mu.
+// note records what was written, and whether a write failed. The caller holds c.mu.
 func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err error, now time.Time) {
 	if done.Steps > 0 {
 		j.LastIndex = done.Index
@@ -124,7 +124,7 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 	}
 }
 
-// announce logs and publishes what became of an action.
+// announce logs and publishes the result of an action.
 func (c *Controller) announce(act planner.Action, done cluster.Written, err error) {
 	switch {
 	case err == nil && len(act.Steps) == 0 && act.Moving != nil:

@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// TestController_KeepsAgain is about when a job that waits is protected again.
+// TestController_KeepsAgain checks when a waiting job is protected again.
 func TestController_KeepsAgain(t *testing.T) {
 	due := time.Now().Add(-time.Minute)
 	for name, tc := range map[string]struct {

@@ -19,14 +19,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 )
 
-// count is how often a pattern is in a log.
+// count returns how often a pattern is in a log.
 func count(log *nomadtest.Log, pattern string) int {
 	return len(regexp.MustCompile("(?m)"+pattern).FindAllString(log.String(), -1))
 }
 
-// TestAudit_EveryWriteIsOnRecord compares the requests that change something
-// with the record: each has its line. Renewals of the lock have none, and the
-// variables of the history have one together.
+// TestAudit_EveryWriteIsOnRecord compares the requests that change something with the audit
+// log. Each has a line, except that renewals of the lock have none, and that all variables of
+// the history share one.
 func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	var mu sync.Mutex

@@ -13,15 +13,15 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// MayCommand returns nil where Nomad lets the token write the overrides, which
-// is what every command comes down to.
+// MayCommand returns nil if Nomad lets the token write the overrides, as every command
+// does.
 func (c *Controller) MayCommand(ctx context.Context, token string) error {
 	return c.store.MayChangeOverrides(ctx, token)
 }
 
-// SetPolicy puts a policy in force for a node pool, on running jobs too. An
-// empty line goes back to the configuration. The token is the user's, "" for
-// the autoscaler's own.
+// SetPolicy puts a policy in force for a node pool, including its running jobs. An empty
+// line restores the configured policy. The token is the user's; "" means the autoscaler's
+// own.
 func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) error {
 	if line != "" {
 		if _, err := c.parsePolicy(line); err != nil {
@@ -32,7 +32,7 @@ func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) er
 	return c.command(ctx, token, e, func(o *store.Overrides) { o.SetPolicy(pool, line) })
 }
 
-// SetPaused leaves a job alone, or all jobs where the key is zero, or ends that.
+// SetPaused pauses a job, or resumes it. A zero key means all jobs.
 func (c *Controller) SetPaused(ctx context.Context, token string, key identity.JobKey, paused bool) error {
 	word := map[bool]string{true: "paused", false: "resumed"}[paused]
 	e := api.Event{Type: "pause", Reason: "all jobs " + word}
@@ -43,10 +43,10 @@ func (c *Controller) SetPaused(ctx context.Context, token string, key identity.J
 	return c.command(ctx, token, e, func(o *store.Overrides) { o.Pause(key, paused) })
 }
 
-// command changes the overrides, saves them, and takes effect at once; where
-// another autoscaler leads, as soon as that one has read them. Commands that come
-// together take effect one after another, each on top of the last. One with a
-// token is for the leader alone: others return leader.ErrNotLeading.
+// command changes the overrides and saves them. It takes effect at once or, if another
+// autoscaler leads, as soon as that one has read them. Commands that come together take
+// effect one after another, each on top of the last. Only the leader accepts a command with
+// a token: others return leader.ErrNotLeading.
 func (c *Controller) command(ctx context.Context, token string, e api.Event, change func(*store.Overrides)) error {
 	c.commanding.Lock()
 	defer c.commanding.Unlock()

@@ -40,7 +40,7 @@ func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
-// TestController_CommandsThatComeTogether has Nomad take its time to write them.
+// Nomad is slow to write the commands.
 func TestController_CommandsThatComeTogether(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.nomad.Fault = func(method, path string) int {
@@ -69,8 +69,7 @@ func TestController_CommandsThatComeTogether(t *testing.T) {
 	must.Len(t, 10, saved.Paused)
 }
 
-// TestController_ACommandIsOnTopOfWhatIsThere has the overrides written by another
-// since this autoscaler read it.
+// Another autoscaler has written the overrides since this one read them.
 func TestController_ACommandIsOnTopOfWhatIsThere(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())

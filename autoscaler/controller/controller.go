@@ -34,7 +34,7 @@ type Controller struct {
 	elector  *leader.Elector
 	prober   *cluster.Prober
 	store    *store.Store
-	external ExternalPolicies // nil for none
+	external ExternalPolicies // may be nil
 	metrics  *metrics
 	audit    *audit.Log
 
@@ -43,7 +43,7 @@ type Controller struct {
 	protectAfter time.Duration
 
 	wake     chan struct{}  // something other than Nomad changed
-	deciding sync.WaitGroup // decisions of external policies that are under way
+	deciding sync.WaitGroup // pending decisions of external policies
 	unsaved  chan struct{}  // the history should be saved soon
 
 	saving     sync.Mutex // held while the history is saved
@@ -66,11 +66,11 @@ type Controller struct {
 	loadedAt       time.Time
 	status         *api.Status
 	self           leader.Holder
-	holder         leader.Holder // of the lock, as far as is known
+	holder         leader.Holder // of the lock, as far as known
 	subscribers    map[chan api.Event]struct{}
 }
 
-// New makes a controller. external may be nil.
+// New returns a controller. external may be nil.
 func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Controller, error) {
 	client, err := cluster.NewClient(cfg.Nomad)
 	if err != nil {
@@ -89,7 +89,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 	c.store = store.New(client.Client, cfg.Leader.Namespace, c.audit)
 	c.metrics = newMetrics(c)
 	c.self.Name = cfg.Name
-	c.self.Machine, _ = os.Hostname() // without it, others do not take this machine for theirs
+	c.self.Machine, _ = os.Hostname() // if empty, no other autoscaler assumes that it is on the same machine
 	c.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, c.identity, cfg.Leader.TTL, cfg.Leader.Delay)
 	c.elector = leader.New(auditedLock{c.lock, cfg.Leader.Path, c.audit}, cfg.Leader.TTL, log.Named("leader"))
 	c.writer = cluster.NewWriter(c.watcher, cfg.Nomad.WritesPerSecond, c.elector.Check, c.audit)
@@ -97,8 +97,8 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 	return c, nil
 }
 
-// Run works until the context ends. It returns after the external policies have,
-// which their host may hasten.
+// Run works until the context ends. It returns after the pending decisions of external
+// policies have; their host may end these early.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.deciding.Wait()
 	g, ctx := errgroup.WithContext(ctx)
@@ -145,7 +145,7 @@ func (c *Controller) rounds(ctx context.Context) error {
 // poke asks for a round.
 func (c *Controller) poke() { notify(c.wake) }
 
-// notify puts a value into a channel that has none.
+// notify puts a value into a channel if it is empty.
 func notify(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -160,17 +160,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Client is the autoscaler's client of Nomad.
+// Client returns the autoscaler's client of Nomad.
 func (c *Controller) Client() *cluster.Client { return c.client }
 
-// Config is the configuration in force.
+// Config returns the configuration in force.
 func (c *Controller) Config() *config.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cfg
 }
 
-// Status is the newest status.
+// Status returns the newest status.
 func (c *Controller) Status() *api.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Controller) Status() *api.Status {
 	return &s
 }
 
-// Health returns an error where the autoscaler cannot do its work.
+// Health returns an error if the autoscaler cannot do its work.
 func (c *Controller) Health() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (c *Controller) Health() error {
 	return nil
 }
 
-// History is a job's history of counts, as Nomad keeps it.
+// History returns a job's history of counts from Nomad.
 func (c *Controller) History(ctx context.Context, key identity.JobKey) ([]api.Change, error) {
 	changes, err := c.client.History(ctx, key)
 	if err != nil {

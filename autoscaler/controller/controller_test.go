@@ -107,8 +107,8 @@ func TestController_MakesRoomForOthers(t *testing.T) {
 	w.eventually(map[string]int{"a": 5})
 }
 
-// TestController_MakesNoRoomOfWhatAUserSet has a job keep a count that a user set:
-// another one must not make up for it, below its minimum.
+// A job keeps a count that a user set. Another job must not make up for it by falling below
+// its minimum.
 func TestController_MakesNoRoomOfWhatAUserSet(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	w.start(w.config())
@@ -125,8 +125,7 @@ func TestController_MakesNoRoomOfWhatAUserSet(t *testing.T) {
 	must.False(t, fell.Load(), must.Sprint("below its minimum"))
 }
 
-// TestController_TakesBackRoomThatNomadDoesNotUse has a job that fits by all that is
-// read of it, and that Nomad never places.
+// The job fits, as far as the autoscaler can see, but Nomad never places it.
 func TestController_TakesBackRoomThatNomadDoesNotUse(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -176,8 +175,7 @@ func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	must.StrContains(t, a.Status().Ineligible[0].Problems[0], "did you mean min?")
 }
 
-// TestController_MistakesOfOthersDisturbNoOther has jobs with mistakes of every kind
-// beside one without.
+// There are jobs with mistakes of every kind, and one without.
 func TestController_MistakesOfOthersDisturbNoOther(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
@@ -216,8 +214,8 @@ func TestController_MistakesOfOthersDisturbNoOther(t *testing.T) {
 	must.Greater(t, 25, n)
 }
 
-// TestController_ADeadlineStaysWhereItIs has a job whose deadline counts from its
-// submission, the time of which Nomad moves with each scale.
+// The job's deadline counts from its submission. Nomad changes the submission time with each
+// scaling.
 func TestController_ADeadlineStaysWhereItIs(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, _ := w.start(w.config())

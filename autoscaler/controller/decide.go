@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// request is what a policy is asked, and its answer.
+// request is a question to a policy, and its answer.
 type request struct {
 	policy      policy.Policy
 	snap        *policy.Snapshot
@@ -28,10 +28,9 @@ type request struct {
 	took     time.Duration
 }
 
-// decide brings a pool's decision up to date and sets its wants, by index of
-// v.Jobs. Where an external policy has not answered yet, the decision before
-// stays in force; its answer causes a round. It returns when the policy wants to
-// be asked again. The caller holds c.mu.
+// decide updates a pool's decision and sets its wants, by index of v.Jobs. Until an
+// external policy answers, its last decision stays in force; the answer causes a round.
+// decide returns when the policy wants to be asked again. The caller holds c.mu.
 func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, now time.Time) time.Time {
 	p := c.policyOf(pool)
 	var wake time.Time
@@ -62,9 +61,9 @@ func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, 
 	return wake
 }
 
-// decideAsync takes the answer of an external policy, if there is one, and asks
-// again where something happened since it was asked. At most one request of a
-// pool is under way, and no round waits for it.
+// decideAsync accepts the answer of an external policy, if there is one, and asks again if
+// something happened since the request. Each pool has at most one pending request, and no
+// round waits for it.
 func (c *Controller) decideAsync(v *cluster.View, pool string, p *poolPolicy, now time.Time) time.Time {
 	var wake time.Time
 	q := p.asked
@@ -83,7 +82,7 @@ func (c *Controller) decideAsync(v *cluster.View, pool string, p *poolPolicy, no
 	q = c.request(v, pool, p, now)
 	p.asked = q
 	c.deciding.Go(func() {
-		answered := *q // its answer is written where no one reads
+		answered := *q // a copy, which no one else reads
 		answered.run()
 		c.mu.Lock()
 		answered.done = true
@@ -111,7 +110,7 @@ func (q *request) run() {
 	q.took = time.Since(start)
 }
 
-// wants are what the policy decided.
+// wants returns the counts that the policy decided.
 func (q *request) wants() map[identity.JobKey]planner.Want {
 	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
@@ -120,8 +119,8 @@ func (q *request) wants() map[identity.JobKey]planner.Want {
 	return out
 }
 
-// accept puts an answer in force, or reports why not. It returns when the policy
-// wants to be asked again.
+// accept puts an answer in force, or reports why it can't. It returns when the policy wants
+// to be asked again.
 func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	c.metrics.decision(pool, q.took, q.err)
 	if q.err != nil {
@@ -147,11 +146,11 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	return time.Time{}
 }
 
-// farAhead is, in seconds, when a policy need not be asked again at its own
-// request: it is asked every tick anyway.
+// farAhead is how far in the future, in seconds, the RequeueAt of a policy is ignored: the
+// policy is asked every tick anyway.
 const farAhead = 24 * 3600
 
-// allocate asks a policy, and survives its panic. It returns valid decisions only.
+// allocate asks a policy and recovers from its panics. It returns only valid decisions.
 func allocate(p policy.Policy, s *policy.Snapshot) (d policy.Decision, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Subscribe returns a channel of events; stop ends it. A slow reader misses some.
+// Subscribe returns a channel of events; stop ends the subscription. A slow reader misses
+// events.
 func (c *Controller) Subscribe() (events <-chan api.Event, stop func()) {
 	ch := make(chan api.Event, 64)
 	c.mu.Lock()
@@ -36,7 +37,7 @@ func (c *Controller) publish(e api.Event) {
 	}
 }
 
-// jobEvent is an event of a job.
+// jobEvent returns an event of a job.
 func jobEvent(typ string, key identity.JobKey) api.Event {
 	return api.Event{Type: typ, Job: key.String(), Namespace: key.Namespace, ID: key.ID}
 }

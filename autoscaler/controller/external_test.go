@@ -90,8 +90,7 @@ func (h *hanging) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	return h.Allocate(s), nil
 }
 
-// TestController_AHangingPolicyDelaysNoOther: all but the pool of a policy
-// that does not answer goes on, and that pool keeps its last decision.
+// The pool of a policy that does not answer keeps its last decision. All other pools go on.
 func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	for i := range 2 {
@@ -150,7 +149,7 @@ func (b *brief) Err() error {
 	return nil
 }
 
-// TestPropose_StopsInThePolicy has the caller of a plan go while a policy decides.
+// The caller of a plan goes away while a policy decides.
 func TestPropose_StopsInThePolicy(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, _ := w.start(w.config())

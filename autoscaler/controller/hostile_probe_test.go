@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// answering is a server of a training's status, of a tenant's own making.
+// answering is a tenant's own server that answers for a training's status.
 type answering struct {
 	at    string // host:port
 	asked atomic.Int64
@@ -38,7 +38,7 @@ func newAnswering(t *testing.T, h func(w http.ResponseWriter, r *http.Request)) 
 	return a
 }
 
-// saying answers a text, whatever is asked.
+// saying returns a handler that answers every request with a text.
 func saying(text string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -46,8 +46,7 @@ func saying(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// probed runs an autoscaler that asks all the time, with a job that has its
-// status at the address.
+// probed runs an autoscaler that probes all the time, and a job that edit changes.
 func probed(t *testing.T, edit func(*nomadtest.Job)) (*world, *Controller) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
@@ -60,7 +59,7 @@ func probed(t *testing.T, edit func(*nomadtest.Job)) (*world, *Controller) {
 	return w, a
 }
 
-// victim is the job's status.
+// victim returns the job's status.
 func victim(a *Controller) api.JobStatus {
 	for _, j := range a.Status().Jobs {
 		if j.ID == "victim" {
@@ -76,8 +75,8 @@ func asked(t *testing.T, s *answering, times int64) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.asked.Load() >= from+times }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
-// TestProbe_BelievesNoStranger has others than the job answer at its address:
-// what they state must not freeze it, nor pass for its progress.
+// Another process answers at the job's address. Its answers must neither freeze the job nor
+// count as the job's progress.
 func TestProbe_BelievesNoStranger(t *testing.T) {
 	for name, text := range map[string]string{
 		"another job":         `{"job":"other","namespace":"default","alloc_id":"reg","step":77,"complete":true}`,
@@ -100,8 +99,7 @@ func TestProbe_BelievesNoStranger(t *testing.T) {
 	}
 }
 
-// TestProbe_FollowsNoRedirect has a job send the autoscaler to an address of its
-// choice.
+// A job redirects the autoscaler to an address of the job's choice.
 func TestProbe_FollowsNoRedirect(t *testing.T) {
 	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
@@ -117,8 +115,8 @@ func TestProbe_FollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// TestProbe_AsksOnlyWhatNomadReserved has a job register an address of its
-// choice, as address and address_mode in a service block allow.
+// A job registers an address of its choice, as address and address_mode in a service block
+// allow.
 func TestProbe_AsksOnlyWhatNomadReserved(t *testing.T) {
 	internal := newAnswering(t, saying(`{"job":"victim","namespace":"default","step":77}`))
 	own := newAnswering(t, saying(`{"job":"victim","namespace":"default","step":5}`))
@@ -136,8 +134,8 @@ func TestProbe_AsksOnlyWhatNomadReserved(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return victim(a).Step == 5 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
-// TestProbe_ACompleteTrainingIsHeldAndNotFrozen: what the training reports holds
-// the job until Nomad reports the same, and no longer.
+// The training's report that it is complete holds the job for a time, but only Nomad's
+// report freezes it.
 func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 	var alloc atomic.Pointer[string]
 	complete := func(w http.ResponseWriter, r *http.Request) {
@@ -164,8 +162,8 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 	state(api.StateComplete)
 }
 
-// TestProbe_ARingIsOfAfterTheLastChange has a job report its ring, and stop to: what is
-// known of its ring then is of before the next change.
+// A job reports its ring, and then no longer does. After the next change, the last report is
+// outdated.
 func TestProbe_ARingIsOfAfterTheLastChange(t *testing.T) {
 	var silent atomic.Bool
 	s := newAnswering(t, func(w http.ResponseWriter, r *http.Request) {

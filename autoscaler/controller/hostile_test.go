@@ -16,13 +16,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// elastic is the policy of a job with these keys in its kolo block.
+// elastic returns the scaling policy of a job with these keys in its kolo block.
 func elastic(keys map[string]any) map[string]any {
 	return map[string]any{"kolo": []any{keys}}
 }
 
-// TestController_HostileJobsHarmNoOther has jobs that Nomad accepts and that ask for
-// more than there are integers.
+// The jobs ask for numbers that overflow integers, and Nomad accepts them.
 func TestController_HostileJobsHarmNoOther(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"powers_of_two": true}, {"step": 1.0}, {"step": 2.0}, {"min": 1e300}, {"weight": 1e-320}, {"total_work": 1e308}} {
@@ -40,8 +39,7 @@ func TestController_HostileJobsHarmNoOther(t *testing.T) {
 	}
 }
 
-// TestController_LargestJobIsCheap has a job with as many sizes as there may be
-// under each policy.
+// The job has as many sizes as are allowed. It is tested under each policy.
 func TestController_LargestJobIsCheap(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"step": 3.0, "deadline": "6h"}, {"deadline": "6h"}, {"powers_of_two": true}} {
@@ -57,8 +55,7 @@ func TestController_LargestJobIsCheap(t *testing.T) {
 	}
 }
 
-// TestController_ProposeEndsWithItsCaller is about callers who went away: what is left
-// of a plan is not made.
+// The caller of a plan has gone away, so the rest of the plan is not made.
 func TestController_ProposeEndsWithItsCaller(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.nomad.Register(nomadtest.Job{ID: "train", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{})})
@@ -74,8 +71,8 @@ func TestController_ProposeEndsWithItsCaller(t *testing.T) {
 	must.ErrorIs(t, err, context.Canceled)
 }
 
-// TestController_QueueRulesHoldAtOnce has a team take another's queue, until the
-// operator writes whose it is and has the configuration read again.
+// A team uses another's queue until the operator configures its owner and reloads the
+// configuration.
 func TestController_QueueRulesHoldAtOnce(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
@@ -103,8 +100,7 @@ func TestController_QueueRulesHoldAtOnce(t *testing.T) {
 	must.Eq(t, 4, counts["grabber"], must.Sprint("it is left alone, not stopped"))
 }
 
-// TestResizeCost_OneTenantsGapsAreOneVoice has a tenant with many jobs whose
-// resizes take for ever, by its own account.
+// A tenant has many jobs that report endless resizes.
 func TestResizeCost_OneTenantsGapsAreOneVoice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		gaps map[string][]float64

@@ -10,15 +10,15 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 )
 
-// Advertise sets the address of this autoscaler's HTTP API as others reach it. The
-// leader's lock holds it, so it must be called before Run.
+// Advertise sets the address at which others reach this autoscaler's HTTP API. It must be
+// called before Run, because the leader's lock holds the address.
 func (c *Controller) Advertise(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.self.Address = address
 }
 
-// identity is what the leader's lock holds while this autoscaler leads.
+// identity returns the content of the leader's lock while this autoscaler leads.
 func (c *Controller) identity() leader.Holder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,8 @@ func (c *Controller) Leads() bool {
 	return c.leading()
 }
 
-// Leader asks Nomad who leads; no name is no one. itself reports whether it is
-// this autoscaler.
+// Leader asks Nomad which autoscaler leads. If none does, who has no name. itself reports
+// whether it is this autoscaler.
 func (c *Controller) Leader(ctx context.Context) (who leader.Holder, itself bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Config().Nomad.Timeout)
 	defer cancel()
@@ -46,7 +46,7 @@ func (c *Controller) Leader(ctx context.Context) (who leader.Holder, itself bool
 	return who, who.Name == c.self.Name && who.Address == c.self.Address, nil
 }
 
-// followLeader finds out who leads, again and again, for the status.
+// followLeader updates the name of the leader in the status until the context ends.
 func (c *Controller) followLeader(ctx context.Context) error {
 	for {
 		if c.Leads() {
@@ -63,9 +63,8 @@ func (c *Controller) followLeader(ctx context.Context) error {
 	}
 }
 
-// auditedLock is the leader's lock; the audit log has when it is taken and given
-// back. It does not have renewals, which change nothing but how long the lock is
-// held.
+// auditedLock is the leader's lock. The audit log records when it is acquired and released.
+// It does not record renewals, which only extend the time that the lock is held.
 type auditedLock struct {
 	leader.Lock
 	path  string

@@ -30,8 +30,8 @@ func (n fixed) Allocate(s *policy.Snapshot) (d policy.Decision) {
 
 func (n fixed) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return n.Allocate(s), nil }
 
-// TestController_AnInvalidDecisionIsRefused has external policies that the simulator
-// would stop: they are refused live, too, and not obeyed as far as possible.
+// The simulator stops at decisions of such policies. The autoscaler refuses them as a whole,
+// too, and does not obey valid parts.
 func TestController_AnInvalidDecisionIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		count int

@@ -12,42 +12,41 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// job is a job's history, with what need not outlive this autoscaler.
+// job is a job's history, with state that need not outlive this autoscaler.
 type job struct {
 	*history.Job
 
 	keepUntil time.Time // protected from garbage collection until then
-	untagAt   time.Time // not before
+	untagAt   time.Time // the tag is not removed before
 
 	retryAt    time.Time // of a write that failed
 	retries    int
 	writeError string
 
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
-	askedAt       time.Time        // when it was asked what it last reported
-	completeUntil time.Time        // how long the training's report that it is complete holds
+	askedAt       time.Time        // when the probe began that gave its last report
+	completeUntil time.Time        // until when the training's report that it is complete counts
 }
 
-// job returns what is known of a job whose history is remembered, else nil. The
-// caller holds c.mu.
+// job returns the state of a job that has a history, else nil. The caller holds c.mu.
 func (c *Controller) job(key identity.JobKey) *job {
 	h := c.history.Jobs[key]
 	if h == nil {
 		return nil
 	}
 	j := c.jobs[key]
-	if j == nil || j.Job != h { // another life of the job, or another leader's history
+	if j == nil || j.Job != h { // the job was registered again, or the history is another leader's
 		j = &job{Job: h}
 		c.jobs[key] = j
 	}
 	return j
 }
 
-// kindKey names the jobs that are of one kind with a job.
+// kindKey returns the key of a job's kind.
 func kindKey(key identity.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
 
-// failed notes that a write failed, and when to try again: soon where Nomad
-// did not answer, later where it refused.
+// failed records that a write failed, and when to try again: soon if Nomad did not answer,
+// later if it refused.
 func (j *job) failed(now time.Time, class cluster.ErrorClass, err error) {
 	first, most := time.Second, time.Minute
 	if class == cluster.Away {

@@ -13,12 +13,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// saveEvery bounds what is lost of the history when a leader dies: accounting
-// only, for what must not be lost is saved at once.
+// saveEvery bounds how much of the history is lost when a leader dies. That is only
+// accounting: facts that must not be lost are saved at once.
 const saveEvery = time.Minute
 
-// lead is one term of leadership: it loads what the last leader saved, lets
-// rounds write, and saves the history now and then and at the end.
+// lead runs one term of leadership: it loads the state that the last leader saved, lets
+// rounds write, and saves the history every saveEvery and at the end.
 func (c *Controller) lead(ctx context.Context) {
 	for c.load(ctx) != nil {
 		pause(ctx, time.Second)
@@ -41,8 +41,8 @@ func (c *Controller) lead(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			// The lock is still ours for a moment if the autoscaler is being
-			// stopped; Check reports it.
+			// If the autoscaler is being stopped, it still has the lock for a moment;
+			// Check reports whether it has.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
 			c.save(last)
@@ -54,7 +54,7 @@ func (c *Controller) lead(ctx context.Context) {
 	}
 }
 
-// load takes over what the last leader saved.
+// load loads the state that the last leader saved.
 func (c *Controller) load(ctx context.Context) error {
 	h, lost, err := c.store.LoadHistory(ctx)
 	var overrides store.Overrides
@@ -63,8 +63,8 @@ func (c *Controller) load(ctx context.Context) error {
 		overrides, index, err = c.store.LoadOverrides(ctx)
 	}
 	if err != nil {
-		// Acting without knowing what users paused, or saving over what could
-		// not be read, would be worse than not acting.
+		// Not acting is better than acting on jobs that users may have paused, or
+		// overwriting a history that could not be read.
 		c.log.Warn("what the last leader saved cannot be read; not acting", "error", err)
 		return err
 	}
@@ -76,14 +76,14 @@ func (c *Controller) load(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.history, c.loaded, c.loadedAt = h, true, time.Now()
 	for _, p := range c.policies {
-		// The states are the last leader's, which may have seen other jobs. What was
-		// decided or asked in an earlier term is of older states.
+		// The states are the last leader's, which may have seen other jobs. Decisions
+		// and requests of an earlier term have older states.
 		p.fingerprint, p.asked, p.again, p.wants, p.last, p.ample = 0, nil, false, nil, nil, ampleCounts{}
 	}
 	return nil
 }
 
-// save saves the history as it is now; an older one never replaces it.
+// save saves the present history; an older one never replaces it.
 func (c *Controller) save(ctx context.Context) {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -101,9 +101,9 @@ func (c *Controller) save(ctx context.Context) {
 	}
 }
 
-// saveSoon has the history saved without waiting for its turn.
+// saveSoon makes lead save the history now.
 func (c *Controller) saveSoon() { notify(c.unsaved) }
 
-// leading reports whether this autoscaler leads and has loaded what it must know.
-// The caller holds c.mu.
+// leading reports whether this autoscaler leads and has loaded the last leader's state. The
+// caller holds c.mu.
 func (c *Controller) leading() bool { return c.loaded && c.elector.Check() == nil }

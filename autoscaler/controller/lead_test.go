@@ -21,8 +21,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// TestController_TwoAgentsAndAFailingNomad is the storm: two autoscalers of which the
-// leader keeps dying, faults of every kind, jobs that come and go.
+// The leader of two autoscalers dies again and again, Nomad has faults of every kind, and
+// jobs come and go.
 func TestController_TwoAgentsAndAFailingNomad(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	w.nomad.StopDelay = 20 * time.Millisecond
@@ -73,9 +73,9 @@ func TestController_NomadAway(t *testing.T) {
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
-// TestController_JobThatComesWhileNobodyLeads is about policies that plan on events:
-// they see them while they stand by, too, and what they decide then is not written.
-// A leader begins with the last one's plan, which has not seen the job.
+// A policy that plans on events also sees them on an autoscaler that does not lead, where
+// its decisions are not written. A new leader begins with the last leader's state, in which
+// the job is missing.
 func TestController_JobThatComesWhileNobodyLeads(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	var locked atomic.Bool
@@ -107,8 +107,8 @@ func TestController_JobThatComesWhileNobodyLeads(t *testing.T) {
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
-// TestController_OnlyTheLeaderExportsTheCluster is about sums over all autoscalers:
-// one that stands by sees the same pools and jobs.
+// An autoscaler that does not lead sees the same pools and jobs. A sum over all autoscalers
+// must count them once.
 func TestController_OnlyTheLeaderExportsTheCluster(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	first, _ := w.start(w.config())
@@ -166,8 +166,7 @@ func TestController_SavesTheHistoryWhenItStops(t *testing.T) {
 	must.MapLen(t, 1, saved.Jobs)
 }
 
-// TestController_OldEventsBringNothingBack starts an autoscaler on a Nomad whose event
-// buffer speaks of workers of a job that is gone.
+// An autoscaler starts while Nomad's event buffer still has workers of a job that is gone.
 func TestController_OldEventsBringNothingBack(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	_, stop := w.start(w.config())

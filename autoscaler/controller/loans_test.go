@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// lent is a pool of 16 slots with one elastic job that takes what it may, in steps of
-// a second, and jobs of one namespace that are not elastic.
+// lent is a pool of 16 slots with one elastic job that takes all slots that it may, and jobs
+// of one namespace that are not elastic. Time passes in steps of a second.
 type lent struct {
 	loans
 	o       planner.Options
@@ -43,7 +43,7 @@ func newLent() *lent {
 
 const lentSlots = 16
 
-// view is what the autoscaler sees.
+// view returns the autoscaler's view of the pool.
 func (l *lent) view() *cluster.View {
 	v := &cluster.View{Others: map[identity.JobKey]int{}}
 	free := lentSlots
@@ -68,8 +68,8 @@ func (l *lent) view() *cluster.View {
 	return v
 }
 
-// second lets a second pass: the elastic job gives up what is kept free or takes what
-// is not, then Nomad places what it can.
+// second lets a second pass. The elastic job releases slots that are kept free, or takes
+// those that are not. Then Nomad places the workers that fit.
 func (l *lent) second() {
 	l.now = l.now.Add(time.Second)
 	v := l.view()
@@ -94,8 +94,7 @@ func (l *lent) second() {
 	l.vain += time.Second * time.Duration(free) / lentSlots
 }
 
-// TestLoans_AJobThatIsNeverPlaced has the room come back to the elastic job, for longer
-// each time.
+// The elastic job gets the room back, for longer each time.
 func TestLoans_AJobThatIsNeverPlaced(t *testing.T) {
 	l := newLent()
 	l.jobs["never"] = &rigid{workers: 16, never: true}
@@ -113,9 +112,8 @@ func TestLoans_AJobThatIsNeverPlaced(t *testing.T) {
 	must.Eq(t, []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 16 * time.Minute}, lasted[:5])
 }
 
-// TestLoans_NoNameGivesTimeBack has a tenant do what it likes for a day's work with jobs that
-// are never placed and jobs that are: registers them again, under other names, in
-// other sizes, lets some of them be placed and end.
+// For a day, a tenant does anything with jobs that are never placed and jobs that are. It
+// registers them again, with other names and sizes, and lets some of them be placed and end.
 func TestLoans_NoNameGivesTimeBack(t *testing.T) {
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -153,8 +151,7 @@ func TestLoans_NoNameGivesTimeBack(t *testing.T) {
 	}
 }
 
-// TestLoans_HonestJobsAreNotPaused has jobs that Nomad places within seconds of there
-// being room, many times.
+// Nomad places the jobs within seconds after there is room, many times.
 func TestLoans_HonestJobsAreNotPaused(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l := newLent()
@@ -178,8 +175,8 @@ func TestLoans_HonestJobsAreNotPaused(t *testing.T) {
 	must.MapEmpty(t, l.of, must.Sprint("nothing is kept of a namespace without waste"))
 }
 
-// TestLoans_ManyShortWorkers has a job of more workers than there are slots: each that
-// ends makes room for the next one, which Nomad places within a second.
+// A job has more workers than there are slots. Each worker that ends makes room for the next
+// one, which Nomad places within a second.
 func TestLoans_ManyShortWorkers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l := newLent()
@@ -197,14 +194,13 @@ func TestLoans_ManyShortWorkers(t *testing.T) {
 	}
 }
 
-// TestLoans_WorkersOfSeveralSlots has a job wait whose one worker needs eight slots of a
-// pool of 16.
+// The job that waits has one worker, which needs eight slots of a pool of 16.
 func TestLoans_WorkersOfSeveralSlots(t *testing.T) {
 	big := identity.JobKey{Namespace: "team", ID: "big"}
 	small := identity.JobKey{Namespace: "team", ID: "small"}
 	o, now := planner.DefaultOptions(), time.Unix(1e9, 0)
 	var l loans
-	// view has elastic jobs hold so many slots, of which they need so many.
+	// view returns a pool whose elastic jobs hold a number of slots and need at least some.
 	view := func(held, least int, blocked ...cluster.Blocked) *cluster.View {
 		group := planner.Group{Count: held}
 		group.Need.Slots = 1

@@ -108,7 +108,7 @@ var (
 	failuresDesc = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
 )
 
-// gauges are of the autoscaler itself and, where it leads, of the pools.
+// gauges sends the gauges of the autoscaler itself and, if it leads, those of the pools.
 func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 	s := c.Status()
 	lead := 0.0
@@ -124,9 +124,9 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 	}
 }
 
-// JobMetrics collects, where this autoscaler leads, the metrics with a label that
-// jobs choose: those per queue, and those per job of the jobs that sees lets
-// through, unless telemetry { per_job } is off.
+// JobMetrics returns a collector of the metrics with labels that jobs choose: those per
+// queue and, unless telemetry { per_job } is off, those per job. They cover the jobs for
+// which sees returns true, and only the leader exports them.
 func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector {
 	return &collector{report.JobDescs, func(ch chan<- prometheus.Metric) {
 		if s := c.Status(); s.Leading {

@@ -16,12 +16,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/slowdown"
 )
 
-// horizon is, in seconds, how far ahead the gain of a move is counted: trainings
-// report themselves how much they have left.
+// horizon bounds the remaining time, in seconds, for which the gain of a move counts,
+// because trainings report their remaining work themselves.
 const horizon = 24 * 3600
 
-// addMobility gives the planner what is known of where workers train fastest, and, for
-// the jobs that may be moved, what that gains and costs. The caller holds c.mu.
+// addMobility sets, in the planner's jobs, which placements are known to be faster and, for
+// jobs that may be moved, what a move gains and costs. The caller holds c.mu.
 func (c *Controller) addMobility(v *cluster.View, now time.Time) {
 	var costs map[string]float64 // by pool
 	rooms := slowdown.NewRooms(v.Nodes)
@@ -56,7 +56,7 @@ func (c *Controller) addMobility(v *cluster.View, now time.Time) {
 	}
 }
 
-// whereOf returns how far apart a job's workers are, nil where that is unknown.
+// whereOf returns how far apart a job's workers are, or nil if that is unknown.
 func whereOf(f *cluster.Facts) *migrate.Crossing {
 	if f.Where.Workers == 0 {
 		return nil
@@ -64,7 +64,7 @@ func whereOf(f *cluster.Facts) *migrate.Crossing {
 	return &f.Where.Crossing
 }
 
-// resizeCosts are the costs of a resize by pool, as policies see them.
+// resizeCosts returns the costs of a resize by pool, as policies see them.
 func (c *Controller) resizeCosts(v *cluster.View, now time.Time) map[string]float64 {
 	costs := map[string]map[string][]float64{} // by pool and namespace
 	for i := range v.Jobs {
@@ -83,12 +83,11 @@ func (c *Controller) resizeCosts(v *cluster.View, now time.Time) map[string]floa
 	return out
 }
 
-// silentJoin is how long, at least, workers of a training that does not report its
-// ring are given to join it.
+// silentJoin is the shortest time after which workers of a training that does not report
+// its ring count as joined.
 const silentJoin = 10 * time.Second
 
-// joined reports whether all workers that a job has now train. The caller holds
-// c.mu.
+// joined reports whether all present workers of a job train. The caller holds c.mu.
 func (c *Controller) joined(j *job, of *planner.Job, f *cluster.Facts, now time.Time) bool {
 	switch {
 	case of.Alive() != of.Count():
@@ -108,7 +107,7 @@ func (c *Controller) joined(j *job, of *planner.Job, f *cluster.Facts, now time.
 // newer report arrives, j.Size is the old ring's size.
 func (j *job) stale() bool { return !j.askedAt.After(j.LastChange) }
 
-// moved reports what a move of a job's workers did. The caller holds c.mu.
+// moved reports the outcome of a move of a job's workers. The caller holds c.mu.
 func (c *Controller) moved(key identity.JobKey, o history.Outcome) {
 	e := jobEvent("moved", key)
 	var gaps []string

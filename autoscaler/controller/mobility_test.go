@@ -21,8 +21,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// twoRacks is a view of two racks of two nodes of four slots, and of a job with a
-// group in each rack and one that spans both.
+// twoRacks returns a view of two racks of two nodes of four slots, and of a job with a group
+// in each rack and one that spans both.
 func twoRacks(t *testing.T, counts ...int) *cluster.View {
 	levels, err := topology.ParseLevels([]string{"meta.rack"})
 	must.NoError(t, err)
@@ -58,8 +58,8 @@ func point(size int, at migrate.Crossing, step float64) migrate.Point {
 	return migrate.Point{Size: size, Crossing: at, StepTime: step}
 }
 
-// TestAddMobility_WhereStepsAreFaster is about jobs that grow and shrink by what was
-// measured: those that wait to start, too, and in pools that move nobody.
+// Measurements decide where jobs grow and shrink, including jobs that wait to start and jobs
+// in pools without moves.
 func TestAddMobility_WhereStepsAreFaster(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -99,7 +99,7 @@ func TestAddMobility_WhereStepsAreFaster(t *testing.T) {
 	}
 }
 
-// TestAddMobility is about which jobs may be moved, and what of them is known.
+// TestAddMobility checks which jobs may be moved, and their Mobility.
 func TestAddMobility(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	measured := []history.Measurement{{Point: speedup.Point{Size: 4, StepTime: 0.5, Samples: 100}}}
@@ -162,7 +162,7 @@ func TestAddMobility(t *testing.T) {
 	}
 }
 
-// TestJoined is about when the second half of a move may be made.
+// TestJoined checks when the second half of a move may be made.
 func TestJoined(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -194,8 +194,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestFill_AMoveOfAClockAhead: a move of the last leader, whose clock was ahead, lasts
-// as long as any other.
+// The clock of the last leader was ahead. Its move lasts as long as any other.
 func TestFill_AMoveOfAClockAhead(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	v := twoRacks(t, 2, 0)
@@ -209,7 +208,7 @@ func TestFill_AMoveOfAClockAhead(t *testing.T) {
 	must.Eq(t, now.Add(c.cfg.Planner.MoveTimeout), j.Moving.Until)
 }
 
-// TestObserve_AReleasedJobMovesNoMore: it comes back as its user wants it.
+// A released job that comes back has the counts that its user wants.
 func TestObserve_AReleasedJobMovesNoMore(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, off := range []bool{true, false} {

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// drifted are the jobs whose counts are not what was last seen, though the
-// job is the same and this autoscaler did not write them.
+// drifted returns the jobs whose counts changed since the last round, although the job is
+// the same and this autoscaler did not write them.
 func (c *Controller) drifted(v *cluster.View) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +59,8 @@ func (c *Controller) changes(ctx context.Context, v *cluster.View, index []int) 
 	return out
 }
 
-// observe brings the history up to date and gives the planner what only the
-// past has. The caller holds c.mu.
+// observe updates the history, and sets the fields of the planner's jobs that depend on it.
+// The caller holds c.mu.
 func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, now time.Time) {
 	dt := time.Duration(0)
 	if !c.observed.IsZero() {
@@ -85,7 +85,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 	c.addMobility(v, now)
 	for i := range v.Ineligible {
 		if h := c.history.Jobs[v.Ineligible[i].Key]; h != nil && v.Ineligible[i].Off {
-			h.Submitted = time.Time{} // it takes another submission to come back
+			h.Submitted = time.Time{} // only another submission brings it back
 			h.Move = nil
 		}
 	}
@@ -93,8 +93,8 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 	maps.DeleteFunc(c.jobs, func(key identity.JobKey, _ *job) bool { return c.history.Jobs[key] == nil })
 }
 
-// attribute finds out who changed a job's counts: those that were set by hand
-// hold for a time.
+// attribute finds out who changed a job's counts. Counts that were set by hand hold for a
+// time.
 func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *history.Job, changes []cluster.Change, now time.Time) {
 	for group, n := range counts {
 		if n == h.Counts[group] {
@@ -104,13 +104,13 @@ func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *hi
 			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
 			c.log.Info("a count was set by hand; leaving it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
 		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
-			// The leader before wrote it and could not save that.
+			// The last leader wrote it, and could not save that.
 			h.LastChange = at
 		}
 	}
 }
 
-// fill gives the planner's job what its history has.
+// fill sets the fields of the planner's job from its history.
 func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started = !known.FirstStart.IsZero()
@@ -137,7 +137,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	}
 	if f.Batch && j.Count() == 0 && !known.Frozen {
 		if known.keepUntil.IsZero() {
-			// A garbage collection by hand does not wait for hours.
+			// Protect it early: someone may start a garbage collection by hand.
 			known.keepUntil = now.Add(c.cfg.Planner.GCProtection + c.protectAfter)
 		}
 		j.KeepUntil = known.keepUntil

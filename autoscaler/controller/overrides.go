@@ -12,12 +12,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// An autoscaler that does not lead stores the commands of its own user (a caller of
-// its Unix socket) with its own token, which it passes on to no one. The leader
-// reads them from Nomad, as all autoscalers do, so that each can report what is
-// paused.
+// An autoscaler that does not lead stores the commands of its own user (a caller of its
+// Unix socket) with its own token, which it never passes on. All autoscalers read the
+// commands from Nomad: the leader to obey them, and all to report which jobs are paused.
 
-// followOverrides takes over what other autoscalers stored, until the context ends.
+// followOverrides applies the overrides that other autoscalers store, until the context
+// ends.
 func (c *Controller) followOverrides(ctx context.Context) error {
 	for after := uint64(0); ; {
 		o, index, next, err := c.store.PollOverrides(ctx, after)
@@ -45,15 +45,15 @@ func (c *Controller) followOverrides(ctx context.Context) error {
 	}
 }
 
-// forgetOverrides lets any overrides be newer than those in force.
+// forgetOverrides makes any overrides count as newer than those in force.
 func (c *Controller) forgetOverrides() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.overridesIndex = 0
 }
 
-// setOverrides puts overrides in force unless newer ones are, and returns the
-// type of event for what changed, "" for nothing.
+// setOverrides puts overrides in force unless newer ones are. It returns the type of event
+// for the change, or "" if nothing changed.
 func (c *Controller) setOverrides(o store.Overrides, index uint64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

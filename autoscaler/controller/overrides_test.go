@@ -20,8 +20,7 @@ func soon(t *testing.T, what string, check func() bool) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)), must.Sprint(what))
 }
 
-// TestFollow_AllAgentsLearnOfOverrides has two autoscalers, and a command at the one
-// that does not lead.
+// Of two autoscalers, the one that does not lead gets a command.
 func TestFollow_AllAgentsLearnOfOverrides(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	first, _ := w.start(w.config())

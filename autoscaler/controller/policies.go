@@ -14,36 +14,35 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// ExternalPolicies are policies that are not built in: programs of the operator,
-// as package plugin hosts them. A policy of these may be fallible.
+// ExternalPolicies provides policies that are not built in: programs of the operator, which
+// package plugin hosts. They may be fallible.
 type ExternalPolicies interface {
 	Policy(name string) (policy.Policy, error)
 	Names() ([]string, error)
 }
 
-// fallible is a policy that may fail, and take its time.
+// fallible is a policy that may fail, and may be slow.
 type fallible interface {
 	TryAllocate(*policy.Snapshot) (policy.Decision, error)
 }
 
-// poolPolicy is the policy of one node pool at work.
+// poolPolicy is the policy of one node pool, with its state.
 type poolPolicy struct {
 	line        string // as written
 	policy      policy.Policy
 	problem     string
 	wants       map[identity.JobKey]planner.Want // by the last good decision
-	fingerprint uint64                           // of what the policy saw when it made its state; 0 for unknown
-	last        *request                         // what it was asked last, unless it is fallible
-	ample       ampleCounts                      // what it would want with more room
+	fingerprint uint64                           // of the snapshot with which the policy made its state; 0 if unknown
+	last        *request                         // the last one, unless the policy is fallible
+	ample       ampleCounts                      // the counts that it would want with more room
 
 	// Of a fallible policy:
-	asked *request // under way or answered, nil for none
+	asked *request // pending or answered, or nil
 	again bool     // something happened since it was asked
 }
 
-// policyOf returns the pool's policy, made again after a change of overrides or
-// configuration. A policy that cannot be made leaves the one before in force.
-// The caller holds c.mu.
+// policyOf returns the pool's policy. It makes a new one after a change of overrides or
+// configuration. If that fails, the present one stays in force. The caller holds c.mu.
 func (c *Controller) policyOf(name string) *poolPolicy {
 	set, cfg := c.overrides.Policies[name], c.cfg.Pool(name)
 	line := set
@@ -84,7 +83,8 @@ func (c *Controller) parsePolicy(line string) (policy.Policy, error) {
 	return c.makePolicy(strings.TrimSpace(name), func() (policy.Policy, error) { return builtin.Policies.Parse(line) })
 }
 
-// makePolicy prefers the built-in policy of that name.
+// makePolicy returns the built-in policy of that name or, if there is none, the external
+// one.
 func (c *Controller) makePolicy(name string, builtIn func() (policy.Policy, error)) (policy.Policy, error) {
 	if _, ok := builtin.Policies.Describe(name); ok || c.external == nil {
 		return builtIn()
@@ -92,7 +92,7 @@ func (c *Controller) makePolicy(name string, builtIn func() (policy.Policy, erro
 	return c.external.Policy(name)
 }
 
-// ExternalPolicies are the names of the external policies that there are now.
+// ExternalPolicies returns the names of the present external policies.
 func (c *Controller) ExternalPolicies() []string {
 	if c.external == nil {
 		return nil
@@ -104,7 +104,7 @@ func (c *Controller) ExternalPolicies() []string {
 	return names
 }
 
-// Pools are the node pools' policies: as configured, and as set by users.
+// Pools returns the node pools' policies: as configured, and as set by users.
 func (c *Controller) Pools() (configured, set map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,29 +15,28 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// probesAtOnce is how many jobs are asked for their progress at the same time, of those
-// that answered promptly the last time, and as many of the others: sixteen that take
-// their time delay newcomers at most.
+// probesAtOnce is how many of the jobs that answered promptly the last time are probed at
+// the same time. As many of the others are probed besides, so that slow jobs delay only
+// each other and new ones.
 const probesAtOnce = 16
 
-// silentProbe is how long a job is not asked again that has not answered for as
-// long: its driver may be another. One that starts is not to wait for it.
+// silentProbe is how long a job is not asked again after it has not answered for as long:
+// it may have another driver. A job that starts is asked again without this delay.
 const silentProbe = 30 * time.Second
 
-// completeHold is for how long a job is left alone since its training last
-// reported that it is complete. Nomad sees a worker end within seconds, and that
-// alone freezes a job for good: who answers at a port cannot be proven.
+// completeHold is how long a job is left alone after its training reported that it is
+// complete. Nomad sees a worker end within seconds, and only that freezes a job for good:
+// a report may come from another process at the port.
 const completeHold = time.Minute
 
-// probes are the probes under way and those that failed. The controller's lock
-// guards them.
+// probes has the state of probes by job. The controller's lock guards it.
 type probes struct {
 	silent map[identity.JobKey]silence
 	asked  map[identity.JobKey]bool // a probe is under way
 	prompt map[identity.JobKey]bool // the last answer came promptly
 }
 
-// A silence is one of a job that does not answer.
+// A silence is the time in which a job does not answer.
 type silence struct{ since, until time.Time }
 
 // extend makes the silence last until now, and sets when to ask again.
@@ -60,8 +59,8 @@ func (c *Controller) probe(ctx context.Context) error {
 	return g.Wait()
 }
 
-// probeThose asks the jobs that answer promptly, or the others, again and again. A job
-// that takes its time delays no other: those are asked again meanwhile.
+// probeThose asks the jobs that answer promptly, or the others, until the context ends. It
+// does not wait for a slow job before it asks others again.
 func (c *Controller) probeThose(ctx context.Context, p *probes, prompt bool) error {
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
@@ -94,7 +93,7 @@ type target struct {
 	batch    bool
 }
 
-// probeTargets are the jobs to be asked now, those that answer promptly or the others.
+// probeTargets returns the jobs to ask now: those that answer promptly, or the others.
 func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 	now := time.Now()
 	var all []target
@@ -126,7 +125,7 @@ func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 	return all
 }
 
-// probeJob asks one job, and takes in what it reports.
+// probeJob asks one job, and records its report.
 func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	asked := time.Now()
 	got, endpoint, err := c.prober.Probe(ctx, t.key, t.services, t.known)
@@ -173,7 +172,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		c.moved(t.key, outcome)
 	}
 	if changed || measured || j.Move != nil && (ring != j.Size || stale && !j.stale()) {
-		c.poke() // policies know more sizes than before, or fewer, or a move goes on
+		c.poke() // the measured sizes changed, or a move can continue
 	}
 	if complete {
 		// The training reports it before Nomad has seen a worker end.
@@ -184,5 +183,5 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 }
 
-// ringSlots is how many slots one worker has in the ring.
+// ringSlots returns how many slots one worker has in the ring.
 func ringSlots(f *cluster.Facts) int { return max(1, f.Spec.Groups[0].Slots) }

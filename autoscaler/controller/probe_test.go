@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 )
 
-// A job that starts answers after a while, and is to be asked until then.
+// A job that starts answers only after a while, and is asked until then.
 func TestSilence(t *testing.T) {
 	var s silence
 	t0 := time.Unix(1_800_000_000, 0)
@@ -30,8 +30,7 @@ func TestSilence(t *testing.T) {
 	must.Eq(t, t0.Add(3*silentProbe), s.until)
 }
 
-// TestController_OneJobThatHangsDelaysNoOther has a job that takes a question and
-// never answers.
+// One job accepts a request and never answers.
 func TestController_OneJobThatHangsDelaysNoOther(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -75,8 +74,7 @@ func TestController_OneJobThatHangsDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestController_JobsThatHangDelayNoneThatAnswers has more jobs that never answer than
-// are asked at the same time.
+// More jobs never answer than are probed at the same time.
 func TestController_JobsThatHangDelayNoneThatAnswers(t *testing.T) {
 	answers := newAnswering(t, saying(`{"job":"answers","namespace":"default"}`))
 	hangs := newAnswering(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

@@ -12,12 +12,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// reportsPerRound bounds how many jobs have their problems reported in one
-// round, so that a tenant with thousands of them delays no one else's.
+// reportsPerRound bounds for how many jobs problems are reported in one round, so that a
+// tenant with thousands of such jobs does not delay others.
 const reportsPerRound = 20
 
-// report reports problems with jobs to their users: each once, as long as the
-// job has it and this autoscaler runs.
+// report reports problems of jobs to their users. While a job has a problem and this
+// autoscaler runs, it reports it once.
 func (c *Controller) report(ctx context.Context, ineligible []cluster.IneligibleJob) {
 	has := map[identity.JobKey]bool{}
 	for _, s := range ineligible {

@@ -16,9 +16,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// Propose returns what the policy of each pool would do now, or another policy
-// where line is not empty. Nothing is written. It works while the context lasts, but
-// that an external policy is not interrupted, and delays no round.
+// Propose returns what the policy of each pool would do now or, if line is not empty, what
+// that policy would do. It writes nothing and delays no round. It ends with the context,
+// but does not interrupt an external policy.
 func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
 	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 	return out, nil
 }
 
-// proposals are the requests to make for a proposal, one per pool.
+// proposals returns the requests for a proposal, one per pool.
 func (c *Controller) proposals(view *cluster.View, line string, now time.Time) ([]*request, []api.Proposal, planner.Options, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 	return requests, out, options, nil
 }
 
-// proposedJobs are the jobs of a proposal by pool.
+// proposedJobs returns the jobs of a proposal by pool.
 func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]api.ProposedJob {
 	actions := make(map[identity.JobKey]*planner.Action, len(plan.Actions))
 	for i := range plan.Actions {

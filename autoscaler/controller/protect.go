@@ -17,33 +17,33 @@ const (
 	// jobGC is how long Nomad keeps a dead job by default (job_gc_threshold).
 	jobGC = 4 * time.Hour
 
-	// keepRetry is when a job is looked at again that could not be tagged, and
-	// was too young to be protected by a scale.
+	// keepRetry is the delay before another try with a job that could not be tagged, and
+	// was too young to be protected by scaling it.
 	keepRetry = 30 * time.Minute
 
-	// untagRetry is how long a tag that could not be taken off is left.
+	// untagRetry is the delay before another try to remove a tag.
 	untagRetry = time.Minute
 )
 
-// noteProtection remembers until when a waiting job is protected from garbage
-// collection. The caller holds c.mu.
+// noteProtection records until when a waiting job is protected from garbage collection. The
+// caller holds c.mu.
 func (c *Controller) noteProtection(j *job, done cluster.Written, err error, now time.Time) {
 	switch {
 	case done.Tagged || done.Steps > 0:
 		j.keepUntil = now.Add(jobGC)
 	case err == nil:
-		// The token may not tag, and it is too early for the other way.
+		// The token may not tag, and it is too early to scale.
 		j.keepUntil = now.Add(c.cfg.Planner.GCProtection + keepRetry)
 	}
 	if done.Tagged && !j.Tagged {
 		j.Tagged, j.untagAt = true, time.Time{}
-		c.saveSoon() // a tag that is not remembered is never taken off
+		c.saveSoon() // a tag that is forgotten is never removed
 	}
 }
 
-// unprotect takes the tags off jobs that were protected while they waited: those
-// that have started or ended, and those that are ineligible now or gone. (Nomad
-// turns the switch off in a job that is stopped.)
+// unprotect removes the tags of jobs that were protected while they waited, after they have
+// started or ended, become ineligible, or gone. (Nomad turns the switch off in a job that
+// is stopped.)
 func (c *Controller) unprotect(ctx context.Context, v *cluster.View) {
 	waiting := map[identity.JobKey]bool{}
 	for i := range v.Jobs {

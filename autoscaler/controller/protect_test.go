@@ -29,8 +29,8 @@ func TestController_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	tagged(false)
 }
 
-// TestController_LetsGoOfAJobThatIsStopped has a job stopped while it waits: Nomad
-// turns its switch off, so that it is left alone from then on.
+// A job is stopped while it waits. Nomad turns its switch off, so it is left alone from then
+// on.
 func TestController_LetsGoOfAJobThatIsStopped(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.protectAfter = time.Millisecond

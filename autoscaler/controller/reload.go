@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// Reload takes a new configuration over. What only a new process can change
-// (Nomad's address, the leader's lock, the API's address) is refused.
+// Reload applies a new configuration. It refuses changes that only take effect in a new
+// process, such as Nomad's address, the leader's lock or the API's address.
 func (c *Controller) Reload(cfg *config.Config) error {
 	c.mu.Lock()
 	if cfg.Nomad != c.cfg.Nomad || cfg.PolicyDir != c.cfg.PolicyDir || cfg.Leader != c.cfg.Leader || cfg.Name != c.cfg.Name || moved(&cfg.HTTP, &c.cfg.HTTP) {
@@ -30,7 +30,7 @@ func (c *Controller) Reload(cfg *config.Config) error {
 	return nil
 }
 
-// moved reports whether the API would listen elsewhere or otherwise.
+// moved reports whether the API would listen at another address or in another way.
 func moved(a, b *config.HTTP) bool {
 	return a.Bind != b.Bind || a.Port != b.Port || a.Advertise != b.Advertise || a.Unix != b.Unix || a.UnixGroup != b.UnixGroup ||
 		a.TLS.Enabled() != b.TLS.Enabled()

@@ -11,10 +11,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// loans is the room that is lent to jobs which are not elastic.
+// loans accounts for room that is kept free for jobs that are not elastic.
 //
-// Whether Nomad will place a job into it is known afterwards only: volumes, ports and
-// quotas are not read. So room is lent, and for idle room a namespace pays:
+// Whether Nomad will place a job there is not known in advance, because the autoscaler does
+// not read volumes, ports and quotas. So the room is lent, and a namespace whose room stays
+// idle has to pause:
 //
 //	            its jobs wait                 room idle for PlacementTimeout
 //	no room ───────────────────> room made ──────────────────────────────> paused
@@ -22,11 +23,13 @@ import (
 //	   └────────────────────────────┘  └──────────────────────────────────────┘
 //	        all of them were placed         after a pause, longer each time
 //
-// Time counts by the part of a job's room that is free: half of the room for a minute is
-// all of it for half a minute. While too few slots are free for a worker, since others
-// still leave theirs, it counts a quarter. It counts until the workers are placed. A job that goes without them leaves its time on
-// the account of its namespace: neither another name nor registering it again gives it
-// back. An account is forgotten after twice the longest pause without waste.
+// Idle time is weighted by the part of a job's room that is free: half of the room for a
+// minute counts like all of it for half a minute. While too few slots are free for one
+// worker, because others still hold theirs, time counts a quarter.
+//
+// Time counts until the workers are placed. The time of a job that goes without them stays
+// on the account of its namespace, so another name or another registration does not reset
+// it. An account is reset after twice the longest pause without idle room.
 type loans struct {
 	at time.Time // of the last observation
 	of map[loanKey]*loan
@@ -37,35 +40,34 @@ type loanKey struct{ pool, namespace string }
 // loan is the room of the jobs of one namespace in one pool.
 type loan struct {
 	jobs     map[identity.JobKey]*borrower
-	idle     time.Duration // that jobs have used up that are gone
+	idle     time.Duration // idle time of jobs that are gone
 	failures int           // pauses in a row
-	paused   time.Time     // none is made before
-	wasted   time.Time     // when room was last found to have been idle in vain
+	paused   time.Time     // no room is made before
+	wasted   time.Time     // when idle room was last charged
 }
 
-// borrower is a job that room is made for.
+// borrower is a job for which room is made.
 type borrower struct {
-	workers int           // without a place
+	workers int           // workers without a place
 	worker  int           // slots of the smallest of them
-	has     int           // workers, at the last observation
-	most    int           // of them at once
-	peak    int           // slots that were kept for it at once
-	idle    time.Duration // for which as many were free
-	share   float64       // of the peak that counts as free now
+	has     int           // workers with a place, at the last observation
+	most    int           // most workers with a place at any time
+	peak    int           // most slots that were kept for it at any time
+	idle    time.Duration // weighted time for which these were free
+	share   float64       // part of the peak that counts as free now
 }
 
 // longestPause is the longest pause, in multiples of the first.
 const longestPause = 8
 
-// tooFew divides the time in which slots are free, but too few for a worker. It counts
-// still: who keeps the last of them could keep the others free for ever.
+// tooFew divides the time in which slots are free, but too few for a worker. Such time still
+// counts, or a job that holds the last of the slots could keep the others free forever.
 const tooFew = 4
 
 // firstPause is how long a namespace's first pause lasts.
 func firstPause(o *planner.Options) time.Duration { return max(o.PlacementRetry, o.PlacementTimeout) }
 
-// observe brings the accounts up to date and returns the namespaces that are paused
-// from now on.
+// observe updates the accounts, and returns the namespaces that are paused from now on.
 func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gaveUp []loanKey) {
 	past := max(0, now.Sub(r.at))
 	if r.at.IsZero() {
@@ -113,9 +115,10 @@ func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gav
 	return gaveUp
 }
 
-// pass lets time pass for a job that has so many workers now. Slots that were filled
-// meanwhile were not idle. More workers than it ever had take their part of all idle
-// time with them: those that end and are placed again must not do so each time.
+// pass adds time for a job that has a number of workers now. Slots that were filled in that
+// time were not idle. When the job has more workers than ever, the new ones remove their
+// part of all idle time. Workers that end and are placed again do not: the number must be a
+// new maximum.
 func (t *borrower) pass(past time.Duration, has int) {
 	filled := float64(max(0, has-t.has)*t.worker) / float64(max(1, t.peak))
 	t.idle += time.Duration(float64(past) * max(0, t.share-filled))
@@ -126,7 +129,7 @@ func (t *borrower) pass(past time.Duration, has int) {
 	}
 }
 
-// charge keeps the time for which room was idle for a job that is gone.
+// charge adds the idle time of a job that is gone to the account.
 func (m *loan) charge(idle time.Duration, now time.Time) {
 	if idle > 0 {
 		m.idle, m.wasted = m.idle+idle, now
@@ -143,15 +146,15 @@ func (m *loan) giveUp(now time.Time, o *planner.Options) {
 	}
 }
 
-// isPaused reports whether no room is made for a namespace's jobs.
+// isPaused reports whether room-making is paused for a namespace's jobs.
 func (r *loans) isPaused(key loanKey, now time.Time) bool {
 	m := r.of[key]
 	return m != nil && m.paused.After(now)
 }
 
-// keep has the view keep slots free, and notes how much of each job's room is free.
-// It returns when the next pause begins or ends, if nothing happens until then; zero
-// for never.
+// keep reserves slots in the view, and records how much of each job's room is free. It
+// returns when the next pause begins or ends, if nothing happens until then; zero means
+// never.
 func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Time {
 	given := r.reserve(v, now)
 	var next time.Time
@@ -182,9 +185,9 @@ func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Ti
 	return next
 }
 
-// reserve keeps slots free that jobs which are not elastic wait for, as far
-// as elastic jobs of no higher priority hold them above their minimum, and a worker
-// fits into them. It returns how many each job was given.
+// reserve reserves slots in the view for jobs that are not elastic and wait. It takes slots
+// that elastic jobs of no higher priority can spare, and only if a worker fits into them. It
+// returns how many each job was given.
 func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int {
 	given := map[identity.JobKey]int{}
 	v.Reserved = map[string]int{}
@@ -202,8 +205,8 @@ func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int 
 	return given
 }
 
-// spare is how many slots of a pool elastic jobs could do without for a job of
-// the given priority.
+// spare returns how many slots of a pool are free or could be released by elastic jobs for a
+// job of the given priority.
 func spare(v *cluster.View, pool string, priority int, now time.Time) int {
 	n := ready(v, pool)
 	for i := range v.Jobs {
@@ -223,8 +226,8 @@ func spare(v *cluster.View, pool string, priority int, now time.Time) int {
 	return n
 }
 
-// ready is how many slots of a pool are on nodes that take workers, without those that
-// jobs which are not elastic hold.
+// ready returns how many slots of a pool are on nodes that take workers, without those that
+// non-elastic jobs hold.
 func ready(v *cluster.View, pool string) int {
 	n := 0
 	for i := range v.Nodes {
@@ -237,7 +240,7 @@ func ready(v *cluster.View, pool string) int {
 	return n
 }
 
-// unused is how many of them no worker holds.
+// unused returns how many of these slots no worker holds.
 func unused(v *cluster.View, pool string) int {
 	n := ready(v, pool)
 	for i := range v.Jobs {

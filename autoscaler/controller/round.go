@@ -15,8 +15,8 @@ import (
 // staleAfter is how old a view may be before it is worth a log line.
 const staleAfter = time.Minute
 
-// round observes, decides, plans, and writes where this autoscaler leads. It returns
-// when to make the next one at the latest.
+// round observes, decides, plans and, if this autoscaler leads, writes. It returns when to
+// make the next round at the latest.
 func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	return wake, nil
 }
 
-// result returns what a round has come to, to be reported. The caller holds c.mu.
+// result returns the result of a round, for package report. The caller holds c.mu.
 func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner.Plan, lead bool, now time.Time) *report.Round {
 	r := &report.Round{
 		Config: c.cfg, Now: now, View: v, Wants: wants, Jobs: make([]report.Job, len(v.Jobs)), Plan: plan, History: c.history,
@@ -80,12 +80,12 @@ func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner
 	return r
 }
 
-// makeRoom keeps slots free for jobs that are not elastic. It returns when to look at
-// it again; zero for never. The caller holds c.mu.
+// makeRoom reserves slots for jobs that are not elastic. It returns when to call it again;
+// zero means never. The caller holds c.mu.
 func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 	for _, key := range c.loans.observe(v, now, &c.cfg.Planner.Options) {
 		if !c.leading() {
-			continue // another one has made the room
+			continue // another autoscaler has made the room
 		}
 		c.log.Warn("room was made for jobs that are not elastic, and Nomad placed none of them; elastic jobs have it for now",
 			"pool", key.pool, "namespace", key.namespace, "placement_timeout", c.cfg.Planner.PlacementTimeout, "again_at", c.loans.of[key].paused)
@@ -93,8 +93,8 @@ func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 	return c.loans.keep(v, now, &c.cfg.Planner.Options)
 }
 
-// decideAll returns what the policies of all pools want, and when the first of
-// them wants to be asked again. The caller holds c.mu.
+// decideAll returns the wants of the policies of all pools, and when the first policy wants
+// to be asked again. The caller holds c.mu.
 func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, time.Time) {
 	wants := make([]planner.Want, len(v.Jobs))
 	for i := range wants {
@@ -109,7 +109,7 @@ func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, 
 	return wants, wake
 }
 
-// earliest is the earlier of two times, where the second is not zero.
+// earliest returns the earlier of two times; a zero b does not count.
 func earliest(a, b time.Time) time.Time {
 	if b.IsZero() || a.Before(b) {
 		return a

@@ -22,10 +22,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// BenchmarkScale measures the autoscaler in a process of its own against a
-// stand-in with thousands of nodes and jobs. Each node has 8 GPUs; there are
-// enough jobs to fill them, and one more arrives, which makes others shrink.
-// It prints
+// BenchmarkScale measures the autoscaler in another process against a stand-in for Nomad
+// with thousands of nodes and jobs. Each node has 8 GPUs. There are enough jobs to fill
+// them, and one more arrives, which makes others shrink. It prints
 //
 //	first-ms   from the autoscaler's start to a complete view
 //	event-ms   from the arrival of a job to the last write it causes
@@ -33,7 +32,7 @@ import (
 //	idle-cpu-%  processor time of the autoscaler while nothing happens
 //	rss-MB     memory of the autoscaler's process
 //
-// Run with KOLO_SCALE=1; it takes minutes and gigabytes of the stand-in's.
+// Run it with KOLO_SCALE=1; it takes minutes, and gigabytes of memory for the stand-in.
 func BenchmarkScale(b *testing.B) {
 	if os.Getenv("KOLO_SCALE") == "" {
 		b.Skip("set KOLO_SCALE=1 to measure")
@@ -123,7 +122,7 @@ func quiet(nomad *nomadtest.Cluster, d time.Duration) time.Time {
 	return last
 }
 
-// rss is the resident memory of a process in MB.
+// rss returns the resident memory of a process in MB.
 func rss(b *testing.B, pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	must.NoError(b, err)
@@ -138,7 +137,7 @@ func rss(b *testing.B, pid int) float64 {
 	return 0
 }
 
-// cpuTime is the processor time that a process has used.
+// cpuTime returns the processor time that a process has used.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	must.NoError(b, err)
@@ -154,7 +153,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(ticks) * (time.Second / hz)
 }
 
-// scaleChild is the autoscaler that is measured; it is killed in the end.
+// scaleChild runs the autoscaler that is measured, until it is killed.
 func scaleChild(at string) {
 	c := config.Default()
 	c.Name, c.Nomad.Address = "measured", at

@@ -22,8 +22,8 @@ import (
 
 func everyone(identity.JobKey) bool { return true }
 
-// TestController_ExportsWhatIsMissing is about a full pool with a job that waits: what
-// it lacks, and nothing once it is paused or has room.
+// A job waits in a full pool. The metrics have the slots that it lacks, and none once it is
+// paused or has room.
 func TestController_ExportsWhatIsMissing(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
@@ -58,7 +58,7 @@ func TestController_ExportsWhatIsMissing(t *testing.T) {
 		"slots_wanted /default/ 0", "slots_wanted /default/default 4")
 }
 
-// gathered are the metrics for who adds nodes: name, labels by their names, value.
+// gathered returns the metrics for a cluster autoscaler: name, labels by their names, value.
 func gathered(t *testing.T, a *Controller) []string {
 	t.Helper()
 	jobs := prometheus.NewPedanticRegistry()
@@ -83,8 +83,8 @@ func gathered(t *testing.T, a *Controller) []string {
 	return out
 }
 
-// TestWithRoom has every policy decide for a pool with more room than there is: jobs
-// get their most, as far as the room goes, and the snapshot stays.
+// Every policy decides for a pool with more room than there is. Jobs get their maximum as far
+// as the room goes, and the snapshot is not changed.
 func TestWithRoom(t *testing.T) {
 	for _, name := range builtin.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestWithRoom(t *testing.T) {
 	must.True(t, slices.Equal([]policy.Node{{ID: "room a", Type: "a", GPUs: leastAmple, Free: leastAmple}, {ID: "room b", Type: "b", GPUs: 4000, Free: 4000}}, types.Nodes[2:]))
 }
 
-// TestAmple_AsksSeldom states that the question costs a share of the time, and that
-// an answer to be asked for later is waited for.
+// TestAmple_AsksSeldom states that the question costs a bounded share of the time, and that
+// ample returns when to ask later.
 func TestAmple_AsksSeldom(t *testing.T) {
 	w := newWorld(t, 0, 0)
 	c, err := New(w.config(), nil, hclog.NewNullLogger())

@@ -15,14 +15,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// movable reports whether a policy may decide about the job now. A job that it
-// may not move counts as other workload.
+// movable reports whether a policy may decide about the job now. Any other job counts as
+// foreign workload.
 func movable(j *planner.Job, now time.Time) bool {
 	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now)
 }
 
-// snapshot is a pool as its policy sees it, and the index of each job in v, except for
-// what changed since the last decision. The caller holds c.mu.
+// snapshot returns a pool as its policy sees it, and the index in v of each of its jobs. It
+// does not set Changed. The caller holds c.mu.
 func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*policy.Snapshot, []int) {
 	s := &policy.Snapshot{
 		Now: seconds(now), Seed: 1, ResizeCost: c.cfg.Planner.ResizeCost.Seconds(), State: c.history.States[name],
@@ -39,7 +39,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 		may := movable(j, now)
 		addWorkers(s, v, bins, j, may)
 		if !may {
-			// Its workers that have no place yet need one, too.
+			// Keep slots for its workers that have no place yet.
 			if j.Frozen == "" && !j.Stopped {
 				reserved += max(0, j.Count()-j.Alive()) * f.Slots
 			}
@@ -67,7 +67,7 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[placement.Pl
 		for b, bin := range n.Bins {
 			slots := max(0, bin.Slots)
 			if n.State == planner.Ineligible {
-				slots = 0 // addWorkers adds those that are held there
+				slots = 0 // addWorkers adds the slots that jobs hold there
 			}
 			bins[placement.Place{Node: i, Bin: b}] = len(s.Nodes)
 			s.Nodes = append(s.Nodes, policy.Node{ID: fmt.Sprintf("%s/%d", n.ID, b), Type: bin.Type, GPUs: slots, Free: slots})
@@ -76,8 +76,8 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[placement.Pl
 	return bins
 }
 
-// addWorkers takes the slots of a job's workers off those that are free, and off
-// all where the policy may not move them.
+// addWorkers subtracts the slots of a job's workers from the free ones and, if the policy
+// may not decide about the job, from all.
 func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]int, j *planner.Job, movable bool) {
 	for _, g := range j.Groups {
 		for _, w := range g.Live {
@@ -129,11 +129,10 @@ func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) po
 // resize; the configuration's resize_cost is bounded by the same.
 const maxResizeCost = 3600
 
-// resizeCost is the median of the costs of resizes by namespace of the pool's jobs,
-// and of these medians the median, the lower of two: trainings measure their own
-// costs, and what those of one tenant report must not keep the jobs of all others at
-// their sizes. What is configured is the voice of one more namespace, unless there is
-// one namespace only, and something is measured of it.
+// resizeCost returns the cost of a resize in a pool: the median cost of each namespace, and
+// of these the lower median. Trainings measure their own costs, and the reports of one
+// tenant must not keep the jobs of all others at their sizes. The configured cost counts as
+// one more namespace, unless there is only one namespace and it has measured costs.
 func resizeCost(costs map[string][]float64, configured float64) float64 {
 	var medians []float64
 	for _, of := range costs {
@@ -150,7 +149,7 @@ func resizeCost(costs map[string][]float64, configured float64) float64 {
 	return medians[(len(medians)-1)/2]
 }
 
-// seconds is Unix time, 0 for the zero time.
+// seconds returns Unix time, or 0 for the zero time.
 func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// A job that a policy may not move keeps what its workers hold and what those that
-// have no place yet need. Nomad places none for one that is stopped or has completed.
+// A job about which a policy may not decide keeps the slots of its workers, and those that
+// workers without a place need. Nomad places none for a job that is stopped or completed.
 func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -49,8 +49,7 @@ func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
 	}
 }
 
-// TestSnapshot_QueueNamesGainNothing has a namespace name a queue for each of its seven
-// jobs, beside one of a single job.
+// One namespace names a queue for each of its seven jobs, and another has a single job.
 func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	v := twoRacks(t)

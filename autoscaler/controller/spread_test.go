@@ -26,17 +26,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// TestSpread_AsMeasured has jobs observed on one rack and on two, in steps of their
-// trainings: a job that suffers from it, one that does not care, one that was never
-// on two, and one of the first one's kind.
+// The steps of jobs are measured on one rack and on two. One job is slower on two racks, one
+// is not, one was never on two, and one is of the kind of the first.
 func TestSpread_AsMeasured(t *testing.T) {
 	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
 	now := time.Unix(1_800_000_000, 0)
 	rings := map[string]float64{}
 	steps := map[string][2]float64{} // counted, and their seconds
-	// observe has a job at counts in the two racks, and its training report 30 steps
-	// of so many seconds each, of the first of which the place is not sure.
+	// observe places a job with counts in the two racks, and reports 30 steps of a time
+	// each. The placement is not certain for the first of them.
 	observe := func(id, kind string, step float64, counts ...int) (*planner.Job, *api.Spread) {
 		v := twoRacks(t, counts...)
 		key := identity.JobKey{Namespace: "default", ID: id}
@@ -105,8 +104,7 @@ func TestSpread_AsMeasured(t *testing.T) {
 	must.Nil(t, s)
 }
 
-// TestSpread_FromNomadAndTheTraining has a job run on two nodes and then on one, in
-// steps that its agent reports.
+// A job runs on two nodes and then on one, and its agent reports the steps.
 func TestSpread_FromNomadAndTheTraining(t *testing.T) {
 	var mu sync.Mutex
 	steps, seconds, step, ring := 0.0, 0.0, 1.5e-5, 1.0 // more than there is time for is not believed

@@ -35,7 +35,7 @@ func nomadLeaf(usage x509.ExtKeyUsage) authority.Leaf {
 	return authority.Leaf{Names: []string{nomadName}, Usage: []x509.ExtKeyUsage{usage}}
 }
 
-// secure serves a world's Nomad over TLS and wants a client certificate.
+// secure serves a world's Nomad over TLS and requires a client certificate.
 func (w *world) secure(ca *authority.Authority, nomad http.Handler) *httptest.Server {
 	cert, err := tls.LoadX509KeyPair(ca.Issue(nomadLeaf(x509.ExtKeyUsageServerAuth)))
 	must.NoError(w.t, err)
@@ -100,8 +100,7 @@ func TestController_TLSToNomad(t *testing.T) {
 	}
 }
 
-// TestController_ReportsWhyNomadCannotBeRead: the mistake is seen by one who asks
-// the autoscaler, not in its log alone.
+// The cause is not only in the autoscaler's log, but also in its status.
 func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca := authority.New(t, "ca")
@@ -121,7 +120,7 @@ func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 	must.ErrorContains(t, a.Health(), "set nomad { ca_cert }")
 }
 
-// TestController_TLSMistakes has what users set wrong, and the words that help.
+// TestController_TLSMistakes has wrong settings, and the error messages that help.
 func TestController_TLSMistakes(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca, stranger := authority.New(t, "ca"), authority.New(t, "stranger")

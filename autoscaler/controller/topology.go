@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 )
 
-// Topology returns the topology of each pool as of the last round, with what is free and
-// used in it, and how far apart the workers of jobs are.
+// Topology returns the topology of each pool in the last round, with its free and used
+// slots, and how far apart the workers of jobs are.
 func (c *Controller) Topology() ([]api.PoolTopology, error) {
 	c.mu.Lock()
 	v := c.view

@@ -20,10 +20,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// overridesPath is the variable that holds what users set.
+// overridesPath is the variable with the overrides.
 const overridesPath = "kolo/overrides"
 
-// world is a stand-in for Nomad and the autoscalers that look after it.
+// world has a stand-in for Nomad, and the autoscalers that use it.
 type world struct {
 	t       *testing.T
 	nomad   *nomadtest.Cluster
@@ -31,7 +31,7 @@ type world struct {
 	agents  int
 	elastic map[string]any
 
-	// Of autoscalers that are started, 0 for the default.
+	// Settings of autoscalers that are started; 0 means the default.
 	protectAfter, probeTimeout time.Duration
 	log                        hclog.Logger // nil for the test's own, of errors
 }
@@ -103,7 +103,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// job is an elastic job of one GPU per worker that may wait at none.
+// job registers an elastic job of one GPU per worker that may wait with no worker.
 func (w *world) job(id string, least, most int) {
 	w.nomad.Register(nomadtest.Job{ID: id, Max: most, GPUs: 1, CPU: 100, Priority: 50,
 		Elastic: map[string]any{"kolo": []any{map[string]any{"min": least}}}})
@@ -125,8 +125,8 @@ func (w *world) eventually(want map[string]int) {
 		wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
-// watchful fails the test when the live workers and those that Nomad was
-// asked for ever need more than the capacity.
+// watchful fails the test as soon as the live workers, and those that Nomad was asked for,
+// need more than the capacity.
 func (w *world) watchful(capacity int) {
 	w.nomad.OnScale = watch(w.t, w.nomad, capacity)
 }

@@ -34,8 +34,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// agent is one among those of a job: the host of this allocation, and the leader
-// when it is elected.
+// agent is one of a job's agents: the host of this allocation, and the leader when it is
+// elected.
 type agent struct {
 	config    config.Config
 	framework framework.Framework
@@ -57,8 +57,8 @@ type agent struct {
 	leader *leader.Leader
 }
 
-// leaveMargin is added to leave_timeout for the time that an allocation may take
-// to leave once Nomad has taken it from the registry.
+// leaveMargin and leave_timeout bound, added up, the time that an allocation may take to
+// leave after Nomad has removed it from the registry.
 const leaveMargin = time.Minute
 
 // othersWait is how long a leader whose own host has ended waits for the others.
@@ -97,13 +97,13 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	if err := a.checkAddress(self.Addr); err != nil {
 		return host.Result{}, err
 	}
-	// Nomad has answered by now, if it did not before; and the others may have
-	// completed while this allocation waited.
+	// Look again: Nomad answers by now, and the training may have been completed while
+	// this allocation waited.
 	if a.complete(ctx) {
 		return completedBefore, nil
 	}
-	// Made now, the certificate is there for the first call, and what is wrong is
-	// reported early.
+	// Make the certificate now, so that it is ready for the first call and any problem
+	// is reported early.
 	if _, err := a.certifier.Certificate(ctx); err != nil {
 		a.events.Emit(fmt.Sprintf("this agent cannot prove to others who it is, and tries again: %v", err))
 	}
@@ -118,8 +118,8 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	return a.serve(ctx, cancel, ports, signals), nil
 }
 
-// checkTraining reports whether the training is complete already, and checks that
-// it can begin otherwise.
+// checkTraining reports whether the training is complete already. If not, it checks that
+// training can begin.
 func (a *agent) checkTraining(ctx context.Context, token nomadapi.Token) (done bool, err error) {
 	if _, err := token.Read(); err != nil {
 		return false, err
@@ -139,7 +139,7 @@ func (a *agent) checkTraining(ctx context.Context, token nomadapi.Token) (done b
 	return false, process.LookCommand(a.config.Command, a.config.Dir)
 }
 
-// authenticate prepares what proves this agent to others, and others to it.
+// authenticate prepares the mutual authentication of this agent and its peers.
 func (a *agent) authenticate(token nomadapi.Token) error {
 	c := a.config
 	keys, err := discovery.NewKeys(c.NomadAddr, token)
@@ -156,8 +156,8 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 	return nil
 }
 
-// peerToken is the identity that proves this agent to others: the one for that, where the
-// task has it, else the one of the registry.
+// peerToken returns the identity that proves this agent to others: the one for that
+// purpose if the task has it, else the one for the registry.
 func peerToken(file string, registry nomadapi.Token) nomadapi.Token {
 	own := nomadapi.Token{File: file, Env: "NOMAD_TOKEN_kolo"}
 	if file == "" && os.Getenv(own.Env) == "" {
@@ -166,7 +166,7 @@ func peerToken(file string, registry nomadapi.Token) nomadapi.Token {
 	return own
 }
 
-// makeHost makes the allocation's host, of a service address.
+// makeHost makes the allocation's host, which others reach at a service address.
 func (a *agent) makeHost(addr string) {
 	c := a.config
 	a.id = wire.NewHostID(c.AllocID, time.Now())
@@ -175,7 +175,7 @@ func (a *agent) makeHost(addr string) {
 		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, LastHost: a.lastHost})
 }
 
-// serve runs the host to its end, beside the servers and the election.
+// serve runs the host to its end, together with the servers and the election.
 func (a *agent) serve(ctx context.Context, cancel func(), ports *port.Port, signals <-chan os.Signal) host.Result {
 	server := session.NewServer(a.transport.Server())
 	a.elector.Register(server)
@@ -206,8 +206,8 @@ func (a *agent) serve(ctx context.Context, cancel func(), ports *port.Port, sign
 	return result
 }
 
-// awaitOthers waits until no host but this agent's own is in session with its
-// leader, at most othersWait.
+// awaitOthers waits until only this agent's own host is in session with its leader, at
+// most othersWait.
 func (a *agent) awaitOthers(l *leader.Leader) {
 	for end := time.Now().Add(othersWait); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if !slices.ContainsFunc(l.Attached(), func(id elastic.HostID) bool { return id != a.id }) {

@@ -26,8 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// TestAnAllocationLooksAgain is about one that is placed while Nomad has no
-// leader, after training was completed.
+// The allocation is placed after training was completed, while Nomad has no leader.
 func TestAnAllocationLooksAgain(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "nomad_token")
@@ -73,9 +72,8 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 	must.Eq(t, 2, looks)
 }
 
-// TestTheLeaderLearnsTheServiceAddress: it probes there whether a host lives whose
-// session has ended, and the host's own listening address would lead it to
-// itself.
+// The leader probes the service address of a host whose session has ended. The host's
+// listening address, ":25000", would lead the leader to itself.
 func TestTheLeaderLearnsTheServiceAddress(t *testing.T) {
 	a := &agent{config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}, Listen: ":25000", Interface: "lo"}, framework: horovod.Agent(), log: hclog.NewNullLogger()}
 	a.makeHost("192.0.2.7:25000")
@@ -91,7 +89,7 @@ func TestTheLeaderLearnsTheServiceAddress(t *testing.T) {
 	wg.Wait()
 }
 
-// The identity for other agents is used wherever Nomad has put it.
+// The identity for other agents is found both in its file and in the environment.
 func TestPeerToken(t *testing.T) {
 	registry := nomadapi.Token{File: "nomad_token", Env: "NOMAD_TOKEN"}
 	for name, c := range map[string]struct {

@@ -5,20 +5,20 @@
 // it starts the allocation's slots, and leads the ring where it is elected. This
 // package is the wiring; the parts are below it:
 //
-//	config       what the driver plugin gives the agent
+//	config       the configuration from the driver plugin
 //	host         the allocation's slots
 //	leader       the ring, on one agent of the job
-//	wire         what hosts and leader send each other, and the job's status
-//	framework    the training framework, as the program gives it
+//	wire         the messages between hosts and leader, and the job's status
+//	framework    the interfaces to the training framework
 //	session      gRPC between hosts and a leader elsewhere
 //	port         the agent's port: gRPC and HTTP, and limits of both
 //	statusapi    /v1/status and /metrics
 //	completion   the record in Nomad that training is complete
 //	process      training processes
-//	events       what is reported to the user
+//	events       events for the user
 //
-// Discovery finds the other agents and elects the leader. The frameworks are a
-// parameter of Main; the configuration names the task's.
+// Discovery finds the other agents and elects the leader. Main gets all frameworks, and
+// the configuration names the one of the task.
 //
 //	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
 //	                            │──> discovery: registry, certificates, elector

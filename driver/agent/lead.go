@@ -53,8 +53,8 @@ func (a *agent) follow(ctx context.Context) {
 	}
 }
 
-// lead leads for one term; the own host is in session through a pipe. It
-// returns the highest generation that may be spent.
+// lead leads for one term, and returns the highest generation that may be in use. The
+// agent's own host is in session through a pipe.
 func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	for ctx.Err() == nil {
 		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Quorum: a.elector, Record: a.record,
@@ -83,7 +83,7 @@ func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	return floor
 }
 
-// attendAgain is the time between two tries of a leader that takes no sessions yet.
+// attendAgain is the time between two tries with a leader that takes no sessions yet.
 const attendAgain = 20 * time.Millisecond
 
 // attend keeps the host in session with another agent that leads.
@@ -99,7 +99,8 @@ func (a *agent) attend(ctx context.Context, now discovery.Leadership) {
 	f.Follow(ctx, func(err error) {
 		a.log.Info("session with the leader ended", "leader", now.Leader.AllocID, "error", err)
 		if time.Since(begun) < time.Second {
-			// It may be elected and not ready to lead: the next try would not wait either.
+			// It may be elected and not ready to lead yet. The next try would fail as
+			// fast, so wait.
 			select {
 			case <-ctx.Done():
 			case <-time.After(attendAgain):

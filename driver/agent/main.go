@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 )
 
-// Main is the `agent` subcommand: it runs the allocation's part of the job, with
-// one of the frameworks, and returns the task's exit code.
+// Main runs the `agent` subcommand: the allocation's part of the job, with one of the
+// frameworks. It returns the task's exit code.
 func Main(ctx context.Context, frameworks map[string]framework.Framework) int {
 	process.IgnoreSIGPIPE()
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: os.Stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
@@ -42,20 +42,20 @@ func Main(ctx context.Context, frameworks map[string]framework.Framework) int {
 	return Run(ctx, Options{Config: c, Framework: picked, Signals: Signals(), Stop: Stop, Events: ev, Logger: log}).Code
 }
 
-// Options are what an agent needs.
+// Options configure an agent.
 type Options struct {
 	Config    config.Config
 	Framework framework.Framework
-	// Signals has those that the process gets, see the function Signals. Those of Stop
-	// make the agent leave, the others are passed on to its slots.
+	// Signals receives the signals of the process, see the function Signals. Signals in
+	// Stop make the agent leave; all others are passed on to its slots.
 	Signals <-chan os.Signal
 	Stop    []syscall.Signal
 	Events  *events.Log
 	Logger  hclog.Logger
 }
 
-// Run runs the allocation's part of the job, and returns how it ended. The code is
-// that of the task under the task driver, where a stopped task is a success.
+// Run runs the allocation's part of the job, and returns how it ended. The code is the
+// task's exit code under the task driver, where a stopped task is a success.
 func Run(ctx context.Context, o Options) host.Result {
 	a := &agent{config: o.Config, framework: o.Framework, log: o.Logger, events: o.Events, stop: o.Stop}
 	result, err := a.run(ctx, o.Signals)

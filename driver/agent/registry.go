@@ -21,8 +21,8 @@ import (
 // registerWait is how long the agent waits to find itself in the registry.
 const registerWait = 60 * time.Second
 
-// registerUsual is within which time Nomad registers an allocation; what takes longer is
-// reported.
+// registerUsual is the time within which Nomad usually registers an allocation. A longer
+// wait is reported.
 const registerUsual = 10 * time.Second
 
 // portError explains why the service's port can't be listened on.
@@ -38,8 +38,8 @@ func portError(listen string, err error) error {
 	return fmt.Errorf("the service port can't be used: %w", err)
 }
 
-// findSelf waits until Nomad's registry shows this allocation: from then on
-// others can find it, and its address is known.
+// findSelf waits until Nomad's registry shows this allocation. From then on others can
+// find it, and its address is known.
 func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-chan os.Signal) (registry.Peer, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
@@ -78,14 +78,14 @@ func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-cha
 	}
 }
 
-// unregistered explains why others don't find this allocation.
+// unregistered returns an error that explains why others don't find this allocation.
 func (a *agent) unregistered(after time.Duration) error {
 	return fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
 		"service { name = %q  provider = \"nomad\"  port = <the port's label> }", a.config.Service, after, a.config.Service)
 }
 
-// chooseInterface returns the interface of training traffic: the one that carries the
-// address at which the others find this host.
+// chooseInterface returns the network interface for training traffic: the configured one,
+// else the one that has the address at which others find this host.
 func (a *agent) chooseInterface(addr string) string {
 	if a.config.Interface != "" {
 		return a.config.Interface
@@ -98,8 +98,9 @@ func (a *agent) chooseInterface(addr string) string {
 	return name
 }
 
-// checkAddress refuses the client's address as that of an agent in a network of the
-// group's own: the ports that processes of a ring choose are not mapped there.
+// checkAddress returns an error if the group has a network of its own and the service
+// address is not in it but the client's: ports that processes of a ring choose are not
+// mapped to the client's address.
 func (a *agent) checkAddress(addr string) error {
 	if !a.config.OwnNetwork {
 		return nil
@@ -122,7 +123,7 @@ func (a *agent) present(alloc string, after time.Time) (present, fresh bool) {
 	return present, view.At.After(after)
 }
 
-// address is where the registry has an allocation, empty where it has none.
+// address returns the address of an allocation in the registry, or "".
 func (a *agent) address(alloc string) string {
 	peers := a.registry.Latest().Peers
 	at := slices.IndexFunc(peers, func(p registry.Peer) bool { return strings.HasPrefix(p.AllocID, alloc) })
@@ -132,7 +133,7 @@ func (a *agent) address(alloc string) string {
 	return peers[at].Addr
 }
 
-// peers is how many agents the registry names.
+// peers returns how many agents the registry names.
 func (a *agent) peers() int { return len(a.registry.Latest().Peers) }
 
 // lastHost reports whether the registry names no agent of the job.

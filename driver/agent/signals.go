@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Stop are the signals that end a task under the task driver.
+// Stop has the signals that end a task under the task driver.
 var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 
-// Signals returns a channel with the signals that an agent takes, and more. From
-// here on a stop signal is a request to leave, not the end.
+// Signals returns a channel with the signals that an agent handles, and those in more.
+// From the call on, a stop signal is a request to leave and does not end the process.
 func Signals(more ...os.Signal) <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, append(passedOn(), more...)...)
@@ -29,9 +29,9 @@ func (a *agent) stops(s os.Signal) bool {
 	return ok && slices.Contains(a.stop, sig)
 }
 
-// passedOn are the signals that an agent takes: all that Nomad can send, as most
-// would end an agent that does not. Left out are those that Go ignores and that
-// the kernel or Go's scheduler send by themselves: they come in such numbers
+// passedOn returns the signals that an agent handles: all that Nomad can send, because
+// most of them would end an agent otherwise. Signals that Go ignores are left out, and
+// those that the kernel or Go's scheduler send by themselves: there are so many of these
 // that a stop signal might find the channel full.
 func passedOn() []os.Signal {
 	var list []os.Signal

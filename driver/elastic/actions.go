@@ -3,7 +3,7 @@
 
 package elastic
 
-// Action is something the leader must do.
+// Action is an instruction to the leader.
 type Action interface{ action() }
 
 // Start starts a process with its assignment in the next ring.
@@ -13,10 +13,10 @@ type Start struct {
 	// Generation is set when the process replaces one that died while this
 	// ring forms: it is admitted at once.
 	Generation uint64
-	// Surrogate is set when it replaces rank 0 and does not have its state. It
-	// completes the rendezvous for the others, but its own last request is
-	// held, so that it never broadcasts. It is killed when the others are up;
-	// they then recover and form the next ring without it.
+	// Surrogate is set when the process replaces rank 0 and does not have its state.
+	// It completes the rendezvous for the others, but its own last request is held,
+	// so that it never broadcasts. It is killed when the others are up; they then
+	// recover and form the next ring without it.
 	Surrogate bool
 }
 
@@ -26,8 +26,9 @@ type Stop struct {
 	Reason string
 	// Kill skips SIGTERM: the process can't react to it.
 	Kill bool
-	// Retire lets a process that waits and has no next place end by itself, in the
-	// time that its host has left for that. Kill is for hosts that know no Retire.
+	// Retire lets a process that waits and has no place in the next ring end by
+	// itself, within the time that its host has left. Kill is set as well, for hosts
+	// of an earlier version that ignore Retire.
 	Retire bool
 }
 
@@ -40,16 +41,18 @@ type Form struct {
 }
 
 // Synced reports to every host that all members of a ring hold the training
-// state, for the host's next registration.
+// state. The host repeats this when it registers again.
 type Synced struct{ Generation uint64 }
 
-// Failed reports to a host that the end of a member counts as a failure of its
-// slot, for the host's next registration. It is sent where processes restart: when
-// one crashes, its peers crash as well, and only the machine knows which was first.
+// Failed reports to a host that the end of a member counts as a failure of its slot.
+// The host repeats this when it registers again. It is sent where processes can't
+// change their ring: when one crashes, its peers crash as well, and only the machine
+// knows which was first.
 type Failed struct{ Slot SlotID }
 
 // Notify reports to the process with rank 0 that hosts changed. Where processes
-// can't change their ring, it asks every member to save a checkpoint and end.
+// can't change their ring, one is sent to every member, which is to save a checkpoint
+// and end.
 type Notify struct {
 	Proc       Proc
 	Generation uint64
@@ -67,7 +70,7 @@ type ReleaseHost struct {
 	Reason string
 }
 
-// End ends the job: no process is left, and every agent exits.
+// End ends the job: no process is left, and every agent is to exit.
 type End struct {
 	Success bool
 	Reason  string

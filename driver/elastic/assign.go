@@ -18,7 +18,7 @@ type candidate struct {
 // slot returns the slot by its number.
 func (c candidate) slot() SlotID { return SlotID{Host: c.proc.Slot.Host, Local: c.number} }
 
-// syncOrder orders candidates: those that hold the state longest come first.
+// syncOrder orders candidates: those that have held the state longest come first.
 func (c candidate) syncOrder() uint64 {
 	if c.syncedSince == 0 {
 		return unsynced
@@ -29,14 +29,16 @@ func (c candidate) syncOrder() uint64 {
 // assign gives ranks to candidates that are grouped by host, in this order, and
 // returns the members in rank order. lead is the slot number of rank 0, see leading.
 //
-// Ranks are contiguous by host, which Horovod's controller relies on
+// Ranks are contiguous by host: Horovod's controller relies on that
 // (horovod/common/gloo/gloo_controller.cc). Local ranks follow the order of the
-// candidates: they are the slots' own numbers, by which scripts choose their GPU,
-// unless the host has lost a slot for good. Rank 0 must hold the state, and its
-// slot need not be a slot 0. So one slot number comes first on every host, and
-// the others follow in order: Horovod names the meshes of its process sets by a
-// slot's position on its host by rank, and looks for their members among those of
-// its local rank, which must be the same slots
+// candidates. They are the slots' own numbers, by which scripts choose their GPU,
+// unless the host has lost a slot for good.
+//
+// Rank 0 must hold the state, so its slot need not be a slot 0. Slot lead comes first
+// on every host, and the others follow in order. Every host needs the same order,
+// because Horovod identifies the peers of a slot in two ways: it names the meshes of
+// its process sets by the slot's position among the ranks of its host, and looks for
+// their members by local rank
 // (GlooContext::InitializeForProcessSet in horovod/common/gloo/gloo_context.cc).
 func assign(hosts [][]candidate, lead int) []Member {
 	size := 0
@@ -69,9 +71,9 @@ func assign(hosts [][]candidate, lead int) []Member {
 	return members
 }
 
-// assignSlots is assign for a framework with local ranks that have gaps: they are
-// the slots' numbers. Of the first host, the slot that holds the state longest is
-// rank 0.
+// assignSlots does what assign does, for a framework whose local ranks may have gaps:
+// they are the slots' numbers. Rank 0 is the slot of the first host that has held the
+// state longest.
 func assignSlots(hosts [][]candidate) []Member {
 	size, crossSize := 0, map[int]int{}
 	for _, h := range hosts {
@@ -100,10 +102,10 @@ func assignSlots(hosts [][]candidate) []Member {
 	return members
 }
 
-// leading returns the hosts in the order of their ranks, and the slot number
-// that comes first on each: that of the candidate that holds the state longest,
-// among the numbers that all hosts have. If none of these holds it, neither do the
-// hosts with the fewest slots: they are left out, and join the ring after this one.
+// leading returns the hosts in the order of their ranks, and the slot number that
+// comes first on each. Of the numbers that all hosts have, it is that of the candidate
+// that has held the state longest. If no candidate with such a number holds the state,
+// the hosts with the fewest slots are left out, and join the ring after this one.
 func leading(hosts [][]candidate) ([][]candidate, int) {
 	for len(hosts) > 0 {
 		fewest := len(slices.MinFunc(hosts, func(a, b []candidate) int { return cmp.Compare(len(a), len(b)) }))

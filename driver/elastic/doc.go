@@ -8,9 +8,9 @@
 //
 // # Slots
 //
-// A host offers slots; a slot runs one training process at a time, and another one
-// in its standby where processes can't change their ring. An exit leads from any
-// state to Down:
+// A host offers slots. A slot runs one training process at a time; where processes
+// can't change their ring, its standby runs another. An exit leads from any state to
+// Down:
 //
 //	        Start           first request        Form
 //	Down ─────────> Starting ──────────> Arrived ─────> InRing ──┐
@@ -38,7 +38,7 @@
 //	connected    all members finished the rendezvous
 //	unconnected  a member of an adopted ring, taken for connected, is not
 //	left         a member left the ring, or was lost
-//	intruded     a stranger is connected to a member
+//	intruded     a process outside the ring is connected to a member
 //	stalled      the ring made no steps for too long
 //	dissolved    no member is left in the ring
 //	returned     a lost host registers again, with a member still in the ring
@@ -47,23 +47,25 @@
 // leads to forming: the ring is adopted. A notice is not a phase, because Horovod
 // may drop it, and because the change may be cancelled while the ring trains on.
 //
-// The outcome of the job is apart from the phase. Once it is decided (ending.go),
-// no ring forms any more, processes are stopped, and End follows the last of them.
+// The outcome of the job is separate from the phase. Once it is decided (ending.go),
+// no ring forms and processes are stopped. End follows when the last one has exited.
 //
 // # Changes
 //
-// Growth is staged: newcomers start with the ranks that they will have and are
-// held at their first request, and only when all of them have arrived is the ring
-// notified to stop at its next commit. Shrinking needs no staging. After a failure
-// the survivors form the next ring at once, if they are enough. While a ring forms,
-// that depends on the framework (Framework.AbandonsForming): where processes can't
-// give the ring up, another process takes the place of the one that died.
+// Growth is staged. Newcomers start with the ranks that they will have and are held
+// at their first request. When all of them have arrived, the ring is notified to stop
+// at its next commit. Shrinking needs no staging.
+//
+// After a failure the survivors form the next ring at once, if there are enough of
+// them. A failure while a ring forms depends on the framework
+// (Framework.AbandonsForming): where processes can't give the ring up, another
+// process takes the place of the one that died.
 //
 // # Unmodified scripts
 //
 // A process that has its rank and size in the environment can't change its ring and
 // never reaches Waiting (Options.Restarts, SlotArrived.Restarts). The phases are the
-// same; what differs is in restart.go:
+// same; restart.go has the differences:
 //
 //	                 ring 1 trains          all arrived    ring 2 trains
 //	slot 0      #1 ──────────────────────────┬─── ends ─┐
@@ -71,22 +73,24 @@
 //	                                       notice    rank 0 out
 //
 // The processes of the next ring start in the standbys of the slots. When all have
-// arrived, every member is asked to save a checkpoint and end. From then on any exit
-// is as planned; when rank 0 is out, the others are stopped. When all are gone, the
-// next ring forms. A member that exits without a notice completes the job, or breaks
-// the ring: the others are killed, and the next ring forms from spares
-// (Options.Spares), or all start again.
+// arrived, every member is asked to save a checkpoint and end. From then on every exit
+// is expected. When rank 0 has exited, the others are stopped; when all have, the next
+// ring forms.
+//
+// A member that exits with 0 without a notice completes the job. Any other exit without
+// a notice breaks the ring: the others are killed, and the next ring forms from spares
+// (Options.Spares), or all slots start again.
 //
 // # State
 //
 // Slots that hold the training state are called synced. Rank 0 broadcasts its
 // state when a ring forms, so rank 0 is never assigned to an unsynced slot while
-// a synced one lives. When none lives the state is lost, and the machine ends the
+// a synced one lives. When none lives, the state is lost. The machine then ends the
 // job or, where Options allow it, starts again from the script's checkpoint.
 //
-// Where a model is sharded, replicas of several slots share the state (Options.Replica).
-// Then a ring has whole replicas only, the first of them has the whole state, and a
-// replica without one of its slots waits for it; see replica.go.
+// Where a model is sharded, the slots of a replica share the state (Options.Replica).
+// A ring then has whole replicas only, and the first of them has the whole state. A
+// replica that lacks a slot waits for it; see replica.go.
 //
 // The protocol is Horovod's (runner/elastic/driver.py and registration.py at
 // v0.28.1); comments explain where the package departs from it.

@@ -5,8 +5,8 @@ package elastic
 
 import "time"
 
-// ending is the outcome of the job, from its decision on. The phase of the ring
-// is apart from it: after one success the others may still train.
+// ending is the outcome of the job, once it is decided. It is separate from the phase
+// of the ring: after one success the others may still train.
 type ending struct {
 	End
 	since time.Time

@@ -5,7 +5,7 @@ package elastic
 
 import "time"
 
-// Event is something that happened. Any event may come late, twice or for a
+// Event reports something that happened. Any event may come late, twice or for a
 // process that is gone.
 type Event interface{ event() }
 
@@ -13,7 +13,7 @@ type Event interface{ event() }
 // its connection or the leader was lost.
 type HostJoined struct{ Info HostInfo }
 
-// HostLeaving reports that a host's task is being stopped. Its processes go on
+// HostLeaving reports that a host's task is being stopped. Its processes train on
 // until a ring without them forms.
 type HostLeaving struct {
 	Host HostID
@@ -21,9 +21,9 @@ type HostLeaving struct {
 	Within time.Duration
 }
 
-// HostSlots reports that a host now offers another number of slots; the highest
-// are the first to leave. The number is constant for an allocation, and may change
-// for a host that a discovery script lists.
+// HostSlots reports that a host now offers another number of slots. Slots with the
+// highest numbers are the first to leave. The number of slots is constant for an
+// allocation, and may change for a host that a discovery script lists.
 type HostSlots struct {
 	Host  HostID
 	Slots int
@@ -46,8 +46,8 @@ type SlotArrived struct {
 type SlotWaiting struct {
 	Proc       Proc
 	Generation uint64
-	// Retiring reports that its host, which leaves and had no leader, has told it that
-	// it has no next place; see Stop.Retire.
+	// Retiring reports that its host has asked it to retire, see Stop.Retire. A host
+	// that leaves does so by itself while it has no leader.
 	Retiring bool `json:",omitempty"`
 }
 
@@ -60,23 +60,23 @@ type SlotUp struct {
 // SlotNotifiable reports that a process accepts notices.
 type SlotNotifiable struct{ Proc Proc }
 
-// SlotIdle reports that a process does nothing in a ring that broke, or does
-// something again; see IdleTime.
+// SlotIdle reports that a process in a ring that broke became idle, or is busy again;
+// see IdleTime.
 type SlotIdle struct {
 	Proc       Proc
 	Generation uint64
 	Idle       bool
 }
 
-// Trained reports that a ring made a step: all its members hold the state.
+// Trained reports that a ring made a step, so all its members hold the state.
 type Trained struct{ Generation uint64 }
 
-// Stalled reports that a ring has made no step for too long, because one of its
-// processes hangs, and that its connections are cut.
+// Stalled reports that a ring made no step for too long, because one of its processes
+// hangs, and that the leader has cut its connections.
 type Stalled struct{ Generation uint64 }
 
-// Intruded reports that a stranger is connected to a member of a ring. The ring is
-// broken, so that the next one forms without it.
+// Intruded reports that a process outside the ring is connected to a member. The ring
+// is broken, so that the next one forms without that process.
 type Intruded struct{ Generation uint64 }
 
 // SlotExited reports that a process ended.
@@ -90,8 +90,8 @@ type SlotExited struct {
 	// Visible reports that other processes have read its addresses in the ring
 	// that forms, so that it can't be replaced in place.
 	Visible bool
-	// Noticed reports that the host had asked it to end, as a host that leaves does
-	// by itself while its leader may form no rings; see HostInfo.Noticed.
+	// Noticed reports that the host had asked it to end; see HostInfo.Noticed. A host
+	// that leaves does so by itself while its leader may form no rings.
 	Noticed bool
 	// Status is for messages: "exit code 3", "signal: killed".
 	Status string

@@ -47,7 +47,7 @@ func (m *Machine) slotExited(ev SlotExited) {
 	}
 }
 
-// memberDied follows when a process ended that was in the present ring, and not by plan.
+// memberDied handles the unplanned end of a process of the present ring.
 func (m *Machine) memberDied(ev SlotExited, was slot) {
 	h := m.hosts[ev.Proc.Slot.Host]
 	if r := m.Ring(); r != nil && was.state == InRing && was.generation == r.Generation && was.up && h.staying() && !was.leaving {
@@ -55,8 +55,8 @@ func (m *Machine) memberDied(ev SlotExited, was slot) {
 	}
 }
 
-// slotFailed counts a failure of a process. Its slot is started again, or its
-// host is given back.
+// slotFailed counts a failure of a process. Its slot is started again, or, after too
+// many failures, its host is given back.
 func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 	h, local := m.hosts[ev.Proc.Slot.Host], m.number(ev.Proc.Slot).Local
 	failures, delay := h.fail(local, m.now)
@@ -79,8 +79,8 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 		failures, m.opt.SlotRestarts, delay)
 }
 
-// restartsSpent follows when a slot failed too often, and reports whether its host
-// is given back. It is not for processes that fail beside a member.
+// restartsSpent handles a slot that failed too often, and reports whether its host is
+// given back. The host is kept while another process of the slot is in a ring.
 func (m *Machine) restartsSpent(h *host, number int, how string) bool {
 	if m.restarts && h.besideMember(number) {
 		m.emit(h.id, "slot %d %s; its next process starts when the one that trains has ended", number, how)
@@ -90,9 +90,9 @@ func (m *Machine) restartsSpent(h *host, number int, how string) bool {
 	return true
 }
 
-// replaceable returns the member that a process was, where no other member has
-// learned its address, and nil otherwise: the others wait in the rendezvous, and
-// do not notice when another process takes its place.
+// replaceable returns the member that the process was if another process can take its
+// place, else nil. It can while no other member has learned its address: the others
+// wait in the rendezvous and do not notice.
 func (m *Machine) replaceable(ev SlotExited, was slot) *Member {
 	mem := m.Ring().Find(ev.Proc.Slot)
 	if m.opt.Framework.AbandonsForming || m.restarts || mem == nil || mem.Proc != ev.Proc || m.intact() == nil || ev.Visible ||

@@ -32,8 +32,8 @@ func (m *Machine) reconcileNoRing(none *noRing) {
 	m.awaitProcesses(none)
 }
 
-// awaitProcesses starts newcomers while the slots that hold the state, too few
-// for a ring, wait for them.
+// awaitProcesses starts newcomers while too few slots hold the state for a ring of
+// their own.
 func (m *Machine) awaitProcesses(none *noRing) {
 	m.admitNewcomers()
 	m.admitBesideHolders()
@@ -42,7 +42,7 @@ func (m *Machine) awaitProcesses(none *noRing) {
 		want = m.handoffPlan()
 	}
 	if !m.holdsState(want) {
-		want = nil // and can't form, however many they are
+		want = nil // rank 0 can't hold the state, so no ring can form
 	}
 	if len(want) >= m.opt.MinNP {
 		m.stageNewcomers(want)
@@ -51,7 +51,7 @@ func (m *Machine) awaitProcesses(none *noRing) {
 }
 
 // ready reports whether each newcomer of a plan has arrived, with the assignment
-// of this very plan.
+// that this plan gives it.
 func (m *Machine) ready(plan []Member) bool {
 	for _, mem := range plan {
 		s := m.slot(mem.Proc.Slot)
@@ -62,8 +62,8 @@ func (m *Machine) ready(plan []Member) bool {
 	return true
 }
 
-// reconcileNoState forms a ring when no process holds the state: the first ring,
-// one after the state was lost, or any where processes can't change theirs.
+// reconcileNoState forms a ring when no process holds the state: the first ring, one
+// after the state was lost, or any ring where processes can't change theirs.
 func (m *Machine) reconcileNoState(none *noRing) {
 	m.admitNewcomers()
 	need := m.opt.NP
@@ -91,7 +91,7 @@ func (m *Machine) reconcileNoState(none *noRing) {
 	}
 }
 
-// ringLost is the reason that ends a job whose training state is lost.
+// ringLost returns the reason for ending a job whose training state is lost.
 func (m *Machine) ringLost() string {
 	failure := ""
 	if m.lastFailure != "" {
@@ -101,8 +101,7 @@ func (m *Machine) ringLost() string {
 		"a script again that resumes from its own checkpoint", m.last.Generation, failure)
 }
 
-// enforceElasticTimeout ends the job when there have been too few processes for
-// too long.
+// enforceElasticTimeout ends the job after too few processes for ElasticTimeout.
 func (m *Machine) enforceElasticTimeout(none *noRing, need, have int) {
 	if have >= need {
 		none.tooFew = time.Time{}

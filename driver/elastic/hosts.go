@@ -31,16 +31,16 @@ type slot struct {
 	retryAt     time.Time // not started before
 }
 
-// newSlot returns the slot that a host reports.
+// newSlot returns the slot as its host reports it.
 func newSlot(r SlotReport, now time.Time) slot {
 	return slot{state: r.State, incarnation: r.Incarnation, assignment: r.Assignment, generation: r.Generation,
 		syncedSince: r.SyncedSince, up: r.Up, notifiable: r.Notifiable, surrogate: r.Surrogate, idle: r.Idle, stopping: r.Retiring,
 		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 
-// skipTo keeps a slot from giving out a name twice: a process that was to replace
-// the member in place may never have been started, but rings that its host can
-// still be admitted to name it.
+// skipTo keeps a slot from naming two processes alike. A process that was to replace
+// the member in place may never have been started, but its name is in a ring that may
+// still admit it.
 func (s *slot) skipTo(mem *Member) { s.incarnation = max(s.incarnation, mem.Proc.Incarnation) }
 
 // unsynced sorts after every generation.
@@ -61,8 +61,8 @@ type host struct {
 	released   bool
 }
 
-// fail counts a failure of a slot, in each of its entries. The next process starts
-// after a delay.
+// fail counts a failure of a slot in each of its entries, and returns the number of
+// failures that count and the delay before its next process starts.
 func (h *host) fail(local int, now time.Time) (failures int, delay time.Duration) {
 	for _, s := range h.entries(h.number(local)) {
 		s.failures = Forgive(s.failures, now.Sub(s.failedAt)) + 1
@@ -81,8 +81,7 @@ func (h *host) giveBack(format string, args ...any) {
 	h.failed, h.failReason = true, fmt.Sprintf(format, args...)
 }
 
-// syncOrder orders hosts by the lowest generation since which one of their slots
-// holds the state.
+// syncOrder orders hosts: those with a slot that has held the state longest come first.
 func (h *host) syncOrder() uint64 {
 	first := unsynced
 	for i := range h.slots {
@@ -93,9 +92,8 @@ func (h *host) syncOrder() uint64 {
 	return first
 }
 
-// sorted returns the hosts in the order in which they get ranks: those that
-// hold the state longest first, then as in the newest ring, then by group and
-// index.
+// sorted returns the hosts in the order in which they get ranks: those that have held
+// the state longest first, then as in the newest ring, then by group and index.
 func (m *Machine) sorted() []*host {
 	position := map[HostID]int{}
 	for i, id := range m.last.Hosts() {
@@ -136,7 +134,7 @@ func (m *Machine) slot(s SlotID) *slot {
 	return &h.slots[s.Local]
 }
 
-// proc returns the slot that runs p now, nil when p is gone.
+// proc returns the slot that runs p now, or nil when p is gone.
 func (m *Machine) proc(p Proc) *slot {
 	s := m.slot(p.Slot)
 	if s == nil || s.incarnation != p.Incarnation || s.state == Down {

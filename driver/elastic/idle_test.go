@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A host that leaves has no more time, while a member that stays is on its way to the
-// commit: the ring breaks, and the member has its time.
+// The time of a leaving host is up while a member that stays is still on its way to the
+// commit. The ring breaks, and the member keeps its time.
 func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
 	for name, framework := range map[string]Framework{"horovod": {}, "torch": torch} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
 	}
 }
 
-// A change is pending, and a member dies that was not to leave: who hangs now hangs in
-// Gloo, and does not wait for a commit that can't come.
+// A change is pending, and a member dies that was not to leave. A member that hangs from
+// then on hangs in Gloo, and does not wait for a commit that can't come.
 func TestAFailureEndsTheTimeToTheCommit(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, CommitTimeout: 5 * time.Minute})
 	for i, name := range []string{"a", "b", "c"} {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The ring after one that a stranger connected to forms at once. One who comes again
-// and again makes each further ring wait longer, up to a bound.
+// The ring after the first intrusion forms at once. Each further intrusion makes the
+// next ring wait longer, up to a bound.
 func TestAStrangerBreaksItsRing(t *testing.T) {
 	s := pair(t, elasticPair)
 	generation := uint64(1)
@@ -36,8 +36,8 @@ func TestAStrangerBreaksItsRing(t *testing.T) {
 	s.expect("break "+number(generation), "form "+number(generation+1)+": a:0 b:0")
 }
 
-// A change is pending when a stranger is found: a member that hangs in the ring that
-// broke does not wait for a commit.
+// A change is pending when an intruder is found. A member that hangs in the ring, which
+// broke, does not wait for a commit.
 func TestAnIntrusionEndsTheTimeToTheCommit(t *testing.T) {
 	s := newScript(t, Options{NP: 2, MinNP: 1, CommitTimeout: 5 * time.Minute})
 	s.join("a", 0, 1)

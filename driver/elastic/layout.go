@@ -8,14 +8,15 @@ import (
 	"slices"
 )
 
-// layout is the ring that the slots accepted by ok would form. Without
-// Framework.LocalGaps it takes of each host the slots from 0 up to the first that
-// is not accepted: Horovod requires local ranks without a gap, and a script's GPU
-// is its local rank, so slots are not renumbered. The exception are slots that are
-// leaving, where the missing slot will not be started again.
+// layout returns the ring that the slots accepted by ok would form.
+//
+// Without Framework.LocalGaps, it takes the slots of each host from 0 up to the first
+// that is not accepted. Horovod requires local ranks without a gap, and a script's GPU
+// is its local rank, so slots are not renumbered. The exception is a host or slot that
+// is leaving: the missing slot will not be started again there.
 func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutMax(ok, m.opt.MaxNP) }
 
-// layoutMax is layout with another limit of processes; 0 is no limit.
+// layoutMax does what layout does, with another limit of processes; 0 means no limit.
 func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	var hosts [][]candidate
 	for _, h := range m.sorted() {
@@ -43,7 +44,7 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	return assign(m.byTopology(hosts), lead)
 }
 
-// candidates returns the processes that a host may have in a ring.
+// candidates returns the processes that a host may contribute to a ring.
 func (m *Machine) candidates(h *host, ok func(*host, *slot) bool) []candidate {
 	if m.restarts {
 		return h.nextCandidates(ok)
@@ -78,12 +79,12 @@ func firstSync(list []candidate) uint64 {
 	return first
 }
 
-// live accepts slots that need no start: in a ring, or waiting for the next one.
+// live accepts slots that need no start: they are in a ring or wait for the next one.
 func live(_ *host, s *slot) bool { return s.state == InRing || s.state == Waiting }
 
-// usable accepts live slots and newcomers that were admitted. A process that has to
-// wait before it starts again leaves the plan, but not where others would have to
-// start again for another size.
+// usable accepts live slots and newcomers that were admitted. A newcomer that has to
+// wait before it starts again is not accepted. Where processes can't change their ring
+// it is: without it, the others would have to start again for another size.
 func (m *Machine) usable(h *host, s *slot) bool {
 	return live(h, s) || s.admitted && (s.state != Down || m.restarts || !m.now.Before(s.retryAt))
 }

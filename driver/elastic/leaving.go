@@ -8,9 +8,9 @@ import (
 	"math"
 )
 
-// handoffPlan is a ring of slots that stay and of slots that are leaving, in
-// which these hand over the state. Where max_np leaves no room for all, fewer of
-// the leaving ones are kept, but at least one that holds the state.
+// handoffPlan returns a ring in which leaving slots hand over the state to slots that
+// stay. Where max_np leaves no room for all, fewer of the leaving slots are kept. If no
+// other slot holds the state, one of those kept does.
 func (m *Machine) handoffPlan() []Member {
 	if m.replicated() {
 		return m.handoffReplicas()
@@ -41,7 +41,7 @@ func (m *Machine) handoffPlan() []Member {
 	}, limit)
 }
 
-// leavingHolder returns the leaving slot that holds the state longest, or nil.
+// leavingHolder returns the leaving slot that has held the state longest, or nil.
 func (m *Machine) leavingHolder() *slot {
 	var holder *slot
 	m.each(func(h *host, _ Proc, s *slot) {
@@ -52,8 +52,8 @@ func (m *Machine) leavingHolder() *slot {
 	return holder
 }
 
-// handoffExpired reports whether hosts that are leaving no longer wait for
-// newcomers: all hosts are leaving, and none came in time.
+// handoffExpired reports whether hosts that are leaving no longer wait for newcomers:
+// all hosts are leaving, and no newcomer came in time.
 func (m *Machine) handoffExpired() bool {
 	for _, h := range m.hosts {
 		if !h.leaving {
@@ -78,7 +78,8 @@ func (m *Machine) releaseHosts() {
 	}
 }
 
-// releaseSlots reports whether one of the host's leaving slots still runs.
+// releaseSlots stops processes of the host's leaving slots that no ring needs, and
+// reports whether one of these slots still runs.
 func (m *Machine) releaseSlots(h *host) bool {
 	running := false
 	for l := range h.slots {
@@ -98,8 +99,8 @@ func (m *Machine) releaseSlots(h *host) bool {
 	return running
 }
 
-// needed reports whether a leaving process that waits may be part of a ring: it
-// has yet to leave the present one, or the next one gets the state from it.
+// needed reports whether a ring may still need a leaving process that waits: while a
+// ring exists, if it is a member; else until the time to hand over the state is up.
 func (m *Machine) needed(p Proc) bool {
 	if r := m.Ring(); r != nil {
 		mem := r.Find(p.Slot)

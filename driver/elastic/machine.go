@@ -27,13 +27,13 @@ type Machine struct {
 
 	end *ending // the job's outcome, nil while it goes on
 
-	lastFailure string // how a process ended that failed last; empty where none has
+	lastFailure string // how the last process that failed ended; empty where none has
 
 	newcomersSince time.Time // first newcomer that is not admitted
 	lastNewcomer   time.Time // latest newcomer
 	leavingSince   time.Time // first host of the present ring to leave
 
-	intrusions int       // rings that strangers have connected to, of late
+	intrusions int       // rings that broke because of an intrusion, and still count
 	intrudedAt time.Time // the last of them
 	formAfter  time.Time // no ring forms before
 
@@ -45,16 +45,16 @@ type Machine struct {
 	actions []Action
 }
 
-// New returns a machine for the leader of the given term. It starts empty:
-// hosts report all that it needs to know when they register.
+// New returns a machine for the leader of the given term. It starts empty: hosts
+// report everything that it needs to know when they register.
 func New(opt Options, term uint64) *Machine {
 	opt.setDefaults()
 	return &Machine{opt: opt, term: term, restarts: opt.Restarts, hosts: map[HostID]*host{},
 		phase: &noRing{}, quorum: Quorum{OK: true}}
 }
 
-// Step takes in one event and returns what is to be done, in order. now must
-// not go backwards; where it does, the machine's time stands still.
+// Step handles one event and returns the actions to take, in order. If now goes
+// backwards, the machine's time stands still.
 func (m *Machine) Step(now time.Time, ev Event) []Action {
 	if now.After(m.now) {
 		m.now = now
@@ -65,7 +65,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 	return m.actions
 }
 
-// Deadline is when the machine needs a Tick; zero is never.
+// Deadline returns the time at which the machine needs a Tick; zero means never.
 func (m *Machine) Deadline() time.Time { return m.wakeAt }
 
 // Ring returns the ring that trains, forms or dissolves now, or nil.
@@ -76,7 +76,7 @@ func (m *Machine) Ring() *Ring {
 	return m.last
 }
 
-// Last returns the newest ring there was, or nil.
+// Last returns the newest ring, which may be gone, or nil where there was none.
 func (m *Machine) Last() *Ring { return m.last }
 
 // Up reports whether all members of the present ring finished the rendezvous.
@@ -85,7 +85,7 @@ func (m *Machine) Up() bool {
 	return ok
 }
 
-// Forming reports whether members of the present ring still connect.
+// Forming reports whether members of the present ring are still connecting.
 func (m *Machine) Forming() bool {
 	_, ok := m.phase.(*forming)
 	return ok
@@ -94,8 +94,8 @@ func (m *Machine) Forming() bool {
 // Intact reports whether the present ring forms or trains, and has lost no member.
 func (m *Machine) Intact() bool { return m.Forming() || m.Up() }
 
-// FormingEnds returns when members are killed that have not connected to the present ring
-// by then; zero where no ring forms or trains.
+// FormingEnds returns the time at which members of the present ring that have not
+// connected are killed; zero where no ring forms or trains.
 func (m *Machine) FormingEnds() time.Time {
 	if p := m.intact(); p != nil {
 		return p.formed.Add(m.opt.FormTimeout)
@@ -110,11 +110,11 @@ func (m *Machine) Ending() bool { return m.end != nil }
 // Restarts reports whether the job's processes can't change their ring.
 func (m *Machine) Restarts() bool { return m.restarts }
 
-// Asked is the generation of the last ring whose members were asked to end, because
-// they can't change their ring; 0 where none was.
+// Asked returns the generation of the last ring whose members were asked to end,
+// because they can't change their ring; 0 where there was none.
 func (m *Machine) Asked() uint64 { return m.asked }
 
-// Resets is how many rings replaced an earlier one.
+// Resets returns how many rings replaced an earlier one.
 func (m *Machine) Resets() int { return m.resets }
 
 func (m *Machine) do(a Action) { m.actions = append(m.actions, a) }
@@ -123,7 +123,7 @@ func (m *Machine) emit(h HostID, format string, args ...any) {
 	m.do(TaskEvent{Host: h, Text: fmt.Sprintf(format, args...)})
 }
 
-// wake reports whether t has come; where it has not, it asks for a Tick at t.
+// wake reports whether time t has come; if not, it asks for a Tick at t.
 func (m *Machine) wake(t time.Time) bool {
 	if !m.now.Before(t) {
 		return true
@@ -144,9 +144,9 @@ func (m *Machine) stop(p Proc, kill bool, format string, args ...any) {
 	m.do(Stop{Proc: p, Kill: kill, Reason: fmt.Sprintf(format, args...)})
 }
 
-// retire ends a process that waits and has no next place, once. It may write what it
-// has buffered, upload and log: nothing waits for it but the release of its host, and
-// the end of the job.
+// retire ends a process that waits and has no place in the next ring, once. The process
+// has time to flush its output, upload and log: only the release of its host and the
+// end of the job wait for it.
 func (m *Machine) retire(p Proc, why string) {
 	s := m.proc(p)
 	if s == nil || s.stopping {

@@ -14,8 +14,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// script drives a machine by short words. What the machine does is noted in
-// the same way: "start a:0 0/2", "form 2: a:0 b:0".
+// script drives a machine with short words, and records its actions in the same way:
+// "start a:0 0/2", "form 2: a:0 b:0".
 type script struct {
 	t      *testing.T
 	m      *Machine
@@ -29,7 +29,7 @@ func newScript(t *testing.T, o Options) *script {
 	return &script{t: t, m: New(patient(o), 1), now: time.Unix(1e9, 0), inc: map[SlotID]int{}}
 }
 
-// patient sets what users would, where a test does not.
+// patient sets the options that users set, where a test does not.
 func patient(o Options) Options {
 	o.ElasticTimeout = cmp.Or(o.ElasticTimeout, 10*time.Minute)
 	o.Debounce = cmp.Or(o.Debounce, 500*time.Millisecond)
@@ -90,7 +90,7 @@ func (s *script) note(format string, args ...any) {
 	s.did = append(s.did, fmt.Sprintf(format, args...))
 }
 
-// expect checks what was done since the last call.
+// expect checks the actions since the last call.
 func (s *script) expect(want ...string) {
 	s.t.Helper()
 	if len(want) == 0 && len(s.did) == 0 {
@@ -134,7 +134,7 @@ func (s *script) die(name, status string) {
 	s.event(SlotExited{Proc: s.proc(name), Status: status})
 }
 
-// pair is two hosts of one slot each that train.
+// pair returns two hosts of one slot each that train.
 func pair(t *testing.T, o Options) *script {
 	s := newScript(t, o)
 	s.join("a", 0, 1)
@@ -319,7 +319,7 @@ func TestTheSlotsAboveOneThatDiesTrainOnWhereLocalRanksMayHaveGaps(t *testing.T)
 	s.expect("start a:0 1/4", "notify a:1", "form 3: a:1 a:0 b:0 b:1")
 }
 
-// givenUp is a ring of three that forms, of processes that can give it up.
+// givenUp returns a ring of three that forms, of processes that can give it up.
 func givenUp(t *testing.T) *script {
 	t.Helper()
 	o := elasticPair
@@ -390,8 +390,8 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 	})
 }
 
-// besideADeadSlot is a host whose slot 1 alone holds the state, and can't be
-// used before its slot 0 has been started again.
+// besideADeadSlot returns a host whose slot 1 alone holds the state. The slot can't be
+// used before slot 0 has been started again.
 func besideADeadSlot(t *testing.T) *script {
 	s := newScript(t, elasticPair)
 	s.join("a", 0, 2)
@@ -560,8 +560,8 @@ func TestAssignmentsWithUnequalSlots(t *testing.T) {
 		[]Assignment{got[0].Assignment, got[1].Assignment, got[2].Assignment})
 }
 
-// A host remembers failures that are long forgiven, and must not be given back
-// for them when it registers again.
+// A host remembers failures that no longer count. It must not be given back for them
+// when it registers again.
 func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
 	join := func(failures int, ago time.Duration) *script {
 		s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
@@ -573,7 +573,7 @@ func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
 	join(2, time.Minute).expect("start a:0 0/1")
 
 	s := join(3, 30*time.Minute)
-	for range 2 { // none counts any more
+	for range 2 { // the earlier ones no longer count
 		s.die("a:0", "exit code 1")
 		s.wait(3 * time.Second)
 	}
@@ -586,7 +586,7 @@ func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
 	s.expect("start a:0 0/1", "release a failed=true")
 }
 
-// formOf returns the ring that a Form among the actions hands out.
+// formOf returns the ring of the Form among the actions.
 func formOf(t *testing.T, actions []Action) *Ring {
 	for _, a := range actions {
 		if f, ok := a.(Form); ok {
@@ -597,7 +597,7 @@ func formOf(t *testing.T, actions []Action) *Ring {
 	return nil
 }
 
-// Agents read the ring that they were handed while the machine goes on.
+// Agents read the ring of an action while the machine goes on.
 func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
 	for name, again := range map[string]func(*script) []Action{
 		"to a host that is back": func(s *script) []Action {
@@ -621,8 +621,8 @@ func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
 	}
 }
 
-// A process that was to replace another in place was never started: its host's
-// session broke. The ring names it, and would admit a process of that name.
+// A process that was to replace another in place was never started, because its host's
+// session broke. The ring names it, and would admit a later process with that name.
 func TestANameIsNotGivenTwice(t *testing.T) {
 	lost := func(t *testing.T) (*script, HostInfo) {
 		s := newScript(t, elasticPair)

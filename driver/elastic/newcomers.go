@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// admitNewcomers admits newcomers to the next ring: as one batch, when no more
-// came for a while, and not while an earlier batch starts, which would have to
-// start again for a larger ring.
+// admitNewcomers admits newcomers to the next ring as one batch, once no more came for
+// a while. It waits while an earlier batch starts, which would have to start again for
+// a larger ring.
 func (m *Machine) admitNewcomers() {
 	tooFew := m.Ring() == nil && len(m.layout(ofStaying(m.usable))) < m.opt.MinNP
 	if !tooFew && m.batchStarting() {
@@ -42,8 +42,8 @@ func (m *Machine) admitNewcomers() {
 	}
 }
 
-// batchStarting reports whether a newcomer started some time ago and is not in a
-// ring yet.
+// batchStarting reports whether a newcomer, started longer ago than Debounce, is not in
+// a ring yet.
 func (m *Machine) batchStarting() bool {
 	starting := false
 	m.each(func(_ *host, p Proc, s *slot) {
@@ -54,8 +54,8 @@ func (m *Machine) batchStarting() bool {
 	return starting
 }
 
-// admitBesideHolders admits dead slots of hosts that hold the state: without them
-// the slots above can't be used.
+// admitBesideHolders admits dead slots of hosts that hold the state: without them, the
+// slots above can't be used.
 func (m *Machine) admitBesideHolders() {
 	m.each(func(h *host, p Proc, s *slot) {
 		if p.Slot.Local < h.offered() && h.staying() && !s.leaving && h.syncOrder() != unsynced && s.state == Down && m.wake(s.retryAt) {
@@ -64,15 +64,15 @@ func (m *Machine) admitBesideHolders() {
 	})
 }
 
-// isNewcomer reports whether a member of a plan has not been in a ring; none has
-// where processes can't change theirs.
+// isNewcomer reports whether a member of a plan has to start first. Where processes
+// can't change their ring, every member has to.
 func (m *Machine) isNewcomer(mem Member) bool {
 	return m.restarts || !live(nil, m.slot(mem.Proc.Slot))
 }
 
-// stageNewcomers starts the newcomers of a plan with their assignments and
-// reports whether all of them have arrived. A newcomer with another assignment is
-// stopped, and started again when it is gone.
+// stageNewcomers starts the newcomers of a plan with their assignments, and reports
+// whether all of them have arrived. A newcomer with another assignment is stopped, and
+// started again once it has exited.
 func (m *Machine) stageNewcomers(plan []Member) bool {
 	all := true
 	planned := map[SlotID]bool{}
@@ -110,7 +110,7 @@ func (m *Machine) stage(mem Member, s *slot) (arrived bool) {
 	return false
 }
 
-// newcomerFailed ends a newcomer that is of no use, once.
+// newcomerFailed stops a newcomer that can't join, once, and counts the failure.
 func (m *Machine) newcomerFailed(p Proc, why string) {
 	if m.slot(p.Slot).stopping {
 		return

@@ -10,16 +10,16 @@ import (
 )
 
 // connectGrace is how long a process may still connect to a ring that broke, where
-// it can't give it up; see abandonGrace.
+// processes can't give a ring up; see abandonGrace.
 const connectGrace = 2 * time.Second
 
-// census counts the members of the present ring: in it, out of it and waiting for
-// the next, or lost.
+// census counts the members of the present ring: those in it, those out of it that
+// wait for the next one, and those lost.
 type census struct {
 	in, out, lost int
-	connected     bool    // all that are in finished the rendezvous, but for the surrogate
+	connected     bool    // all that are in finished the rendezvous, except for the surrogate
 	saved         bool    // one that is out, and does not retire, holds the state
-	kept          bool    // and did so when the ring formed: newcomers may yet receive it while the ring trains
+	kept          bool    // and did so when the ring formed: newcomers may still be receiving it while the ring trains
 	surrogate     *Member // of rank 0, or nil
 }
 
@@ -94,14 +94,14 @@ func (m *Machine) observeIntact(c census) {
 }
 
 func (m *Machine) observeDissolving(d *dissolving, c census) {
-	lost := c.lost > 0 && !m.restarts // else all that have left are lost
+	lost := c.lost > 0 && !m.restarts // where processes can't change their ring, every one that left counts as lost
 	if !d.broken && (lost || !d.noticed) {
 		m.breakRing(d)
 	}
 	if c.in == 0 {
 		if !d.broken {
-			// Not before all have left, alive: the first may have left because
-			// rank 0 died during its broadcast, which the leader learns later.
+			// Only once all have left alive: the first may have left because rank 0
+			// died during its broadcast, of which the leader learns later.
 			m.markSynced()
 		}
 		m.dissolved()
@@ -141,12 +141,11 @@ func (m *Machine) breakRing(d *dissolving) {
 	m.do(Break{Generation: m.last.Generation})
 }
 
-// restartIdle kills members of a broken ring that do nothing any more, so that their
-// slots start others. Gloo may leave a process waiting for hours although its
-// connections are cut (Pair::signalException, gloo/transport/tcp/pair.cc): an operation
-// of which a part is sent or received does not learn of it. Where members were told of a
-// change and none failed, one that does nothing may as well wait for the upload of a
-// checkpoint.
+// restartIdle kills idle members of a broken ring, so that their slots start other
+// processes. Gloo may leave a process waiting for hours although its connections are
+// cut (Pair::signalException, gloo/transport/tcp/pair.cc): an operation that is partly
+// sent or received does not learn of it. The caller leaves members alone that were
+// notified of a change where none failed: an idle one may be uploading a checkpoint.
 func (m *Machine) restartIdle() {
 	m.killMembers(func(s *slot) bool { return s.idle }, "it hangs in ring %d, which broke: it has used hardly any CPU time for %s",
 		m.last.Generation, IdleTime)

@@ -5,8 +5,8 @@ package elastic
 
 import "time"
 
-// OnRingLost selects what happens when no process that holds the training state
-// is left. Processes that can't change their ring start again in any case.
+// OnRingLost selects what the machine does when no process that holds the training
+// state is left. Processes that can't change their ring start again in any case.
 type OnRingLost int
 
 // The choices of OnRingLost.
@@ -18,24 +18,25 @@ const (
 	Restart
 )
 
-// Framework is what the machine needs to know of the training framework.
+// Framework describes the training framework to the machine.
 type Framework struct {
-	// Name, Rendezvous and Entry are its words in messages: its own name, what a
-	// process reaches first, and the function in which a script trains elastically.
+	// Name, Rendezvous and Entry are terms for messages: the framework's name, the
+	// rendezvous that a process reaches first, and the function in which a script
+	// trains elastically.
 	Name, Rendezvous, Entry string
-	// AbandonsForming states that a process that connects to a ring can give it up
-	// and ask for its next place when the ring is broken. Else it can only be
-	// killed. So where a member dies, such a ring is broken at once; otherwise
-	// another process takes the member's place while that is possible; see replace.
+	// AbandonsForming states that a process can give up a ring that breaks while it
+	// forms, and ask for its next place. If a member dies then, the ring is broken at
+	// once. Without AbandonsForming, a process that connects can only be killed, so
+	// another one takes the dead member's place while that is possible; see replace.
 	AbandonsForming bool
-	// LocalGaps states that a ring may have any slots of a host. Local ranks are
-	// then the slots' numbers, and have gaps while a slot is started again. Else the
-	// slots above wait for it.
+	// LocalGaps states that a ring may have any slots of a host. Local ranks are then
+	// the slots' numbers, and have gaps while a slot is started again. Without
+	// LocalGaps, slots with higher numbers wait for that slot.
 	LocalGaps bool
 }
 
-// Options configure the machine. Those that users set mean what they are, zero
-// included; of the others, a duration of zero means its default (see setDefaults).
+// Options configure the machine. Zero is a value like any other for options that users
+// set; for the other durations, it selects the default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring
@@ -54,7 +55,7 @@ type Options struct {
 	StageTimeout   time.Duration // longest start of a newcomer
 	FormTimeout    time.Duration // longest forming of a ring
 	BarrierTimeout time.Duration // longest wait for a member after the first one is out of the ring
-	CommitTimeout  time.Duration // the same, where members were told of a change: they may be busy until their commit
+	CommitTimeout  time.Duration // the same, where members were notified of a change: they may be busy until their commit
 	NotifyInterval time.Duration // between two notices
 	LeaveGrace     time.Duration // wait for newcomers when every host is leaving
 	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence; see Machine.syncGrace
@@ -62,32 +63,33 @@ type Options struct {
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
 	OnRingLost   OnRingLost
-	// Restarts is known ahead of SlotArrived.Restarts: no process can change its ring.
+	// Restarts states, before any SlotArrived.Restarts does, that no process can
+	// change its ring.
 	Restarts bool
-	// Spares keeps processes for the present ring started beside it, for the next
-	// failure, where processes can't change their ring.
+	// Spares keeps a spare process started for each member of the present ring, for
+	// the next failure, where processes can't change their ring.
 	Spares bool
 
-	// Floor is the highest generation that may have been used already, as far
-	// as the leader knows; new rings are numbered above it.
+	// Floor is the highest generation that may be in use already, as far as the
+	// leader knows; new rings have higher ones.
 	Floor uint64
 }
 
 // stallGrace replaces BarrierTimeout for a ring that stalled, once a member that
-// holds the state is out of it: members that do not hang leave as soon as the
-// connections are cut.
+// holds the state has left it. It is short, because members that do not hang leave as
+// soon as the connections are cut.
 const stallGrace = 5 * time.Second
 
-// IdleTime is how long a process has to do nothing in a ring that broke before it
-// counts as one that hangs. Those that recover leave the ring much sooner.
+// IdleTime is how long a process in a ring that broke must be idle before it counts as
+// hung. Processes that recover leave the ring much sooner.
 const IdleTime = 2 * time.Second
 
 // abandonGrace is how long a process may take to give up a ring that broke while
 // it formed; see Framework.AbandonsForming.
 const abandonGrace = 10 * time.Second
 
-// forgive is the time after which one failure of a slot no longer counts, so
-// that a fault a day does not end a job of weeks.
+// forgive is the time after which one failure of a slot no longer counts, so that one
+// failure a day does not end a job that trains for weeks.
 const forgive = 10 * time.Minute
 
 // Forgive returns how many of a slot's failures still count, given the time since

@@ -6,8 +6,8 @@ package elastic
 import "time"
 
 // phase is the phase of the newest ring, with the state that only this phase has.
-// A transition replaces it as a whole, so that no state of an earlier ring is left
-// in a later one. All transitions are in this file; the package comment shows them.
+// A transition replaces it as a whole, so that no state of one ring remains in a later
+// one. All transitions are in this file; the package comment shows them.
 type phase interface{ isPhase() }
 
 // noRing: no ring has formed yet, or no member is left in the newest one.
@@ -28,7 +28,7 @@ type training struct {
 type intact struct {
 	formed   time.Time // when the ring formed, or a member was last replaced
 	notified time.Time // last notice; zero: none that explains why a member leaves
-	told     bool      // members were told of a change, at any time
+	told     bool      // members were notified of a change, at any time
 	failed   bool      // a member was lost that was not to leave
 }
 
@@ -38,7 +38,7 @@ type dissolving struct {
 	noticed bool // the members leave because of a notice
 	broken  bool // the ring lost a member, and its connections are cut
 	stalled bool // the ring made no steps
-	told    bool // members were told of a change, and none failed: those still in the ring may be busy until their commit
+	told    bool // members were notified of a change, and none failed: those still in the ring may be busy until their commit
 	failed  bool // a member was lost that was not to leave
 }
 
@@ -53,18 +53,19 @@ func (m *Machine) startForming(r *Ring) {
 	m.phase = &forming{intact{formed: m.now}}
 }
 
-// startTraining follows when all members finished the rendezvous.
+// startTraining starts the phase after forming: all members finished the rendezvous.
 func (m *Machine) startTraining(f *forming) {
 	m.phase = &training{intact: f.intact, since: m.now}
 }
 
-// resumeForming follows when the last host of an adopted ring registers with a
-// member that is not connected yet.
+// resumeForming goes back to forming: a host of an adopted ring, whose members all
+// counted as connected, registered with one that is not.
 func (m *Machine) resumeForming(t *training) {
 	m.phase = &forming{t.intact}
 }
 
-// startDissolving follows when the first member left the ring or was lost.
+// startDissolving starts the phase in which members leave: the first one left the ring
+// or was lost.
 func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
 		m.markSynced()
@@ -75,26 +76,26 @@ func (m *Machine) startDissolving() *dissolving {
 	return d
 }
 
-// stalled follows when the leader has cut the connections of a ring that makes no
-// steps. Members that do not hang notice and leave it; the others are killed.
+// stalled dissolves a ring that makes no steps, after the leader has cut its
+// connections. Members that do not hang notice and leave; the others are killed.
 func (m *Machine) stalled(ev Stalled) {
 	if m.Up() && m.last.Generation == ev.Generation {
 		m.phase = &dissolving{since: m.now, noticed: m.noticed(), broken: true, stalled: true}
 	}
 }
 
-// survivorReturned follows when a lost host registers again with a process that
-// still has to leave the newest ring. Its time to do so starts now.
+// survivorReturned dissolves the newest ring again: a lost host is back with a process
+// that still has to leave it. Its time to do so starts now.
 func (m *Machine) survivorReturned() {
 	m.phase = &dissolving{since: m.now, failed: true}
 }
 
-// dissolved follows when no member is left in the ring.
+// dissolved ends the ring: no member is left in it.
 func (m *Machine) dissolved() {
 	m.phase = &noRing{}
 }
 
-// intact returns the state that forming and training share, nil in other phases.
+// intact returns the state that forming and training share, or nil in other phases.
 func (m *Machine) intact() *intact {
 	switch p := m.phase.(type) {
 	case *forming:
@@ -112,7 +113,8 @@ func (m *Machine) broken() bool {
 	return ok && d.broken
 }
 
-// noticed reports whether the present ring had a notice.
+// noticed reports whether the present ring was notified, and members may leave because
+// of that.
 func (m *Machine) noticed() bool {
 	if in := m.intact(); in != nil {
 		return !in.notified.IsZero()
@@ -121,7 +123,7 @@ func (m *Machine) noticed() bool {
 	return ok && d.noticed
 }
 
-// rememberNotice follows when a host of the ring had a notice of an earlier leader.
+// rememberNotice records that a host of the ring had a notice from an earlier leader.
 func (m *Machine) rememberNotice() {
 	if in := m.intact(); in != nil {
 		in.notified, in.told = m.now, true
@@ -130,8 +132,8 @@ func (m *Machine) rememberNotice() {
 	}
 }
 
-// rememberTold follows when a host reports that it has heard of a notice to the present
-// ring, perhaps from an earlier leader.
+// rememberTold records that the present ring was notified, perhaps by an earlier leader:
+// a host reports it.
 func (m *Machine) rememberTold() {
 	switch p := m.phase.(type) {
 	case *forming:
@@ -143,9 +145,9 @@ func (m *Machine) rememberTold() {
 	}
 }
 
-// memberLost follows when a member of the ring is lost that was not to leave, or a
-// stranger may have taken its place. Gloo may hang in the others from then on, whatever
-// they were told.
+// memberLost records that a member was lost that was not to leave, or that an intruder
+// may have taken its place. From then on Gloo may hang in the others, so a notice no
+// longer gives them time until their commit.
 func (m *Machine) memberLost() {
 	if in := m.intact(); in != nil {
 		in.failed = true
@@ -154,9 +156,9 @@ func (m *Machine) memberLost() {
 	}
 }
 
-// forgetNotice follows when a host of the ring is lost: members that leave from
-// now on may have lost their connections to it. Those that were asked to end are to
-// end all the same.
+// forgetNotice discards the notice after a host of the ring was lost: members that leave
+// from now on may do so because they lost their connections to it. Members that can't
+// change their ring were asked to end, and still are to.
 func (m *Machine) forgetNotice() {
 	if m.restarts {
 		return

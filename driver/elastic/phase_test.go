@@ -10,8 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// rejoin registers a host again whose processes, one per slot, still take part
-// in the ring.
+// rejoin registers a host again whose processes, one per slot, are still in the ring.
 func (s *script) rejoin(host string, index int, ring Ring) {
 	info := HostInfo{ID: HostID(host), Group: "g", Index: index, Ring: &ring}
 	for _, mem := range ring.Members {
@@ -23,8 +22,8 @@ func (s *script) rejoin(host string, index int, ring Ring) {
 	s.event(HostJoined{info})
 }
 
-// A stalled ring dissolves in stallPatience. The ring that replaces it has not
-// stalled, and gives its members CommitTimeout.
+// A stalled ring dissolves within stallGrace. The ring that replaces it has not
+// stalled, so its members have CommitTimeout.
 func TestAnAdoptedRingDoesNotInheritAStall(t *testing.T) {
 	s := pair(t, elasticPair)
 	s.event(Stalled{Generation: 1})
@@ -59,8 +58,8 @@ func TestASurvivorThatIsBackGetsTimeToLeaveItsRing(t *testing.T) {
 	s.expect("form 2: a:0")
 }
 
-// A lost host returns with a process that was told of a change before: its ring is gone,
-// and there is no commit to wait for.
+// A lost host returns with a process that was notified of a change before. Its ring is
+// gone, so there is no commit to wait for.
 func TestASurvivorThatIsBackIsNotBusyUntilItsCommit(t *testing.T) {
 	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2, CommitTimeout: time.Hour})
 	s.join("a", 0, 1)
@@ -77,9 +76,9 @@ func TestASurvivorThatIsBackIsNotBusyUntilItsCommit(t *testing.T) {
 	s.expect("stop a:0")
 }
 
-// A member that a new leader has not heard of counts as connected. When its
-// host reports otherwise the ring still forms, however long ago it was adopted,
-// and its age does not show that rank 0 has broadcast the state.
+// A member of an adopted ring counts as connected until its host registers. If the host
+// reports otherwise, the ring is forming again, however long ago it was adopted. Its age
+// is then no evidence that rank 0 has broadcast the state.
 func TestAnAdoptedRingFormsUntilItsLastHostIsConnected(t *testing.T) {
 	ring := Ring{Generation: 2, Term: 1}
 	for i, id := range []HostID{"a", "b", "c"} {

@@ -24,7 +24,8 @@ func newPool(hosts [][]candidate) *pool {
 	return p
 }
 
-// take removes the candidates of slots and returns them, nil where one is missing.
+// take removes the candidates of slots and returns them; if one is missing, it removes
+// none and returns nil.
 func (p *pool) take(ids []SlotID) []candidate {
 	group := make([]candidate, 0, len(ids))
 	for _, id := range ids {
@@ -40,12 +41,12 @@ func (p *pool) take(ids []SlotID) []candidate {
 	return group
 }
 
-// hold reports whether slots are in the pool and hold the state.
+// hold reports whether all slots are in the pool and hold the state.
 func (p *pool) hold(ids []SlotID) bool {
 	return !slices.ContainsFunc(ids, func(id SlotID) bool { return p.free[id].syncedSince == 0 })
 }
 
-// rest returns those that are left, by host.
+// rest returns the candidates that are left, by host.
 func (p *pool) rest() [][]candidate {
 	var hosts [][]candidate
 	for _, h := range p.hosts {
@@ -56,8 +57,8 @@ func (p *pool) rest() [][]candidate {
 	return hosts
 }
 
-// gather makes as many groups of size candidates as there can be: of one host where
-// it has enough, else of as few hosts as possible.
+// gather makes as many groups of size candidates as possible. A group is of one host
+// where that has enough, else of as few hosts as possible.
 func gather(hosts [][]candidate, size int) [][]candidate {
 	var groups, rest [][]candidate
 	left := 0
@@ -75,8 +76,8 @@ func gather(hosts [][]candidate, size int) [][]candidate {
 	return groups
 }
 
-// span takes size candidates of hosts, which come with the most of them first, and the
-// last ones of the host that has just enough.
+// span takes size candidates of hosts that are sorted by how many they have, most
+// first. It takes the last ones from the host with the fewest that are enough.
 func span(hosts [][]candidate, size int) []candidate {
 	var group []candidate
 	for i := 0; len(group) < size; i++ {

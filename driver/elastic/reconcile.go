@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// noticeDelay is how long a notice waits for a ring that still forms.
+// noticeDelay is how long a notice waits for a ring that is still forming.
 const noticeDelay = 5 * time.Second
 
-// reconcile compares the present state to the wanted one and acts on the
+// reconcile compares the present state with the wanted one and acts on the
 // difference. It is level-triggered: an action that was missed is due again.
 func (m *Machine) reconcile() {
 	if m.end == nil && !m.quorum.OK {
-		return // what this leader knows may be out of date; training goes on
+		return // this leader's view may be out of date; training goes on
 	}
 	if m.end == nil {
 		m.observeRing()
@@ -64,9 +64,9 @@ func (m *Machine) membersLeaving() bool {
 	})
 }
 
-// notify reports a change to rank 0, or to all members where they can't change
-// their ring. It repeats the notice until a member leaves the ring: Horovod drops
-// notices that come at a bad moment (horovod/common/elastic.py, on_reset).
+// notify notifies rank 0 of a change, or all members where they can't change their
+// ring. It repeats the notice until a member leaves the ring, because Horovod drops
+// notices that come during a reset (horovod/common/elastic.py, on_reset).
 func (m *Machine) notify(in *intact) {
 	if !m.Up() && !m.wake(in.formed.Add(noticeDelay)) {
 		return
@@ -89,8 +89,8 @@ func (m *Machine) notify(in *intact) {
 	}
 }
 
-// rootListens reports whether rank 0 accepts notices, and warns when it still does
-// not after a while.
+// rootListens reports whether rank 0 accepts notices. If it does not after SyncGrace,
+// it warns once.
 func (m *Machine) rootListens(in *intact) bool {
 	root := m.last.Members[0].Proc
 	if s := m.proc(root); s != nil && s.notifiable {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// register handles a host that registers, or registers again, with all it knows.
+// register handles a host that registers, for the first time or again.
 func (m *Machine) register(info HostInfo) {
 	if m.end != nil && m.end.done {
 		m.do(m.end.End)
@@ -50,7 +50,7 @@ func (m *Machine) register(info HostInfo) {
 	}
 }
 
-// restore replaces the slots of a host by those that it reports.
+// restore replaces the slots of a host with those that it reports.
 func (m *Machine) restore(h *host, info HostInfo) {
 	h.slots, h.width = make([]slot, len(info.Slots)), info.Width
 	for l, r := range info.Slots {
@@ -71,7 +71,7 @@ func (m *Machine) restore(h *host, info HostInfo) {
 	}
 }
 
-// review compares what a host reported to the newest ring.
+// review compares the slots that a host reported with the newest ring.
 func (m *Machine) review(h *host) {
 	if m.last == nil {
 		return
@@ -107,7 +107,7 @@ func (m *Machine) reviewSlot(id SlotID, s *slot) {
 	}
 }
 
-// adopt takes over the ring of an earlier leader. Its hosts count as present
+// adopt takes over a newer ring, formed by another leader. Its hosts count as present
 // until HostLost reports otherwise.
 func (m *Machine) adopt(r *Ring) {
 	if !r.Newer(m.last) {

@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// With Options.Replica above 1 a ring consists of replicas: that many members with
-// consecutive ranks, which share one copy of the training state among them. A member's
-// place in its replica decides which part it has, so members of one place have the
-// same part. Slots that make up no whole replica wait.
+// With Options.Replica above 1, a ring consists of replicas. A replica is that many
+// members with consecutive ranks, which share one copy of the training state. A
+// member's place in its replica decides which part it has, so members with the same
+// place have the same part. Slots that do not make up a whole replica wait.
 //
 //	rank      0 1 2 3   4 5 6 7                 0 1 2 3
 //	replica   A A A A   B B B B   B:1 fails ->  A A A A   B:0, B:2 and B:3 wait for B:1
@@ -28,8 +28,8 @@ func (r *Ring) Replicas() [][]Member {
 // replicated reports whether rings consist of replicas of several slots.
 func (m *Machine) replicated() bool { return m.opt.Replica > 1 }
 
-// lastReplicas returns the replicas of the newest ring, none where that had another
-// size of replicas: its members have other parts of the state.
+// lastReplicas returns the replicas of the newest ring. If their size was another one,
+// it returns none, because members then have other parts of the state.
 func (m *Machine) lastReplicas() [][]Member {
 	if m.last == nil || m.last.Replica != m.opt.Replica {
 		return nil
@@ -37,13 +37,13 @@ func (m *Machine) lastReplicas() [][]Member {
 	return m.last.Replicas()
 }
 
-// replicas groups candidates, which are grouped by host, into at most limit/Replica
-// replicas, 0 for no limit. Those that hold the state come first, all others hold none
-// of it.
+// replicas groups candidates, given by host, into at most limit/Replica replicas; 0
+// means no limit. Replicas that hold the state come first. All others count as holding
+// none of it.
 func (m *Machine) replicas(hosts [][]candidate, limit int) [][]candidate {
 	pool := newPool(hosts)
 	groups := m.survivors(pool)
-	for _, members := range m.lastReplicas() { // the others stay together, too
+	for _, members := range m.lastReplicas() { // replicas without the state stay together, too
 		if group := pool.take(m.numbers(members)); group != nil {
 			groups = append(groups, stateless(group))
 		}
@@ -57,9 +57,9 @@ func (m *Machine) replicas(hosts [][]candidate, limit int) [][]candidate {
 	return groups
 }
 
-// survivors takes the replicas that hold the state, those first that have held it
-// longest. Where all have lost members, one is made of those that are left, if each
-// part of the state is.
+// survivors takes the replicas that hold the state from p; those that have held it
+// longest come first. If all have lost members, it makes one replica of the remaining
+// members, provided that they have every part of the state.
 func (m *Machine) survivors(p *pool) [][]candidate {
 	var groups [][]candidate
 	for _, members := range m.lastReplicas() {
@@ -76,7 +76,7 @@ func (m *Machine) survivors(p *pool) [][]candidate {
 	return groups
 }
 
-// replicaSync orders replicas by when they held the whole state first.
+// replicaSync orders replicas by the generation since which they hold the whole state.
 func replicaSync(group []candidate) uint64 {
 	last := uint64(0)
 	for _, c := range group {
@@ -85,7 +85,8 @@ func replicaSync(group []candidate) uint64 {
 	return last
 }
 
-// stateless returns candidates whose parts of the state are of no use.
+// stateless returns the candidates marked as holding no state: their parts of it are of
+// no use.
 func stateless(group []candidate) []candidate {
 	group = slices.Clone(group)
 	for i := range group {
@@ -103,8 +104,8 @@ func (m *Machine) numbers(members []Member) []SlotID {
 	return ids
 }
 
-// holders returns for each place of a replica a slot that holds its part of the state,
-// where there is one.
+// holders returns, for each place of a replica, a slot that holds the place's part of
+// the state, where there is one.
 func (m *Machine) holders(p *pool) []SlotID {
 	ids := make([]SlotID, m.opt.Replica)
 	for _, members := range m.lastReplicas() {
@@ -117,8 +118,8 @@ func (m *Machine) holders(p *pool) []SlotID {
 	return ids
 }
 
-// assignReplicas gives ranks to replicas in their order. Those of a host need not be
-// contiguous.
+// assignReplicas gives ranks to replicas in their order. The ranks of one host need not
+// be contiguous.
 func assignReplicas(groups [][]candidate) []Member {
 	list := slices.Concat(groups...)
 	localSize, crossSize := map[HostID]int{}, map[int]int{}
@@ -138,8 +139,8 @@ func assignReplicas(groups [][]candidate) []Member {
 	return members
 }
 
-// partsHeld reports whether slots that ok accepts hold the whole state: any of them,
-// or where it is shared among replicas, one of each place.
+// partsHeld reports whether the slots that ok accepts hold the whole state. Any one
+// slot is enough; with replicas, one slot of each place is needed.
 func (m *Machine) partsHeld(ok func(*slot) bool) bool {
 	if !m.replicated() {
 		held := false
@@ -157,8 +158,9 @@ func (m *Machine) partsHeld(ok func(*slot) bool) bool {
 	return len(places) == m.opt.Replica
 }
 
-// carriesOn reports whether a plan can go on from the present ring, once all members
-// of that hold the state: it has a whole replica of it.
+// carriesOn reports whether a plan can continue from the state of the present ring,
+// once all members of that ring hold it. With replicas, the plan needs a whole replica
+// of the present ring.
 func (m *Machine) carriesOn(plan []Member) bool {
 	if !m.replicated() {
 		return true
@@ -169,12 +171,13 @@ func (m *Machine) carriesOn(plan []Member) bool {
 	})
 }
 
-// handoffReplicas is handoffPlan with replicas: as many of those that have slots which
-// are leaving as there is room for, but at least one where no other holds the state.
+// handoffReplicas does what handoffPlan does, for replicas. It keeps as many replicas
+// with leaving slots as there is room for, and at least one where no other replica
+// holds the state.
 func (m *Machine) handoffReplicas() []Member {
 	stay := m.layout(ofStaying(m.usable))
 	if len(stay) >= m.opt.MinNP && m.holdsState(stay) {
-		return stay // also with slots whose mates are leaving
+		return stay // it may have slots of replicas that lose their leaving slots
 	}
 	size := m.opt.Replica
 	var leaving [][]Member
@@ -204,7 +207,7 @@ func (m *Machine) handoffReplicas() []Member {
 	}
 }
 
-// Surplus is how many slots wait because they make up no whole replica.
+// Surplus returns how many slots wait because they make up no whole replica.
 func (m *Machine) Surplus() int {
 	offered := 0
 	for _, h := range m.hosts {

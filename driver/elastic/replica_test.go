@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// replicas is a job whose replicas have two slots.
+// replicas returns a job whose replicas have two slots.
 func replicas(t *testing.T, hosts map[string]int, o Options) *script {
 	o.Framework, o.Replica = torch, 2
 	s := newScript(t, o)
@@ -23,7 +23,7 @@ func replicas(t *testing.T, hosts map[string]int, o Options) *script {
 	return s
 }
 
-// twoReplicas trains with a whole replica on each of two hosts.
+// twoReplicas returns a job that trains with a whole replica on each of two hosts.
 func twoReplicas(t *testing.T, o Options) *script {
 	s := replicas(t, map[string]int{"a": 2, "b": 2}, o)
 	s.arrive("a:0", "a:1", "b:0", "b:1")
@@ -71,7 +71,8 @@ func TestAReplicaLeavesAndComesBackAsAWhole(t *testing.T) {
 	}
 }
 
-// Both replicas lose a member, of different places: what is left has all parts.
+// Both replicas lose a member, with different places. The remaining members have all
+// parts of the state.
 func TestAReplicaIsMadeOfTheMembersThatAreLeft(t *testing.T) {
 	s := twoReplicas(t, Options{SlotRestarts: 2})
 	s.die("a:0", "killed")

@@ -10,14 +10,15 @@ import (
 
 // Processes of an unmodified script have their rank and size in the environment. They
 // can't change their ring; other processes form the next one. No process holds the
-// training state: each loads the script's checkpoint. This file has what is different
-// then, standby.go where the next processes run.
+// training state: each loads the script's checkpoint. This file has the rules for such
+// processes; standby.go selects the entries in which the next ones run.
 
-// otherMode is why a process is refused that is not of the job's kind.
+// otherMode is the reason for refusing a process that can't change its ring in a job
+// whose processes can.
 const otherMode = "can't change its ring as the job's other processes can: all must train in one way"
 
 // slotArrived handles a process that is held for its first ring. The first one of
-// the job shows whether processes can change theirs.
+// the job shows whether the job's processes can change their ring.
 func (m *Machine) slotArrived(ev SlotArrived) {
 	s := m.proc(ev.Proc)
 	switch {
@@ -30,8 +31,8 @@ func (m *Machine) slotArrived(ev SlotArrived) {
 	}
 }
 
-// inProcess reports whether processes of other hosts change their ring. A host whose
-// processes do not can't take that from them.
+// inProcess reports whether processes of other hosts can change their ring. Then a host
+// with other processes does not set the job's mode.
 func (m *Machine) inProcess(except HostID) bool {
 	others := false
 	m.each(func(h *host, _ Proc, s *slot) {
@@ -40,9 +41,9 @@ func (m *Machine) inProcess(except HostID) bool {
 	return others && !m.restarts
 }
 
-// reconcileNext prepares the ring that follows the present one. Its processes
-// start beside the members; when all have arrived, the members are asked to save a
-// checkpoint and end. There is no way back from that notice.
+// reconcileNext prepares the ring that follows the present one. Its processes start
+// while the members train. When all have arrived, the members are asked to save a
+// checkpoint and end. That notice can't be taken back.
 func (m *Machine) reconcileNext(in *intact) {
 	noticed := !in.notified.IsZero()
 	if !noticed {
@@ -62,8 +63,8 @@ func (m *Machine) reconcileNext(in *intact) {
 	}
 }
 
-// membersMustLeave reports whether a host of a member that leaves waits no longer
-// for the next processes.
+// membersMustLeave reports whether a leaving host of the ring no longer waits for the
+// next processes.
 func (m *Machine) membersMustLeave() bool {
 	must := false
 	for _, id := range m.last.Hosts() {
@@ -74,8 +75,8 @@ func (m *Machine) membersMustLeave() bool {
 	return must
 }
 
-// isSpare reports whether a process was started for the ring that trains, to take
-// a member's place when this ring fails.
+// isSpare reports whether a process was started to take the place of a member of the
+// present ring when the ring fails.
 func (m *Machine) isSpare(p Proc, s *slot) bool {
 	if !m.restarts || m.Ring() == nil {
 		return false
@@ -88,9 +89,9 @@ func (m *Machine) isSpare(p Proc, s *slot) bool {
 	return false
 }
 
-// startsLater reports whether the next process of a slot starts only when the
-// present ring is gone: its entry is not free, or too many have failed beside the
-// member.
+// startsLater reports whether the next process of a slot starts only when the present
+// ring is gone: its entry is not free, or too many processes failed while the slot's
+// member trained.
 func (m *Machine) startsLater(id SlotID, s *slot) bool {
 	h := m.hosts[id.Host]
 	if !m.restarts || m.Ring() == nil || !h.besideMember(h.number(id.Local)) {
@@ -100,8 +101,8 @@ func (m *Machine) startsLater(id SlotID, s *slot) bool {
 	return live(h, s) || excess > 0 && !m.wake(s.failedAt.Add(time.Duration(excess)*forgive))
 }
 
-// memberFailed gives up a ring that lost a member. Those that end from now on end
-// because of it.
+// memberFailed breaks a ring that lost a member. Members that end from now on end
+// because of that.
 func (m *Machine) memberFailed(id SlotID) {
 	m.do(Failed{Slot: id})
 	if m.intact() != nil {
@@ -109,9 +110,9 @@ func (m *Machine) memberFailed(id SlotID) {
 	}
 }
 
-// dismiss ends the other members of a ring that dissolves: at once where it broke;
-// else rank 0, which may still save the checkpoint, gets time to end by itself. The
-// others may wait for rank 0 in a collective.
+// dismiss ends the remaining members of a ring that dissolves: at once where it broke,
+// else when rank 0 has exited. Rank 0 gets time to exit by itself, because it may still
+// be saving the checkpoint. The others may wait for it in a collective.
 func (m *Machine) dismiss(d *dissolving) {
 	all := func(*slot) bool { return true }
 	switch {
@@ -124,8 +125,8 @@ func (m *Machine) dismiss(d *dissolving) {
 	}
 }
 
-// oldGone reports whether no process of an earlier ring is left, and kills those
-// that are: two rings have no room on one GPU.
+// oldGone reports whether no process of an earlier ring is left, and kills any that is:
+// two rings have no room on one GPU.
 func (m *Machine) oldGone() bool {
 	gone := true
 	m.each(func(h *host, p Proc, s *slot) {
@@ -137,9 +138,9 @@ func (m *Machine) oldGone() bool {
 	return gone
 }
 
-// resumeNext takes in what a host that registers knows of the next ring: that the
-// present one had a notice, and which slots have a process for the next, or are to
-// have one.
+// resumeNext restores the preparation of the next ring from the report of a host that
+// registers: whether the present ring was notified, and which slots have a process for
+// the next ring or are to have one.
 func (m *Machine) resumeNext(h *host, info HostInfo) {
 	if !m.restarts {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// reports is what the hosts of a script would register: their processes, as the
+// reports returns the registrations of the script's hosts, with their processes as the
 // machine knows them.
 func (s *script) reports(noticed uint64) (infos []HostInfo) {
 	for i, id := range []HostID{"a", "b", "c"} {
@@ -32,7 +32,7 @@ func (s *script) reports(noticed uint64) (infos []HostInfo) {
 // elect lets another leader take over.
 func (s *script) elect(infos []HostInfo) {
 	o := s.m.opt
-	o.Restarts = false // it learns that from the hosts
+	o.Restarts = false // the new leader learns that from the hosts
 	s.m = New(o, 2)
 	s.event(Quorum{Reason: "waiting for hosts"})
 	for _, info := range slices.Backward(infos) {
@@ -116,8 +116,8 @@ func TestANewLeaderCarriesOnWithTheNextRing(t *testing.T) {
 	})
 }
 
-// A host that was cut off is back with a process of a ring that has ended.
-// A host whose process ended with the others, by their notice, may not have had its own.
+// A host that was cut off returns, and its process has exited 0. If the ring was notified,
+// that exit was expected, even where the notice never reached the host.
 func TestAHostThatMissedTheNoticeDoesNotCompleteTheJob(t *testing.T) {
 	for notice, next := range map[bool][]string{true: {"a:1", "b:1", "c:0"}, false: {"a:1"}} {
 		s := growing(t)

@@ -10,10 +10,10 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// In these tests, host a with one slot has the entries a:0 and a:1, the standby;
-// with two slots, a:2 and a:3 are those of a:0 and a:1.
+// In these tests, a host a with one slot has the entry a:0 and its standby a:1. With two
+// slots, a:2 and a:3 are the standbys of a:0 and a:1.
 
-// restarting are options for processes that can't change their ring.
+// restarting returns options for processes that can't change their ring.
 func restarting(o Options) Options {
 	o.Restarts = true
 	o.Framework = Framework{AbandonsForming: true, LocalGaps: true}
@@ -43,7 +43,7 @@ func (s *script) killed(names ...string) {
 	}
 }
 
-// unmodified is two hosts of one slot each whose processes train.
+// unmodified returns two hosts of one slot each whose processes train.
 func unmodified(t *testing.T, o Options) *script {
 	t.Helper()
 	s := newScript(t, o)
@@ -56,7 +56,7 @@ func unmodified(t *testing.T, o Options) *script {
 	return s
 }
 
-// spared is unmodified with spares, which have arrived.
+// spared returns unmodified hosts with spares that have arrived.
 func spared(t *testing.T) *script {
 	t.Helper()
 	s := unmodified(t, withSpare)
@@ -66,8 +66,8 @@ func spared(t *testing.T) *script {
 	return s
 }
 
-// growing is unmodified with a third host, whose process and the next ones of the
-// others have started.
+// growing returns unmodified hosts and a third one. The process of the third and the
+// next processes of the others have started.
 func growing(t *testing.T) *script {
 	t.Helper()
 	s := unmodified(t, planned)
@@ -224,7 +224,7 @@ func TestThePlanChangesWhileTheNextProcessesStart(t *testing.T) {
 		s.arrive("a:1")
 		s.event(HostLost{"c"})
 		s.joinWithStandbys("d", 3, 1)
-		s.expect("stop a:1", "stop b:1") // no change any more
+		s.expect("stop a:1", "stop b:1") // there is no longer a change
 		s.killed("a:1", "b:1")
 		s.wait(time.Second)
 		s.expect("start a:1 0/3", "start b:1 1/3", "start d:0 2/3")

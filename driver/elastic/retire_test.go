@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The next ring forms and trains while a process retires; its host is released when it
-// has ended, and its exit completes nothing.
+// The next ring forms and trains while a process retires. Its host is released when the
+// process has ended, and its exit with 0 does not complete the job.
 func TestTheNextRingDoesNotWaitForOneThatRetires(t *testing.T) {
 	s := pair(t, elasticPair)
 	s.event(HostLeaving{Host: "b", Within: time.Minute})
@@ -26,8 +26,8 @@ func TestTheNextRingDoesNotWaitForOneThatRetires(t *testing.T) {
 	s.expect("release b failed=false")
 }
 
-// A slot that its host no longer offers leaves alone, and is started again only once its
-// process has ended.
+// A slot that its host no longer offers leaves without the host. It is started again
+// only once its process has ended.
 func TestASlotRetiresOnAHostThatStays(t *testing.T) {
 	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 2)
@@ -46,8 +46,8 @@ func TestASlotRetiresOnAHostThatStays(t *testing.T) {
 	s.expect("start a:1 1/2")
 }
 
-// A leader that comes to office finds a process that retires: neither does it have a
-// place for it, nor does its exit complete the job.
+// A new leader finds a process that retires. It gives it no place in a ring, and the
+// process's exit does not complete the job.
 func TestANewLeaderKnowsWhoRetires(t *testing.T) {
 	s := pair(t, elasticPair)
 	ring := s.m.Last().clone()
@@ -60,7 +60,7 @@ func TestANewLeaderKnowsWhoRetires(t *testing.T) {
 	s.expect("release b failed=false")
 }
 
-// A host that leaves decides by itself where its leader can form no ring.
+// A leaving host retires its processes by itself while its leader can form no ring.
 func TestAHostReportsThatAProcessRetires(t *testing.T) {
 	s := pair(t, elasticPair)
 	s.event(HostLeaving{Host: "b", Within: time.Minute})
@@ -73,7 +73,7 @@ func TestAHostReportsThatAProcessRetires(t *testing.T) {
 	s.expect("release b failed=false")
 }
 
-// It may have decided when it did not know of a ring yet.
+// The host may have done so before it knew of the ring.
 func TestARingBreaksWhoseMemberRetires(t *testing.T) {
 	s := pair(t, Options{NP: 2, MinNP: 2, SlotRestarts: 2})
 	s.join("c", 2, 1)
@@ -85,8 +85,8 @@ func TestARingBreaksWhoseMemberRetires(t *testing.T) {
 	s.expect("break 2")
 }
 
-// One that retires gives no one the state: a member that alone holds it still is not
-// killed for doing nothing.
+// A process that retires gives no other the state. So the only other member that holds
+// it is not killed for being idle.
 func TestOneThatRetiresKeepsNoState(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
 	for i, host := range []string{"a", "b", "c"} {

@@ -5,11 +5,11 @@ package elastic
 
 import "slices"
 
-// A host of processes that can't change their ring has two entries per slot: entry
-// i and its standby, entry width+i, both on the GPU of slot i. The process of the
-// next ring starts in one while that of the present ring runs in the other.
+// A host whose processes can't change their ring has two entries per slot: entry i and
+// its standby, entry width+i, both on the GPU of slot i. The process of the next ring
+// starts in one while that of the present ring runs in the other.
 
-// offered is the number of slots that the host offers, standbys not counted.
+// offered returns the number of slots that the host offers, without standbys.
 func (h *host) offered() int {
 	if h.width > 0 {
 		return min(h.width, len(h.slots))
@@ -17,8 +17,8 @@ func (h *host) offered() int {
 	return len(h.slots)
 }
 
-// SlotNumber returns the number of the slot that an entry of HostInfo.Slots belongs to,
-// by which people and scripts know it.
+// SlotNumber returns the number of the slot that an entry of HostInfo.Slots belongs to.
+// Messages and scripts identify a slot by this number.
 func SlotNumber(entry, width int) int {
 	if width > 0 {
 		return entry % width
@@ -44,14 +44,14 @@ func (h *host) admitted(number int) bool {
 	return slices.ContainsFunc(h.entries(number), func(s *slot) bool { return s.admitted })
 }
 
-// besideMember reports whether a process of the slot is in a ring. Others of the
-// slot that fail beside it do not cost the host: the script may not run twice on
-// one machine.
+// besideMember reports whether a process of the slot is in a ring. While one is,
+// failures of the slot's next process do not cost the job this host: some scripts can't
+// run twice on one machine.
 func (h *host) besideMember(number int) bool {
 	return slices.ContainsFunc(h.entries(number), func(s *slot) bool { return live(h, s) })
 }
 
-// number returns the slot that an entry belongs to, by which people know it.
+// number returns the slot that an entry belongs to, as messages name it.
 func (m *Machine) number(id SlotID) SlotID {
 	if h := m.hosts[id.Host]; h != nil {
 		id.Local = h.number(id.Local)
@@ -59,9 +59,9 @@ func (m *Machine) number(id SlotID) SlotID {
 	return id
 }
 
-// nextCandidates is candidates where processes can't change their ring: the
-// processes that are to form the next one. A slot is a candidate whether its next
-// process runs yet or not, so that the plan stays the same when one fails.
+// nextCandidates returns the processes that are to form the next ring, where processes
+// can't change theirs. A slot is a candidate whether or not its next process already
+// runs, so that the plan stays the same when one fails.
 func (h *host) nextCandidates(ok func(*host, *slot) bool) []candidate {
 	var list []candidate
 	for number := range h.offered() {
@@ -83,7 +83,7 @@ func (h *host) nextCandidates(ok func(*host, *slot) bool) []candidate {
 	return list
 }
 
-// turn orders the entries of a slot, that of its next process first.
+// turn orders the entries of a slot: the entry of its next process comes first.
 func (s *slot) turn() int {
 	switch {
 	case s.state == Down:

@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// handingOut is a ring in which a:0 alone holds the state and b:0 is to get it,
-// while c:0 has arrived to be taken in next.
+// handingOut returns a ring in which only a:0 holds the state and b:0 is to receive it.
+// c:0 has arrived, for the next ring.
 func handingOut(t *testing.T, connected bool) *script {
 	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 1)
@@ -32,7 +32,7 @@ func handingOut(t *testing.T, connected bool) *script {
 	return s
 }
 
-// Who leaves a ring after a notice need not leave because of it.
+// A member that leaves a ring after a notice need not leave because of the notice.
 func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 	t.Run("does not hold it when rank 0 died", func(t *testing.T) {
 		s := handingOut(t, true)
@@ -105,8 +105,8 @@ func TestOneThatARingFormsWithoutHoldsNoState(t *testing.T) {
 	must.StrContains(t, s.m.end.Reason, "no process that holds the training state is left after ring 2")
 }
 
-// A large state takes longer than SyncGrace to hand out. A script that reports
-// its steps would have made one.
+// A large state takes longer than SyncGrace to broadcast. A script that reports its
+// steps would have reported one afterwards.
 func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
@@ -134,7 +134,7 @@ func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {
 	}
 }
 
-// Of three slots one is to remain, and the state is with the highest.
+// One of three slots is to remain, and the highest holds the state.
 func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 3)
@@ -173,7 +173,7 @@ func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
 	s.expect("start new:0 1/3", "start new:1 2/3", "form 3: old:1 new:0 new:1", "retire old:0")
 }
 
-// Newcomers are not enough, however many, while none of them may have rank 0.
+// No number of newcomers is enough while none of them may have rank 0.
 func TestElasticTimeoutWaitsForTheState(t *testing.T) {
 	s := besideADeadSlot(t)
 	s.m.opt.ElasticTimeout = 800 * time.Millisecond // less than the back-off of the dead slot
@@ -186,8 +186,8 @@ func TestElasticTimeoutWaitsForTheState(t *testing.T) {
 	s.expect("end success=false")
 }
 
-// Members of a ring that hangs are killed when they do not leave it, but not
-// before one that holds the state has: on a busy machine that may take a while.
+// Members of a ring that hangs are killed when they do not leave it, but only after one
+// that holds the state has left. On a busy machine that may take a while.
 func TestAHangCostsNoStateOnABusyMachine(t *testing.T) {
 	start := func(t *testing.T) *script {
 		s := newScript(t, Options{NP: 2, MinNP: 1})

@@ -5,9 +5,10 @@ package elastic
 
 import "time"
 
-// markSynced records that every member of the ring holds the state. Evidence is
-// a reported step, or that all members, alive, left the ring because of a notice:
-// Horovod handles notices at a commit, after rank 0 has broadcast its state.
+// markSynced records that every member of the ring holds the state. The evidence is a
+// reported step, the age of the ring (syncGrace), or that all members left it alive
+// because of a notice: Horovod handles notices at a commit, after rank 0 has broadcast
+// its state.
 func (m *Machine) markSynced() {
 	if m.restarts {
 		return // no process of the next ring gets its state from one of this
@@ -23,9 +24,10 @@ func (m *Machine) markSynced() {
 	}
 }
 
-// syncGrace is the age at which a ring counts as synced without other evidence.
-// Where the script reports its steps, this ring has made none yet: rank 0 may
-// still broadcast a large state. But a script may also report once an epoch.
+// syncGrace returns the age at which a ring counts as synced without other evidence.
+// It is longer where the script reports its steps: a ring without a reported step may
+// still be broadcasting a large state. It is not endless, because a script may report
+// only once an epoch.
 func (m *Machine) syncGrace() time.Duration {
 	if m.stepsReported {
 		return 10 * m.opt.SyncGrace

@@ -15,9 +15,8 @@ import (
 )
 
 // A collective sends from each rank to the next, and from the last to the first. So
-// hosts of one domain of the network (a rack, a block of racks) get ranks next to each
-// other: then a ring crosses the links between domains once a domain, and not up to
-// once a host.
+// hosts in one domain of the network (a rack, a block of racks) get adjacent ranks. The
+// ring then crosses the links between domains once per domain, not up to once per host.
 //
 //	joined    a r1   b r2   c r1   d r2       a -> b -> c -> d -> a   crosses 4 times
 //	ranks     a r1   c r1   b r2   d r2       a -> c -> b -> d -> a   crosses 2 times
@@ -27,9 +26,9 @@ const (
 	maxLevels   = 8   // domains in it
 )
 
-// CheckTopology is nil where a host may give path as its place in the network: the
-// names of the domains that it is in, outermost first, with slashes between them. A
-// name may be empty, where it is not known.
+// CheckTopology returns an error if path is not a valid place of a host in the network:
+// the names of the domains that it is in, outermost first, separated by slashes. A name
+// that is not known may be empty.
 func CheckTopology(path string) error {
 	switch {
 	case len(path) > maxTopology:
@@ -44,11 +43,11 @@ func CheckTopology(path string) error {
 	return nil
 }
 
-// byTopology reorders what gets ranks in this order, hosts or replicas. The first stays
-// the first, because it holds the state. The others follow as in the newest ring,
-// newcomers last, and each domain comes as a whole where its first does. A host that
-// gave no path stays behind the one before it. Without any path the order stays as it
-// is.
+// byTopology sorts hosts or replicas, which get ranks in the returned order, by domain.
+// The first stays first, because it holds the state. The others follow as in the newest
+// ring, newcomers last. All of a domain come together, at the place of its first one. A
+// host without a path stays behind the one before it. If no host has a path, the order
+// does not change.
 func (m *Machine) byTopology(list [][]candidate) [][]candidate {
 	path := func(group []candidate) string { return m.hosts[group[0].proc.Slot.Host].topology }
 	if !slices.ContainsFunc(list, func(group []candidate) bool { return path(group) != "" }) {
@@ -68,7 +67,8 @@ func (m *Machine) byTopology(list [][]candidate) [][]candidate {
 	return ordered
 }
 
-// positions returns what tells where a host or a replica begins in the newest ring.
+// positions returns a function from a host or a replica to its first rank in the newest
+// ring.
 func (m *Machine) positions() func([]candidate) int {
 	ranks := map[SlotID]int{}
 	if m.last != nil {
@@ -87,9 +87,9 @@ func (m *Machine) positions() func([]candidate) int {
 	}
 }
 
-// neighbours returns an order of paths, as indices, in which all that begin alike are
-// next to each other, at every level, and otherwise as before. A path that is empty
-// counts as the one before it; a path that ends early is in a domain without a name.
+// neighbours returns an order of paths, as indices, in which paths with a common prefix
+// are adjacent, at every level; otherwise the order is kept. An empty path counts as the
+// one before it. A path that ends early is in a domain without a name.
 func neighbours(paths []string) []int {
 	paths = slices.Clone(paths)
 	levels := 0

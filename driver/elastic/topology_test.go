@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// rack is the place of a new host. Some are of an older version, and tell none; others
-// know only a part of it.
+// rack returns the place of a new host. Some hosts are of an older version and report
+// none; others know only a part of theirs.
 func (w *world) rack() string {
 	if !w.racks {
 		return ""
@@ -22,8 +22,8 @@ func (w *world) rack() string {
 	return []string{"x/1", "x/2", "y/1", "y/1", "x", ""}[w.pick(6)]
 }
 
-// checkRacks fails where ranks leave a domain and come back to it. A host that has yet
-// to register with this leader has not told it where it is.
+// checkRacks fails if ranks leave a domain and come back to it. It leaves out hosts that
+// have yet to register, whose place this leader does not know.
 func (w *world) checkRacks(r *Ring) {
 	var paths []string
 	for i, m := range r.Members {
@@ -39,7 +39,7 @@ func (w *world) checkRacks(r *Ring) {
 	}
 }
 
-// leftAndEntered returns a domain that paths in this order enter twice, or "".
+// leftAndEntered returns a domain that the paths, in this order, enter twice, or "".
 func leftAndEntered(paths []string) string {
 	for _, depth := range []int{1, 2, 3} {
 		left, present := map[string]bool{}, ""
@@ -83,9 +83,9 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestNeighboursOfAnyPaths: the order is a permutation that begins as before and has
-// whole domains; done twice it is the same; and one host less changes none of the
-// others' order, unless it was the first of its domain.
+// The order is a permutation that keeps the first path and makes domains whole. Ordering
+// it again changes nothing. Removing a host does not change the order of the others,
+// unless it was the first of its domain.
 func TestNeighboursOfAnyPaths(t *testing.T) {
 	names := []string{"", "x", "y", "x/1", "x/2", "y/1", "y/2/a", "y/2/b", "x/"}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -212,7 +212,7 @@ func TestRanksFollowTheTopology(t *testing.T) {
 	})
 }
 
-// Rings have the order of today where no host tells its place, whatever else is known.
+// Where no host reports its place, ranks do not depend on topology.
 func TestRanksWithoutTopology(t *testing.T) {
 	s := newScript(t, Options{NP: 4, MinNP: 1})
 	s.joinRacks("c", "a", "d", "b")
@@ -220,7 +220,8 @@ func TestRanksWithoutTopology(t *testing.T) {
 	s.expect("start a:0 0/4", "start b:0 1/4", "start c:0 2/4", "start d:0 3/4")
 }
 
-// A replica sends to its own members most: they are of one rack where that has enough.
+// The members of a replica send most of their data to each other, so they are in one
+// rack where that has enough slots.
 func TestReplicasFollowTheTopology(t *testing.T) {
 	s := newScript(t, Options{NP: 4, MinNP: 2, Replica: 2, Framework: torch})
 	s.joinRacks("a r1", "b r2", "c r1", "d r2")

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// HostID names one run of one agent. An allocation that restarts its task
-// comes back under another HostID.
+// HostID identifies one run of one agent. An allocation that restarts its task comes
+// back with another HostID.
 type HostID string
 
-// SlotID names a slot for a training process: the host and the local rank.
+// SlotID identifies a slot for a training process: its host and its index there.
 type SlotID struct {
 	Host  HostID `json:"host"`
 	Local int    `json:"local"`
@@ -21,7 +21,7 @@ type SlotID struct {
 
 func (s SlotID) String() string { return fmt.Sprintf("%s:%d", s.Host, s.Local) }
 
-// Proc names one process of a slot. Incarnations count from 1.
+// Proc identifies one process of a slot. Incarnations count from 1.
 type Proc struct {
 	Slot        SlotID `json:"slot"`
 	Incarnation int    `json:"incarnation"`
@@ -29,8 +29,8 @@ type Proc struct {
 
 func (p Proc) String() string { return fmt.Sprintf("%s#%d", p.Slot, p.Incarnation) }
 
-// Assignment is the position of a process in the ring, Horovod's slot info
-// (horovod/runner/common/util/hosts.py, SlotInfo).
+// Assignment is the position of a process in the ring: Horovod's SlotInfo
+// (horovod/runner/common/util/hosts.py).
 type Assignment struct {
 	Rank      int `json:"rank"`
 	Size      int `json:"size"`
@@ -45,23 +45,24 @@ type Member struct {
 	Proc       Proc       `json:"proc"`
 	Assignment Assignment `json:"assignment"`
 	// SyncedSince is the generation since which the process holds the training
-	// state, 0 when it gets it from rank 0 as this ring forms.
+	// state; 0 if it receives the state from rank 0 as this ring forms.
 	SyncedSince uint64 `json:"synced_since"`
 }
 
-// Ring is a set of processes that train together. Members[r] has rank r, and
-// members of one host are contiguous, unless they are in replicas.
+// Ring is a set of processes that train together. Members[r] has rank r. Members of one
+// host are contiguous, unless the ring has replicas.
 type Ring struct {
 	// Generation goes up by one with each ring of a job.
 	Generation uint64 `json:"generation"`
 	// Term is the term of the leader that formed the ring.
 	Term    uint64   `json:"term"`
 	Members []Member `json:"members"`
-	// Replica is the number of members of a replica, 0 where each is one; see replica.go.
+	// Replica is the number of members in each replica, 0 where each member has the
+	// whole state; see replica.go.
 	Replica int `json:"replica,omitempty"`
 	// Restarts reports that its members can't change their ring; see SlotArrived.
 	Restarts bool `json:"restarts,omitempty"`
-	// Attests reports that the leader compares the connections of its members before
+	// Attests reports that the leader checks the connections of the members before
 	// they may exchange the training state.
 	Attests bool `json:"attests,omitempty"`
 }
@@ -93,7 +94,7 @@ func (r *Ring) Find(s SlotID) *Member {
 	return nil
 }
 
-// clone returns a copy for an action: the machine changes its own ring when a
+// clone returns a copy of the ring for an action. The machine changes its own when a
 // member is replaced in place, while agents read theirs.
 func (r *Ring) clone() Ring {
 	c := *r
@@ -101,8 +102,8 @@ func (r *Ring) clone() Ring {
 	return c
 }
 
-// Newer reports whether r replaces o: it has the higher generation or, of one
-// generation, the later leader.
+// Newer reports whether r replaces o: it has the higher generation or, if the
+// generations are equal, the later leader.
 func (r *Ring) Newer(o *Ring) bool {
 	if r == nil || o == nil {
 		return r != nil
@@ -129,28 +130,28 @@ func (s SlotState) String() string {
 	return [...]string{"down", "starting", "arrived", "in-ring", "waiting"}[s]
 }
 
-// SlotReport is what an agent knows of one of its slots when it registers.
+// SlotReport describes a slot when its agent registers.
 type SlotReport struct {
 	State       SlotState `json:"state"`
 	Incarnation int       `json:"incarnation"`
 	// Assignment is what a Starting or Arrived process was started for.
 	Assignment Assignment `json:"assignment"`
-	// Generation is the last ring that admitted the process, 0 when none.
+	// Generation is that of the last ring that admitted the process, 0 if none did.
 	Generation uint64 `json:"generation"`
-	// SyncedSince is the generation since which it holds the training state, 0 when
-	// the agent does not know that it does; see Form and Synced.
+	// SyncedSince is the generation since which the process holds the training state,
+	// 0 if the agent does not know that it does; see Form and Synced.
 	SyncedSince uint64 `json:"synced_since"`
 	Up          bool   `json:"up"`
 	Notifiable  bool   `json:"notifiable"`
 	// Restarts reports that the process can't change its ring; see SlotArrived.
 	Restarts  bool `json:"restarts,omitempty"`
 	Surrogate bool `json:"surrogate,omitempty"`
-	// Retiring reports that it was told that it has no next place; see Stop.Retire.
+	// Retiring reports that the process was asked to retire; see Stop.Retire.
 	Retiring bool `json:"retiring,omitempty"`
-	// Idle reports that it does nothing in its ring, which broke; see SlotIdle.
+	// Idle reports that the process is idle in its ring, which broke; see SlotIdle.
 	Idle bool `json:"idle,omitempty"`
-	// Failures is how many counted at the last one, FailedAgo the seconds since
-	// that; see Forgive.
+	// Failures is how many failures counted at the last one, FailedAgo the seconds
+	// since then; see Forgive.
 	Failures  int     `json:"failures"`
 	FailedAgo float64 `json:"failed_ago,omitempty"`
 }
@@ -165,31 +166,32 @@ type HostInfo struct {
 	// Group and Index order the hosts: by group name, then allocation index.
 	Group string `json:"group"`
 	Index int    `json:"index"`
-	// Topology is the host's place in the network, empty where it gives none; see
-	// CheckTopology.
+	// Topology is the host's place in the network, or empty; see CheckTopology.
 	Topology string `json:"topology,omitempty"`
-	// Slots has one entry per slot, by local rank. Slots from Width on are standbys:
-	// slot Width+i runs on the GPU of slot i, and its process is for a later ring
-	// while that of slot i trains, or the other way round. Width 0: there are none.
+	// Slots has one entry per slot, by slot number, and then their standbys, from
+	// entry Width on; Width 0 means that there are none. Standby Width+i runs on the
+	// GPU of slot i. While one of the two entries trains, the process of the other is
+	// for a later ring.
 	Slots []SlotReport `json:"slots"`
 	Width int          `json:"width,omitempty"`
-	// Ring is the newest ring that the host knows of, nil when none.
+	// Ring is the newest ring that the host knows of, or nil.
 	Ring *Ring `json:"ring,omitempty"`
-	// Resets is the number of re-formed rings the host has seen.
+	// Resets is the number of rings that replaced an earlier one, as far as the host
+	// knows.
 	Resets int `json:"resets"`
-	// Noticed is the generation of the last ring that had a notice, as far as the host
-	// knows; where members can't change their ring, it has asked its own to end.
+	// Noticed is the generation of the last ring that was notified, as far as the host
+	// knows. Where members can't change their ring, the host has asked its own to end.
 	Noticed uint64 `json:"noticed,omitempty"`
-	// Leaving reports that the host's task is being stopped, LeavesIn the seconds
-	// until it kills its processes, 0 when unknown.
+	// Leaving reports that the host's task is being stopped. LeavesIn is the seconds
+	// until the host kills its processes, 0 if unknown.
 	Leaving  bool    `json:"leaving,omitempty"`
 	LeavesIn float64 `json:"leaves_in,omitempty"`
-	// Dropped reports that Nomad has given the host up, for example after its
-	// node was disconnected for too long. No later ring includes it.
+	// Dropped reports that Nomad has given up the host's allocation, for example
+	// after its node was disconnected for too long. No later ring includes the host.
 	Dropped bool `json:"dropped,omitempty"`
 	// Completed reports that one of the host's processes exited 0.
 	Completed bool `json:"completed,omitempty"`
-	// CompletedIn is the generation of the ring of the process that exited 0; 0 where
-	// the host knows the end from a leader.
+	// CompletedIn is the generation of the ring in which the process exited 0; 0 if
+	// the host learned of the completion from a leader.
 	CompletedIn uint64 `json:"completed_in,omitempty"`
 }

@@ -14,7 +14,7 @@ func (h *whost) proc(p Proc) *wslot {
 	return s
 }
 
-// receive is the agent: it takes one message from the leader.
+// receive does what an agent does with one message from the leader.
 func (w *world) receive(h *whost, a any) {
 	switch a := a.(type) {
 	case Start:
@@ -72,7 +72,7 @@ func (w *world) receive(h *whost, a any) {
 	}
 }
 
-// start is the agent starting a process.
+// start does what an agent does to start a process.
 func (w *world) start(h *whost, a Start) {
 	s := &h.slots[a.Proc.Slot.Local]
 	if s.State != Down || a.Proc.Incarnation <= s.Incarnation {
@@ -133,7 +133,7 @@ func (w *world) leaveRing(h *whost, l int) {
 	h.report(SlotWaiting{Proc: Proc{SlotID{h.info.ID, l}, s.Incarnation}, Generation: s.Generation})
 }
 
-// interrupt is a commit at which all members see the notice.
+// interrupt simulates a commit at which all members see the notice.
 func (w *world) interrupt(gen uint64) {
 	for _, p := range w.training(gen) {
 		w.leaveRing(w.host(p.Host), p.Local)
@@ -162,14 +162,14 @@ func (w *world) exit(h *whost, l int, ev SlotExited) {
 	h.report(ev)
 }
 
-// leavesFor reports whether the leader knows that a host is to leave: of one that is cut
-// off it learns that together with the end of its processes.
+// leavesFor reports whether the leader knows that a host is to leave. If the host is cut
+// off, the leader learns it together with the end of the host's processes.
 func (w *world) leavesFor(h *whost) bool {
 	known := w.m.hosts[h.info.ID]
 	return h.leaving && known != nil && known.leaving
 }
 
-// leaves notes when the first member left a ring.
+// leaves records when the first member left a ring.
 func (w *world) leaves(gen uint64) {
 	if w.left[gen].IsZero() {
 		w.left[gen] = w.now

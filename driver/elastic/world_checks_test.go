@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// checkRing holds a ring against what Horovod needs.
+// checkRing fails if a ring breaks Horovod's rules.
 func (w *world) checkRing(r *Ring) {
 	most := w.opt.MaxNP
 	if slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.leaving }) || slices.ContainsFunc(r.Members, func(m Member) bool {
@@ -55,8 +55,9 @@ func (w *world) checkRing(r *Ring) {
 	}
 }
 
-// checkStop holds that a healthy member that was told of a change has its time to leave
-// the ring from when the first leaves it, unless a member fails that was not to leave.
+// checkStop fails if a healthy member that was notified of a change is stopped before its
+// time is up. The time starts when the first member leaves the ring, and ends early when
+// a member fails that was not to leave.
 func (w *world) checkStop(a Stop) {
 	h := w.host(a.Proc.Slot.Host)
 	if h == nil || h.cut || w.m.end != nil {
@@ -101,7 +102,7 @@ func (w *world) checkHang(a Stop) {
 	}
 }
 
-// checkRetire holds that a process retires only where it waits and is in no ring.
+// checkRetire fails if a process is to retire that does not wait, or is in a ring.
 func (w *world) checkRetire(a Stop) {
 	if !a.Retire {
 		return
@@ -112,7 +113,7 @@ func (w *world) checkRetire(a Stop) {
 	}
 }
 
-// checkRanks reports what is wrong with the ranks of a ring.
+// checkRanks returns an error if the ranks of a ring are wrong.
 func checkRanks(r *Ring, gaps bool) error {
 	locals, seen := map[HostID][]int{}, map[HostID]int{}
 	cross := map[int][]int{}

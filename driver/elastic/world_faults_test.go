@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// disturb lets one thing go wrong, or lets someone ask for a change.
+// disturb injects one fault, or one request for a change.
 func (w *world) disturb() {
 	n := w.pick(33)
 	if n < 5 && len(w.hosts) < 6 {
@@ -168,8 +168,8 @@ func (w *world) elect() {
 	w.reunite()
 }
 
-// rename ends a host and lets it come back under another name, perhaps before
-// the leader has missed the old one.
+// rename ends a host and brings it back with another name, perhaps before the leader
+// notices that the old one is gone.
 func (w *world) rename(old *whost) {
 	if old.leaving || old.cut || old.info.Dropped {
 		return
@@ -207,8 +207,8 @@ func (w *world) reunite() {
 	w.quorum()
 }
 
-// quorum reports to the leader whether it may form rings: when it is connected to
-// all hosts of the last ring that are not gone, or to most of them.
+// quorum reports to the leader whether it may form rings. It may while it is connected
+// to all hosts of the last ring that are not gone, or to most of them.
 func (w *world) quorum() {
 	cut, there := 0, 0
 	for _, id := range w.m.Last().Hosts() {

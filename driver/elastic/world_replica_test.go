@@ -5,8 +5,8 @@ package elastic
 
 import "slices"
 
-// checkReplicas holds a ring that forms against what replicas need: there are whole
-// ones only, and those of the ring before whose processes are all there are unchanged.
+// checkReplicas fails if a ring that forms breaks the rules of replicas: it has whole
+// ones only, and a replica of the previous ring that has all its processes is unchanged.
 func (w *world) checkReplicas(r *Ring) {
 	if w.replica < 2 {
 		if r.Replica != 0 {
@@ -41,7 +41,7 @@ func (w *world) checkReplicas(r *Ring) {
 	}
 }
 
-// share gives the members of a ring that begins their parts of the state.
+// share gives the members of a new ring their parts of the state.
 func (w *world) share(r *Ring) {
 	for rank, m := range r.Members {
 		if h := w.host(m.Proc.Slot.Host); h != nil {
@@ -56,8 +56,8 @@ func (w *world) holds(p Proc) bool {
 	return s != nil && s.syncedSince > 0
 }
 
-// checkParts holds a ring that goes on from the state against the parts of it that its
-// first replica has.
+// checkParts fails if a ring continues from the state and its first replica lacks a part
+// of it.
 func (w *world) checkParts(mesh *wmesh) {
 	root := mesh.ring.Members[0]
 	if w.replica < 2 || root.SyncedSince == 0 || root.SyncedSince == mesh.ring.Generation {
@@ -71,8 +71,8 @@ func (w *world) checkParts(mesh *wmesh) {
 	}
 }
 
-// heldStill reports whether processes that held the newest state as a mesh formed have
-// it still.
+// heldStill reports whether the processes that held the newest state when a mesh formed
+// still hold it.
 func (w *world) heldStill(mesh *wmesh) bool {
 	parts := map[int]bool{}
 	for _, p := range mesh.holders {
@@ -86,7 +86,7 @@ func (w *world) heldStill(mesh *wmesh) bool {
 }
 
 // sharedWithLeaving reports whether no whole replica that holds the state would remain
-// without the hosts that leave.
+// after the leaving hosts are gone.
 func (w *world) sharedWithLeaving() bool {
 	return w.replica > 1 && !w.m.holdsState(w.m.layout(ofStaying(live)))
 }

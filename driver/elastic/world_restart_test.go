@@ -35,7 +35,7 @@ func (h *whost) notice(a Notify) {
 	}
 }
 
-// loseRing is what a process does whose ring broke.
+// loseRing does what a process does when its ring breaks.
 func (w *world) loseRing(h *whost, l int) {
 	if w.restarts {
 		w.exit(h, l, SlotExited{Status: "connection lost"})
@@ -44,7 +44,7 @@ func (w *world) loseRing(h *whost, l int) {
 	w.leaveRing(h, l)
 }
 
-// timeToLeave is what a host reports that leaves.
+// timeToLeave returns the time to leave that a leaving host reports.
 func (w *world) timeToLeave() time.Duration {
 	if !w.restarts {
 		return 0
@@ -52,8 +52,8 @@ func (w *world) timeToLeave() time.Duration {
 	return time.Duration(w.pick(30)) * time.Second
 }
 
-// checkStandbys holds a ring that forms against what processes need that can't
-// change theirs.
+// checkStandbys fails if a ring that forms breaks the rules for processes that can't
+// change their ring.
 func (w *world) checkStandbys(r *Ring) {
 	taken := map[SlotID]bool{}
 	for _, mem := range r.Members {
@@ -75,7 +75,7 @@ func (w *world) checkStandbys(r *Ring) {
 	}
 }
 
-// checkEnd holds the end of the job against what goes on.
+// checkEnd fails if the end of the job does not fit the state of the world.
 func (w *world) checkEnd(end End) {
 	if end.Success {
 		w.fail("no process had come to its end: %s", end.Reason)
@@ -92,8 +92,8 @@ func (w *world) checkEnd(end End) {
 	}
 }
 
-// checkAtRest holds the processes beside a ring that trains against the spares it
-// is to have.
+// checkAtRest fails if the processes outside a ring that trains are not the spares that
+// it is to have.
 func (w *world) checkAtRest(ring *Ring) {
 	if !w.restarts {
 		return

@@ -13,7 +13,7 @@ type wmesh struct {
 	ring Ring
 	in   map[SlotID]int // incarnation that entered
 	done bool
-	dead bool // can't complete any more
+	dead bool // can no longer complete
 
 	holders   []Proc    // those in reach that held the newest state as it was formed
 	connected time.Time // done since
@@ -43,8 +43,8 @@ func (w *world) intact(mesh *wmesh) bool {
 	})
 }
 
-// training returns the members of the generation where all of them train, which
-// they do once they have got the state.
+// training returns the members of the generation if all of them train, which they do
+// once they have the state.
 func (w *world) training(gen uint64) (members []SlotID) {
 	for _, mesh := range w.meshes {
 		if mesh.ring.Generation == gen && mesh.handed && w.intact(mesh) {
@@ -70,14 +70,14 @@ func (w *world) hangs(gen uint64) bool {
 	})
 }
 
-// busy reports whether a member of the generation is, so that no commit comes.
+// busy reports whether a member of the generation is busy, so that no commit comes.
 func (w *world) busy(gen uint64) bool {
 	return slices.ContainsFunc(w.hosts, func(h *whost) bool {
 		return slices.ContainsFunc(h.slots, func(s wslot) bool { return s.busy && s.State == InRing && s.Generation == gen })
 	})
 }
 
-// breakRing is what a process does that learns that its ring broke.
+// breakRing does what a process does when it learns that its ring broke.
 func (w *world) breakRing(h *whost, l int) {
 	s := &h.slots[l]
 	if s.busy {
@@ -94,8 +94,8 @@ func (w *world) breakRing(h *whost, l int) {
 	}
 }
 
-// linger moves on a process that is still in a ring that broke. Its agent may take one
-// that is slow for one that hangs.
+// linger advances a process that is still in a ring that broke. Its agent may mistake a
+// slow process for one that hangs.
 func (w *world) linger(h *whost, l int) {
 	s := &h.slots[l]
 	if !s.hung && !s.busy && w.pick(4) == 0 {
@@ -108,7 +108,7 @@ func (w *world) linger(h *whost, l int) {
 	}
 }
 
-// mesh lets a rendezvous complete, and then rank 0 hand out its state.
+// mesh completes a rendezvous, and then lets rank 0 hand out its state.
 func (w *world) mesh(mesh *wmesh) {
 	switch {
 	case mesh.done && !mesh.handed:
@@ -134,9 +134,8 @@ func (w *world) mesh(mesh *wmesh) {
 	}
 }
 
-// holders returns the processes that hold the newest state. A host that was cut
-// off is not waited for, and one that came back is not trusted. What retires is as good
-// as gone.
+// holders returns the processes that hold the newest state. Those on a host that is cut
+// off do not count, nor do those that a leader gave up or that retire.
 func (w *world) holders(r *Ring) (holders []Proc) {
 	for _, h := range w.hosts {
 		for l, s := range h.slots {
@@ -148,8 +147,8 @@ func (w *world) holders(r *Ring) (holders []Proc) {
 	return holders
 }
 
-// handOut is rank 0's broadcast of its state, which takes a while, but not as
-// long as SyncGrace. A surrogate never gets there.
+// handOut simulates the broadcast of rank 0's state. It takes a while, but less than
+// SyncGrace. A surrogate never gets there.
 func (w *world) handOut(mesh *wmesh) {
 	if w.restarts {
 		mesh.handed = true // each process has loaded a checkpoint

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// staying is the number of slots that may train.
+// staying returns the number of slots that may train.
 func (w *world) staying() (n int) {
 	for _, h := range w.hosts {
 		switch {
@@ -25,8 +25,8 @@ func (w *world) staying() (n int) {
 	return n
 }
 
-// settle lets the world run without faults and checks that it comes to rest
-// with every slot in the ring that can be.
+// settle runs the world without faults, and checks that it comes to rest with every
+// usable slot in the ring.
 func (w *world) settle() {
 	for _, h := range slices.Clone(w.hosts) {
 		if h.cut {
@@ -35,8 +35,8 @@ func (w *world) settle() {
 	}
 	for round := range 60 {
 		if round == 30 {
-			// Those who leave stay only where too few would remain, and are
-			// then killed by Nomad.
+			// Leaving hosts stay only where too few would remain; Nomad then kills
+			// them.
 			for _, h := range slices.Clone(w.hosts) {
 				if (h.leaving || h.info.Dropped) && (w.staying() < w.opt.MinNP || w.sharedWithLeaving()) {
 					w.remove(h)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// world stands in for agents and training processes. Messages between a host
-// and the leader keep their order and are otherwise arbitrarily late; any
-// process, host or leader may die at any moment.
+// world simulates agents and training processes. Messages between a host and the leader
+// keep their order, but may be arbitrarily late. Any process, host or leader may die at
+// any moment.
 type world struct {
 	pick func(n int) int // the source of all chance
 	opt  Options
@@ -25,7 +25,7 @@ type world struct {
 	term  uint64
 	hosts []*whost
 	next  int
-	// widths are those of all hosts there ever were.
+	// widths has the width of every host there ever was.
 	widths map[HostID]int
 
 	meshes []*wmesh
@@ -43,7 +43,7 @@ type world struct {
 	steps    int
 }
 
-// wkind is what processes of a world have in common.
+// wkind has the properties that all processes of a world share.
 type wkind struct {
 	framework Framework
 	restarts  bool // they can't change their ring
@@ -70,7 +70,7 @@ type wslot struct {
 	stopped  bool
 	enter    bool // admitted, but has yet to start: replaces one that died while forming
 	fails    int
-	hung     bool // does nothing any more until it is killed
+	hung     bool // idle until it is killed
 	lingers  bool // in a ring that broke: it hangs, or takes its time
 	given    bool // up, by a leader
 	noticed  bool // asked to end
@@ -124,7 +124,7 @@ func (w *world) host(id HostID) *whost {
 	return nil
 }
 
-// step feeds the machine and checks all that it asks for.
+// step gives the machine an event and checks the actions that it returns.
 func (w *world) step(ev Event) {
 	w.steps++
 	actions := w.m.Step(w.now, ev)
@@ -172,7 +172,7 @@ func (w *world) step(ev Event) {
 	}
 }
 
-// stall is what a leader does that takes the newest ring for one that stalls.
+// stall does what a leader does when the newest ring seems to have stalled.
 func (w *world) stall() {
 	if w.m.Up() && w.m.last.Generation == w.newest.Generation {
 		w.slow[w.newest.Generation] = true
@@ -203,8 +203,8 @@ func (h *whost) report(ev Event) {
 	}
 }
 
-// progress moves the processes on by one random step; it is what goes on also
-// when no fault happens.
+// progress advances a random process, and delivers some messages. It also runs when no
+// faults are injected.
 func (w *world) progress() {
 	if len(w.hosts) > 0 {
 		h := w.hosts[w.pick(len(w.hosts))]
@@ -271,14 +271,14 @@ func explore(k wkind, pick func(int) int, steps int) *world {
 	return w
 }
 
-// TestMachineInvariants explores random orders of events: ranks are dense and
-// contiguous by host, rings stay within bounds and follow one another, a ring
-// never goes back behind a state that a live process holds, racks are whole, and once
-// events stop every slot that can train does. Where processes can't change their ring,
-// each is in one ring only, for which it was started; no ring forms while a process
-// of another lives, none has two processes of one slot, and an exit after a notice
-// is no completion. Nor is that of a process that retires, which is in no ring and keeps
-// the state for no one.
+// TestMachineInvariants explores random orders of events. Ranks are dense and contiguous
+// by host, racks are whole, and rings stay within bounds and follow one another. A ring
+// never goes back behind a state that a live process holds. Once faults stop, every slot
+// that can train does. A process that retires is in no ring, keeps the
+// state for no one, and completes no job. Where
+// processes can't change their ring, each is only in the ring that it was started for, no
+// ring forms while a process of another lives or has two processes of one slot, and an
+// exit after a notice does not complete the job.
 func TestMachineInvariants(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  wkind
@@ -330,8 +330,8 @@ func testInvariants(t *testing.T, k wkind, seeds uint64) {
 	}
 }
 
-// explored returns how many of a case's seeds to run: 40, so that a test of a change
-// takes seconds; with -short 10; with KOLO_SEEDS=all, as make check sets it, all.
+// explored returns how many of a case's seeds to run: 40, so that the test takes seconds,
+// 10 with -short, and all with KOLO_SEEDS=all, which make check sets.
 func explored(seeds uint64) uint64 {
 	switch {
 	case testing.Short():

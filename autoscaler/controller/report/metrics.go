@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Metrics for who adds nodes.
+// Metrics for a cluster autoscaler, which adds nodes.
 var (
 	slotsWantedDesc = prometheus.NewDesc("kolo_slots_wanted", "Slots that jobs would use if there was room, beyond those they have and get.", []string{"pool", "queue", "level"}, nil)
 	nodesDesc       = prometheus.NewDesc("kolo_nodes", "Nodes that take workers, by Nomad's node class.", []string{"pool", "class"}, nil)
@@ -76,8 +76,8 @@ func PoolGauges(ch chan<- prometheus.Metric, s *api.Status) {
 	}
 }
 
-// JobGauges sends the metrics per queue of a status to ch and, with perJob, those per job
-// of the jobs that sees lets through.
+// JobGauges sends the metrics per queue of a status to ch and, with perJob, those per job.
+// sees reports whether the reader may see a job.
 func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees func(identity.JobKey) bool) {
 	gauge := gauges(ch)
 	for key, n := range slotsWanted(s, sees) {
@@ -97,13 +97,13 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 
 type wantedKey struct{ pool, queue, level string }
 
-// namedQueues is how many queues of a pool have series of their own: jobs choose
-// their names.
+// namedQueues bounds how many queues of a pool have their own series, because jobs choose
+// the names of queues.
 const namedQueues = 100
 
-// slotsWanted returns what jobs lack. Queues of jobs that the reader may not see, and
-// those beyond namedQueues, are one without a name: the sum is that of all. Each
-// pool has a series, so that a sum over none is 0.
+// slotsWanted returns the slots that jobs lack. Queues of jobs that the reader may not see,
+// and those beyond namedQueues, are added up under the empty name, so the total is right.
+// Each pool has a series, so that the total is 0 if no job lacks slots.
 func slotsWanted(s *api.Status, sees func(identity.JobKey) bool) map[wantedKey]int {
 	type queue struct{ pool, name string }
 	slots := map[queue]int{}

@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// addShortage adds to a status what jobs lack room for, and the nodes that they could use.
+// addShortage adds the slots that jobs lack to a status, and the nodes that they could use.
 func addShortage(s *api.Status, r *Round) {
 	v := r.View
 	pools := map[string]*api.PoolStatus{}
@@ -36,7 +36,7 @@ func addShortage(s *api.Status, r *Round) {
 	}
 }
 
-// addLack adds what a job lacks to the sums of its pool.
+// addLack adds the slots that a job lacks to the sums of its pool.
 func addLack(p *api.PoolStatus, lack api.Lack) {
 	i := slices.IndexFunc(p.Lacks, func(l api.Lack) bool { return l.Level == lack.Level })
 	if i < 0 {

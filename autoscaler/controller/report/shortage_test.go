@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// TestAddShortage is about levels, and workers of several slots.
+// TestAddShortage checks jobs with a level and workers of several slots.
 func TestAddShortage(t *testing.T) {
 	v := racks(t, spreadJob("a"), spreadJob("b"))
 	for j := range v.Jobs {
@@ -39,8 +39,8 @@ func TestAddShortage(t *testing.T) {
 	must.Eq(t, []api.NodeClass{{Class: "a100", Nodes: 3, Idle: 3, Waiting: 3}}, s.Pools[0].Nodes)
 }
 
-// TestSlotsWanted is about names that jobs choose: none is shown to those who may
-// not see the job, nor more than a bound, and the sum stays.
+// Jobs choose the names of queues. A name is not shown to readers that may not see the job,
+// and the number of names is bounded. The sum does not change.
 func TestSlotsWanted(t *testing.T) {
 	s := &api.Status{Pools: []api.PoolStatus{{Name: "gpu"}, {Name: "idle"}}}
 	for i := range 3 * namedQueues {

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// spreadOf returns how far apart the workers of a job are and what that costs it, nil in a
-// pool without a topology and where nothing is known.
+// spreadOf returns how far apart the workers of a job are and what that costs it. It returns
+// nil in a pool without a topology, or if nothing is known.
 func spreadOf(r *Round, job int) *api.Spread {
 	j, f := &r.View.Jobs[job], &r.View.Facts[job]
 	pool, tree := r.Config.Pool(j.Pool), r.View.Topologies[j.Pool]
@@ -37,10 +37,10 @@ func spreadOf(r *Round, job int) *api.Spread {
 	return out
 }
 
-// crossingCosts compares, at each size, what was measured with where the workers were
-// closest together.
+// crossingCosts compares the measured times of each size with that of the workers closest
+// together.
 func crossingCosts(tree *topology.Tree, s *migrate.Sensitivity) []api.CrossingCost {
-	inside := func(c migrate.Crossing) int { // -1 where the operator has removed the level
+	inside := func(c migrate.Crossing) int { // -1 if the operator has removed the level
 		if c.Level == "" {
 			return len(tree.Levels())
 		}

@@ -22,13 +22,13 @@ type Round struct {
 	Config *config.Config
 	Now    time.Time
 	View   *cluster.View
-	// Wants are the decisions of the policies, and Jobs what is remembered, by index of
+	// Wants has the decisions of the policies, and Jobs the state of the jobs, by index of
 	// View.Jobs.
 	Wants []planner.Want
 	Jobs  []Job
 	Plan  *planner.Plan
-	// Ample is what the policies would want if there was room, by index of View.Jobs; nil
-	// where this autoscaler does not lead.
+	// Ample has the counts that the policies would want if there was room, by index of
+	// View.Jobs; nil if this autoscaler does not lead.
 	Ample    []int
 	History  *history.History
 	Policies map[string]Policy // by node pool
@@ -36,7 +36,7 @@ type Round struct {
 	Leading, Paused bool
 }
 
-// Job is what is remembered of a job.
+// Job is the autoscaler's state of a job.
 type Job struct {
 	*history.Job
 	// WriteError is why the last write failed; empty if it did not.
@@ -49,7 +49,7 @@ type Policy struct {
 	Problem string // why it does not decide; empty if it does
 }
 
-// Status returns the status that is published.
+// Status returns the status of the autoscaler after a round.
 func Status(r *Round) *api.Status {
 	v := r.View
 	s := &api.Status{Time: r.Now, Autoscaler: r.Config.Name, Leading: r.Leading, Ready: true, Paused: r.Paused, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
@@ -87,7 +87,7 @@ func WaitsByJob(waits []planner.Wait) map[identity.JobKey]planner.Wait {
 	return out
 }
 
-// poolStatuses returns the pools without their jobs, by name.
+// poolStatuses returns the status of each pool by name, without the sums over its jobs.
 func poolStatuses(r *Round) map[string]*api.PoolStatus {
 	pools := map[string]*api.PoolStatus{}
 	for _, name := range r.View.Pools() {
@@ -104,7 +104,7 @@ func poolStatuses(r *Round) map[string]*api.PoolStatus {
 	return pools
 }
 
-// queues returns the rules of a pool as they are shown.
+// queues returns the queue rules of a pool as the status shows them.
 func queues(pool config.Pool) []api.QueueStatus {
 	var out []api.QueueStatus
 	for _, q := range pool.Rules() {
@@ -147,8 +147,8 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 	return js
 }
 
-// progress is the part of a job's work that is done. The last report of a training
-// that completes precedes its last step, and may be all there ever was.
+// progress returns the part of a job's work that is done. It is 1 for a complete job, even
+// though the job's last report precedes its last step.
 func progress(js *api.JobStatus) float64 {
 	switch {
 	case js.State == api.StateComplete:

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// TestJobStatus is about what the status has of one job.
+// TestJobStatus checks the status of one job.
 func TestJobStatus(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	measured := []history.Measurement{{Point: speedup.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: speedup.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
@@ -79,8 +79,8 @@ func TestJobStatus(t *testing.T) {
 	}
 }
 
-// TestJobStatus_OfNonsense has what a hostile training reports, which must
-// spoil neither the status nor the saved history of others.
+// The report of a hostile training must spoil neither the status nor the saved history of
+// others.
 func TestJobStatus_OfNonsense(t *testing.T) {
 	text, err := os.ReadFile("../../memory/history/testdata/nonsense.json")
 	must.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// Topology returns the topology of each pool of a view, with what is free and used in it,
-// and how far apart the workers of jobs are.
+// Topology returns the topology of each pool of a view, with its free and used slots, and
+// how far apart the workers of jobs are.
 func Topology(v *cluster.View) []api.PoolTopology {
 	out := []api.PoolTopology{}
 	parts := partsOf(v)
@@ -39,8 +39,8 @@ func Topology(v *cluster.View) []api.PoolTopology {
 	return out
 }
 
-// partsOf returns the live workers of each job, as parts of the tree of its pool;
-// those without a place are left out.
+// partsOf returns the live workers of each job that have a place, as parts of the tree of
+// its pool.
 func partsOf(v *cluster.View) [][]topology.Part {
 	out := make([][]topology.Part, len(v.Jobs))
 	for j := range v.Jobs {
@@ -59,8 +59,8 @@ func partsOf(v *cluster.View) [][]topology.Part {
 	return out
 }
 
-// occupied counts the slots of a pool: those of nodes that take workers, and those
-// that elastic jobs hold, wherever they are.
+// occupied counts the slots of a pool: the free ones of nodes that take workers, and those
+// that elastic jobs hold on any node.
 func occupied(v *cluster.View, pool string, t *cluster.Topology, parts [][]topology.Part) *topology.Slots {
 	slots := t.Slots()
 	for i := range v.Nodes {
@@ -85,7 +85,7 @@ func occupied(v *cluster.View, pool string, t *cluster.Topology, parts [][]topol
 
 // domains returns all domains of a tree, each with those inside it.
 func domains(t *topology.Tree, slots *topology.Slots) []api.Domain {
-	var inside [][]api.Domain // of the level done before, by parent
+	var inside [][]api.Domain // of the next inner level, by parent
 	for l := len(t.Levels()) - 1; l >= 0; l-- {
 		parents := 1
 		if l > 0 {

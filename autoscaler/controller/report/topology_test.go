@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// workers are live workers on the first bin of nodes.
+// workers returns live workers on the first bin of nodes.
 func workers(nodes ...int) []planner.Worker {
 	var out []planner.Worker
 	for _, n := range nodes {
@@ -26,8 +26,8 @@ func workers(nodes ...int) []planner.Worker {
 	return out
 }
 
-// racks is a view of four nodes of four slots in two racks, of which the last
-// drains, and jobs whose workers have two slots each.
+// racks returns a view of four nodes of four slots in two racks, and of jobs whose workers
+// have two slots each. The last node drains.
 func racks(t *testing.T, jobs ...planner.Job) *cluster.View {
 	levels, err := topology.ParseLevels([]string{"meta.rack"})
 	must.NoError(t, err)

@@ -10,30 +10,30 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Gang is a job that waits though enough slots are free.
+// Gang is a job that waits although enough slots are free.
 type Gang struct {
 	Workers int
 	Slots   int     // of one worker
-	Wait    float64 // seconds that it is expected to wait where nothing moves
+	Wait    float64 // seconds that it is expected to wait if nothing moves
 }
 
-// Mover is a job whose workers may make room.
+// Mover is a job whose workers may move.
 type Mover struct {
 	Job
-	// Pools is, by site, where the site's room is: sites of several jobs may share
-	// a pool. -1 is nowhere, so that no worker moves there.
+	// Pools has, by site, the pool of slots that the site's room is in. Sites of several
+	// jobs may share a pool. -1 means that no worker moves to the site.
 	Pools []int
-	// Most is how many workers each site may have, whatever is free; nil is no bound.
+	// Most bounds the workers at each site, besides the free slots; nil means no bound.
 	Most []int
 }
 
 // Target is a domain in which a gang could start.
 type Target struct {
 	Missing int   // slots that have to be freed there
-	Pools   []int // whose slots these are
+	Pools   []int // its pools
 }
 
-// Cleared is what lets a gang start.
+// Cleared has the moves that let a gang start.
 type Cleared struct {
 	Target int
 	Moves  map[int]Move // by mover
@@ -41,7 +41,7 @@ type Cleared struct {
 	Cost   float64      // slot-seconds
 }
 
-// Workers is how many move.
+// Workers returns how many workers move.
 func (c *Cleared) Workers() int {
 	n := 0
 	for _, m := range c.Moves {
@@ -50,14 +50,14 @@ func (c *Cleared) Workers() int {
 	return n
 }
 
-// rounds bounds how often a flow is sought for one target: each time without a
-// job that may not be of the size that it took.
+// rounds bounds how often a flow is sought for one target. After each round, a job that may
+// not make its move has to take part with fewer workers or none.
 const rounds = 16
 
-// Clear finds the fewest workers whose moves free a target for a gang, and
-// whether that is worth its cost. free is the free slots of each pool. Workers
-// that move have all the same number of slots; of targets that take as many
-// workers the one that costs least is cleared.
+// Clear finds the fewest workers whose moves free a target for a gang, and reports whether
+// the gain justifies the cost. free has the free slots of each pool. All workers that move
+// have the same number of slots. If several targets need as many workers, the cheapest one
+// is cleared.
 func Clear(g Gang, targets []Target, movers []Mover, free []int, o Options) (Cleared, bool) {
 	var best Cleared
 	found := false
@@ -71,7 +71,7 @@ func Clear(g Gang, targets []Target, movers []Mover, free []int, o Options) (Cle
 			}
 			out := Cleared{Target: t, Moves: moves, Gain: gain}
 			for _, m := range moves {
-				out.Gain += min(0, m.Gain) // what a job that moves closer together gains is not the gang's
+				out.Gain += min(0, m.Gain) // only losses count: a mover's own gain is not the gang's
 				out.Cost += m.Cost
 			}
 			if !o.justifies(out.Gain, out.Cost) {
@@ -95,7 +95,7 @@ func slotSizes(movers []Mover) []int {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// clearing is one target, and workers of one size that move out of it.
+// clearing is the search for moves that free one target, of workers of one size.
 type clearing struct {
 	target *Target
 	movers []Mover
@@ -106,7 +106,7 @@ type clearing struct {
 
 func (c *clearing) inside(pool int) bool { return slices.Contains(c.target.Pools, pool) }
 
-// moves are those that free the target, nil where there are none.
+// moves returns the moves that free the target, or nil if there are none.
 func (c *clearing) moves() map[int]Move {
 	want := (c.target.Missing + c.slots - 1) / c.slots
 	if want <= 0 {
@@ -145,7 +145,7 @@ func (c *clearing) moves() map[int]Move {
 	return nil
 }
 
-// leaving is how many workers of a job could leave the target.
+// leaving returns how many workers of a job could leave the target.
 func (c *clearing) leaving(i int) int {
 	m, n := &c.movers[i], 0
 	if m.Slots != c.slots {
@@ -162,7 +162,7 @@ func (c *clearing) leaving(i int) int {
 	return n
 }
 
-// fewer is the greatest number of workers below n that may move.
+// fewer returns the greatest number of workers below n that may move.
 func (c *clearing) fewer(i, n int) int {
 	for n--; n > 0; n-- {
 		if _, ok := c.movers[i].way(n); ok {
@@ -172,8 +172,8 @@ func (c *clearing) fewer(i, n int) int {
 	return 0
 }
 
-// counts are a job's counts after n of its workers have left the target, and more
-// have come to each of its sites.
+// counts returns a job's worker counts by site after n of its workers have left the
+// target and moved to the sites in more.
 func (c *clearing) counts(i int, more []int, n int) []int {
 	m := &c.movers[i]
 	counts := m.counts()
@@ -193,14 +193,14 @@ func (c *clearing) counts(i int, more []int, n int) []int {
 	return counts
 }
 
-// costs of a worker: that it moves, and that its job is at one more site. The
-// second decides between moves of as many workers.
+// The cost of a worker that moves, and of a site that its job comes to. The second
+// decides between moves of as many workers.
 const (
 	moved = 1000
 	apart = 1
 )
 
-// flows is the network from jobs in the target over their other sites to pools.
+// flows is the network from jobs in the target through their other sites to pools.
 type flows struct {
 	*network
 	source, sink int
@@ -236,7 +236,7 @@ func (c *clearing) flow(most []int) *flows {
 	return f
 }
 
-// taken is how many workers of a job come to each of its sites, and their sum.
+// taken returns how many workers of a job move to each of its sites, and their sum.
 func (f *flows) taken(i int) (more []int, n int) {
 	more = make([]int, len(f.sites[i]))
 	for s, e := range f.sites[i] {

@@ -9,22 +9,22 @@ import (
 	"slices"
 )
 
-// Bounds of what is looked at for one mover. Where it has more sites than that, the
-// most promising count.
+// Bounds of the search for one mover. If it has more sites than that, only the most
+// promising ones count.
 const (
 	sitesLimit     = 16 // to which its workers may go, and from which
 	evictionsLimit = 64 // workers of others that make room for one change
 )
 
-// candidate is counts that a mover might rather have: so many workers of one site at
-// another, or, from none (-1), as many as can be at that site.
+// candidate is a change that a mover might gain from: n workers move from one site to
+// another or, if from is -1, as many workers as possible move to site to.
 type candidate struct {
 	from, to, n int
 	netGain     float64
 }
 
-// preferred are the counts at which a mover's steps are faster, by more than it
-// costs to go there. They follow from where it is.
+// preferred returns the candidates at which a mover's steps are faster by more than the
+// move costs. They depend on where the mover is now.
 func (s *search) preferred(i int) []candidate {
 	m := &s.movers[i]
 	if m.Slowdown == nil || m.size() == 0 {
@@ -41,12 +41,12 @@ func (s *search) preferred(i int) []candidate {
 		}
 		t, ok := s.try(i, s.scratch)
 		c.netGain = t.netGain
-		// Others lose by making room, or else they are found by themselves.
+		// Others only lose by making room; where they gain, it is by their own candidate.
 		if ok && t.netGain-now.netGain > 0 && t.Slowdown <= now.Slowdown*(1-s.o.LeastGain) {
 			out = append(out, c)
 		}
 	}
-	defer s.save(2)() // the rest is for what these need of others
+	defer s.save(2)() // the rest is for making room
 	from := s.sources(i)
 	for _, to := range s.destinations(i) {
 		if !s.enough() {
@@ -70,8 +70,8 @@ func (s *search) preferred(i int) []candidate {
 	return out
 }
 
-// destinations are the sites to which a mover's workers may go: those where most
-// of them are, and then those with most free slots.
+// destinations returns the sites to which a mover's workers may go: first those with most
+// of its workers, then those with most free slots.
 func (s *search) destinations(i int) []int {
 	m, counts, size := &s.movers[i], s.now[i].Counts, s.movers[i].size()
 	var out []int
@@ -84,7 +84,8 @@ func (s *search) destinations(i int) []int {
 	return s.limited(i, out, func(a, b int) int { return cmp.Or(counts[b]-counts[a], room(b)-room(a)) })
 }
 
-// sources are the sites that a mover's workers may leave: those where fewest are.
+// sources returns the sites that a mover's workers may leave: first those with fewest of
+// its workers.
 func (s *search) sources(i int) []int {
 	counts := s.now[i].Counts
 	var out []int
@@ -96,8 +97,8 @@ func (s *search) sources(i int) []int {
 	return s.limited(i, out, func(a, b int) int { return counts[a] - counts[b] })
 }
 
-// limited are the first sites, in their order; others of equal ones for each
-// mover and turn.
+// limited returns the first sites in the order of by. Which of equal ones come first
+// differs by mover and turn.
 func (s *search) limited(i int, sites []int, by func(a, b int) int) []int {
 	s.spend(len(sites))
 	if len(sites) <= sitesLimit {
@@ -145,8 +146,8 @@ func (s *search) counts(i int, c candidate, out []int) []int {
 	return out
 }
 
-// most is how many workers of a mover a site could have, with the slots that are
-// free there and those of workers that may move.
+// most returns how many workers of a mover a site could have, in free slots and those of
+// workers that may move.
 func (s *search) most(i, site int) int {
 	pool := s.movers[i].Pools[site]
 	if pool < 0 {
@@ -155,8 +156,8 @@ func (s *search) most(i, site int) int {
 	return s.capacity[pool] / s.movers[i].Slots
 }
 
-// bundle is changes of several movers that only go together. The first is the one
-// that gains.
+// bundle has changes of several movers that are made together. The first is that of the
+// mover that gains.
 type bundle struct {
 	who     []int
 	to      []trial
@@ -165,8 +166,8 @@ type bundle struct {
 
 func (b *bundle) clone() bundle { return bundle{slices.Clone(b.who), slices.Clone(b.to), b.netGain} }
 
-// exchange makes the bundle that puts a mover elsewhere and others out of its way,
-// and reports whether it is possible and worth more than the best one.
+// exchange makes the bundle of a candidate and the moves that make room for it, and
+// reports whether the bundle is possible and gains more than the best one.
 func (s *search) exchange(i int, c candidate, best *bundle) bool {
 	defer s.save(4)()
 	t, ok := s.try(i, s.counts(i, c, nil))
@@ -189,7 +190,7 @@ func (s *search) exchange(i int, c candidate, best *bundle) bool {
 	return b.netGain > best.netGain && s.possible(b)
 }
 
-// put changes the bundle that is being made.
+// put sets a mover's counts in the bundle that is being made.
 func (s *search) put(i int, t trial) {
 	m, before := &s.movers[i], s.of(i).Counts
 	for site, pool := range m.Pools {
@@ -205,7 +206,7 @@ func (s *search) put(i int, t trial) {
 	s.in[i] = len(s.made.who)
 }
 
-// of is where a mover is in the bundle, or else before it.
+// of returns a mover's counts in the bundle, or, if it is not part of it, its present ones.
 func (s *search) of(i int) *trial {
 	if k := s.in[i]; k > 0 {
 		return &s.made.to[k-1]
@@ -226,7 +227,7 @@ func (s *search) clear() {
 	s.made.who, s.made.to, s.made.netGain = s.made.who[:0], s.made.to[:0], 0
 }
 
-// evict takes one worker out of a pool: of the mover that loses least by it.
+// evict moves one worker out of a pool: that of the mover that loses least.
 func (s *search) evict(pool int) bool {
 	who, from, to := -1, -1, -1
 	least := math.Inf(1)
@@ -260,7 +261,7 @@ func (s *search) evict(pool int) bool {
 	return ok
 }
 
-// shifted is counts with one worker elsewhere.
+// shifted returns counts with one worker moved.
 func shifted(counts []int, from, to int) []int {
 	out := slices.Clone(counts)
 	out[from]--
@@ -268,8 +269,8 @@ func shifted(counts []int, from, to int) []int {
 	return out
 }
 
-// without is what a mover's place would be worth with one worker of a site at
-// another; less than any where it may not be there.
+// without returns the net gain of a mover with one worker moved from a site to another; it
+// is -Inf if the worker may not move there.
 func (s *search) without(i, from, to int) float64 {
 	ask := func() float64 {
 		s.scratch = append(s.scratch[:0], s.of(i).Counts...)
@@ -308,8 +309,8 @@ func (s *search) without(i, from, to int) float64 {
 	return row[to]
 }
 
-// rooms are sites of a mover outside a pool that have a free slot for it: those
-// that are being vacated, and the one that fits best besides.
+// rooms returns sites of a mover outside a pool that have room for one of its workers:
+// those that are being vacated, and of the others the one with least room.
 func (s *search) rooms(i, pool int) []int {
 	m := &s.movers[i]
 	s.spend(4 + len(m.Pools))

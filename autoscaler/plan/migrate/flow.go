@@ -23,12 +23,12 @@ func (g *network) connect(a, b, capacity, cost int) int {
 	return e
 }
 
-// used is the flow on an edge.
+// used returns the flow on an edge.
 func (g *network) used(e int) int { return g.edges[e^1].capacity }
 
-// send sends up to want units from source to sink at the least cost, path by
-// path, each the shortest that is left (Bellman and Ford). It returns how many
-// units arrive.
+// send sends up to want units from source to sink at the least cost, and returns how many
+// arrive. It sends them path by path, each time on the cheapest one left (Bellman and
+// Ford).
 func (g *network) send(source, sink, want int) (sent int) {
 	for sent < want {
 		via := g.shortest(source)
@@ -48,7 +48,7 @@ func (g *network) send(source, sink, want int) (sent int) {
 	return sent
 }
 
-// shortest is the last edge of the cheapest path to each vertex, -1 for none.
+// shortest returns the last edge of the cheapest path to each vertex, -1 for none.
 func (g *network) shortest(source int) []int {
 	via, far := make([]int, len(g.from)), make([]int, len(g.from))
 	for v := range via {

@@ -21,47 +21,47 @@ type Job struct {
 
 	Remaining float64 // seconds that it is expected to train on, as it is placed
 	Gap       float64 // seconds in which a change of its ring stops it
-	// Slowdown is the time of a step with so many workers at each site, as a
-	// multiple of that now; 1 where it is unknown. nil is 1 for all.
+	// Slowdown returns the time of a step with the given workers at each site, as a
+	// multiple of the present time, or 1 if unknown. nil means that it is always 1.
 	Slowdown func(counts []int) float64
 }
 
 // Options are the settings of the decision.
 type Options struct {
-	// Hysteresis is by which part of the cost the gain must be above it.
+	// Hysteresis is how much higher than the cost the gain must be, as a part of the
+	// cost.
 	Hysteresis float64
-	// LeastGain is by which part a step must get faster for a job to be moved: a
-	// measurement is not more exact.
+	// LeastGain is the least part by which a step must get faster for a job to move.
+	// Measurements are not more exact than that.
 	LeastGain float64
 	// Overlap is how long, in seconds, old and new workers of a move hold slots at
 	// the same time.
 	Overlap float64
-	// Budget is how much one Rearrange may look at: about as many times one site of
-	// one job. It bounds its time, and is no time, so that the same jobs always give
-	// the same moves.
+	// Budget bounds how often one Rearrange looks at a site of a job. It bounds the time
+	// of Rearrange, but is no time, so that the same jobs always give the same moves.
 	Budget int
-	// Offset is the mover that Rearrange looks at first, counted on from the first one
-	// after the last. With the next one each time all have their turn where the
-	// budget does not suffice.
+	// Offset is the mover that Rearrange looks at first, modulo the number of movers.
+	// If each call has the next one, all movers have their turn even where the budget
+	// is not enough.
 	Offset int
 }
 
-// DefaultBudget suffices to look at all moves of some dozen jobs on a dozen domains
-// each where all slots are taken, and of hundreds where some are free. Looking at so
-// much takes about 0.2 s.
+// DefaultBudget is enough to look at all moves of some dozen jobs on a dozen domains each
+// if all slots are taken, and of hundreds of jobs if some are free. Spending all of it
+// takes about 0.2 s.
 const DefaultBudget = 50_000_000
 
-// DefaultOptions are right for jobs that train for minutes or longer.
+// DefaultOptions returns options for jobs that train for minutes or longer.
 func DefaultOptions() Options {
 	return Options{Hysteresis: 0.5, LeastGain: 0.03, Overlap: 10, Budget: DefaultBudget}
 }
 
-// Move is a job's workers at other sites.
+// Move takes workers of a job to other sites.
 type Move struct {
-	Counts    []int   // of workers by site, in the end
-	Workers   int     // that move
-	GrowFirst bool    // into free slots, or else shrinks first
-	Slowdown  float64 // of the steps, below 1 where they get faster
+	Counts    []int   // workers by site after the move
+	Workers   int     // number of workers that move
+	GrowFirst bool    // the job grows into free slots before it shrinks; else it shrinks first
+	Slowdown  float64 // of the steps; below 1 means that they get faster
 	Gain      float64 // slot-seconds
 	Cost      float64 // slot-seconds
 }
@@ -69,7 +69,7 @@ type Move struct {
 // justifies reports whether a gain justifies a cost.
 func (o Options) justifies(gain, cost float64) bool { return gain > (1+o.Hysteresis)*cost }
 
-// size is how many workers the job has.
+// size returns how many workers the job has.
 func (j *Job) size() int {
 	n := 0
 	for i := range j.Sites {
@@ -88,8 +88,8 @@ func (j *Job) counts() []int {
 
 func (j *Job) may(n int) bool { return n >= j.Min && n <= j.Max && j.Sizes.Fit(n, j.Min, j.Max) == n }
 
-// way is how a number of workers may move, ok is false where they may not: with
-// them there twice, or not at all, the job has to be of a size that it may have.
+// way reports whether a number of workers may move, and whether the job grows first for
+// that. In between it has them twice or not at all, which must be a size that it may have.
 func (j *Job) way(workers int) (growFirst, ok bool) {
 	n := j.size()
 	switch {
@@ -101,7 +101,7 @@ func (j *Job) way(workers int) (growFirst, ok bool) {
 	return false, false
 }
 
-// inside reports whether so many workers at each site keep to the rule.
+// inside reports whether the given workers at each site keep to Rule.Within.
 func (j *Job) inside(counts []int) bool {
 	after := slices.Clone(j.Sites)
 	for i, n := range counts {
@@ -110,7 +110,8 @@ func (j *Job) inside(counts []int) bool {
 	return placement.Inside(after, j.Rule.Within)
 }
 
-// move is the move to new counts, priced; ok is false where it may not be made.
+// move returns the move to new counts, with its gain and cost; ok is false if it may not be
+// made.
 func (j *Job) move(counts []int, o Options) (m Move, ok bool) {
 	m = Move{Counts: counts, Slowdown: 1}
 	for i, n := range counts {

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// racks are sites of a job, one a rack, as workers there and room.
+// racks returns the sites of a job, one per rack, from pairs of workers and room.
 func racks(pairs ...[2]int) []placement.Site {
 	var out []placement.Site
 	for i, p := range pairs {
@@ -23,8 +23,8 @@ func racks(pairs ...[2]int) []placement.Site {
 	return out
 }
 
-// perRack slows a job down by so much for each rack beyond the first, as a
-// multiple of what it is now.
+// perRack returns the slowdown of a job whose steps take longer by more for each rack
+// beyond the first.
 func perRack(sites []placement.Site, more float64) func([]int) float64 {
 	time := func(n func(int) int) float64 {
 		t := 1 - more
@@ -47,7 +47,7 @@ func job(sites []placement.Site, edit ...func(*Job)) *Job {
 	return j
 }
 
-// alone is the move of a job that shares its racks with no other that could move.
+// alone returns the move of a job that shares its racks with no other mover.
 func alone(j *Job) (Move, bool) {
 	m := Mover{Job: *j}
 	var free []int
@@ -102,9 +102,8 @@ func TestRearrange_OneJob(t *testing.T) {
 	}
 }
 
-// A ring of 4 on two racks takes 1.5 times as long as on one: of its hour, 20
-// minutes are gained, and two changes of a second and ten seconds of two slots
-// are paid.
+// Steps of a ring of 4 take 1.5 times as long on two racks as on one. So the job gains 20
+// minutes of its hour. The cost is two changes of a second and ten seconds of two slots.
 func TestRearrange_Price(t *testing.T) {
 	m, ok := alone(job(racks([2]int{2, 2}, [2]int{2, 0})))
 	must.True(t, ok)
@@ -222,7 +221,7 @@ func TestProperty_ClearMovesTheFewest(t *testing.T) {
 	})
 }
 
-// mostOut is how many workers can leave rack 0 at most, by trying.
+// mostOut returns the largest number of workers that can leave rack 0, by exhaustive search.
 func mostOut(movers []Mover, free []int, from int) int {
 	best := 0
 	for i := from; i < len(movers); i++ {
@@ -245,9 +244,9 @@ func mostOut(movers []Mover, free []int, from int) int {
 	return best
 }
 
-// TestProperty_MovesEnd makes all moves that are decided, one after the other, on
-// racks that nothing else changes: they end, each is worth its cost, and no rack
-// ever has more than it has slots.
+// TestProperty_MovesEnd makes all moves that are decided, one after the other, on racks
+// that nothing else changes. The moves end, each is worth its cost, and no rack ever has
+// more workers than slots.
 func TestProperty_MovesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		free := rapid.SliceOfN(rapid.IntRange(0, 6), 2, 5).Draw(t, "free")
@@ -306,7 +305,7 @@ func TestProperty_MovesEnd(t *testing.T) {
 	})
 }
 
-// clearFor moves what lets a gang start in one rack.
+// clearFor makes the moves that let a gang start in one rack.
 func clearFor(gang int, held [][]int, free []int, at func(int) *Job, apply func(int, Move)) bool {
 	var targets []Target
 	for p := range free {
@@ -362,8 +361,8 @@ func TestSensitivity(t *testing.T) {
 	must.Len(t, 4, kind.Points)
 }
 
-// TestSensitivity_InsideIsUnknown has groups of whole racks: where Nomad puts their
-// workers inside is not known before, but what that came to is.
+// The groups are bound to whole racks. Where Nomad places their workers inside is not known
+// in advance, but it is known for the measured times.
 func TestSensitivity_InsideIsUnknown(t *testing.T) {
 	racks := func(parts, most int) Crossing {
 		return Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
@@ -386,8 +385,7 @@ func rounded(points []Point) []Point {
 	return points
 }
 
-// TestSensitivity_Share has runs of one kind, of which each was measured at some
-// crossings only, with times of their own.
+// The runs are of one kind. Each was measured at some crossings only, and has other times.
 func TestSensitivity_Share(t *testing.T) {
 	node, rack := Crossing{Level: "node", Domains: 2}, Crossing{Level: "meta.rack", Domains: 2}
 	run := func(times map[Crossing]float64) *Sensitivity {
@@ -425,8 +423,8 @@ func TestSensitivity_Share(t *testing.T) {
 	}
 }
 
-// TestSlowdown prefers what was measured at the size to what other sizes suggest,
-// and then the job to its kind.
+// Measurements at the same size come before estimates from other sizes, and the job before
+// its kind.
 func TestSlowdown(t *testing.T) {
 	two := Crossing{Level: "node", Domains: 2, Parts: 2, Most: 2}
 	known := func(size int, times float64) *Sensitivity {

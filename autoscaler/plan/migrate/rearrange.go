@@ -8,20 +8,19 @@ import (
 	"slices"
 )
 
-// unbound is the room of a site that only its pool's slots bound.
+// unbound is the room of a site that only its pool's slots limit.
 const unbound = math.MaxInt / 4
 
-// Rearrange finds moves of several jobs that together gain more than they cost,
-// also where what a job needs is held by others: a job moves to where its steps
-// are faster, and those that are in its way to where they lose least. It returns
-// the moves by mover, none where nothing is worth its cost, and how much of
-// Options.Budget that took.
+// Rearrange finds moves of several jobs that together gain more than they cost, even where
+// other jobs hold the slots that a job needs. The job moves to where its steps are faster,
+// and jobs in its way move to where they lose least. It returns the moves by mover, none if
+// nothing is worth its cost, and how much of Options.Budget it spent. free has the free
+// slots of each pool.
 //
-// It is a local search: as long as there is one, the change that gains most is
-// made, at most one for each mover. Where the budget does not suffice to look at
-// all, it is the best of those that were looked at. free is the free slots of each
-// pool. All of the moves can be made: those that cannot shrink first find their
-// slots free, or freed by those that can.
+// It is a local search: in each step, at most one for each mover, it makes the change that
+// gains most. If the budget is not enough for all changes, it is the best of those looked
+// at. All moves together can be made: those that cannot shrink first find their slots free,
+// or freed by those that can.
 func Rearrange(movers []Mover, free []int, o Options) (moves map[int]Move, spent int) {
 	s := newSearch(movers, free, o)
 	for range movers {
@@ -50,15 +49,15 @@ type search struct {
 	o        Options
 
 	was        [][]int       // by mover: its counts before
-	candidates [][]candidate // by mover: where it would rather be; nil where that was not looked at
-	netGains   [][][]float64 // by mover and two sites: with one worker moved; nil where not looked at
+	candidates [][]candidate // by mover: see preferred; nil if not looked at
+	netGains   [][][]float64 // by mover and two sites: with one worker moved; nil if not looked at
 
-	left, least int // of the budget, and how much a step leaves of it
+	left, least int // of the budget: what is left, and what must remain after this step
 	first       int // the mover that the next step looks at first
 
 	made    bundle // that is being made
-	in      []int  // by mover: one more than where it is in that bundle
-	change  []int  // by pool: what that bundle changes of the free slots
+	in      []int  // by mover: one more than its index in that bundle, 0 if not in it
+	change  []int  // by pool: how that bundle changes the free slots
 	scratch []int
 	sites   []int
 }
@@ -109,7 +108,7 @@ func newSearch(movers []Mover, free []int, o Options) *search {
 	return s
 }
 
-// spend takes from the budget, and reports whether there is some left for this step.
+// spend takes n from the budget, and reports whether any is left for this step.
 func (s *search) spend(n int) bool {
 	if s.enough() {
 		s.left -= n
@@ -119,20 +118,20 @@ func (s *search) spend(n int) bool {
 
 func (s *search) enough() bool { return s.left >= s.least }
 
-// save leaves all but one of so many parts of a step's budget for later, until the
-// function that it returns is called.
+// save limits spending to one of parts equal parts of the step's remaining budget, until
+// the returned function is called.
 func (s *search) save(parts int) func() {
 	least := s.least
 	s.least = s.left - max(0, s.left-least)/parts
 	return func() { s.least = least }
 }
 
-// price is what pricing a mover's counts takes of the budget. Its sites are looked at
-// several times: for their room, the rule, the size and the step time.
+// price returns the part of the budget for pricing a mover's counts. Its sites are looked
+// at several times: for their room, the rule, the size and the step time.
 func price(sites int) int { return 64 + 4*sites }
 
-// try prices a mover at other counts; ok is false where it may not be there, or
-// where the budget does not suffice to know.
+// try prices a mover at other counts; ok is false if it may not have them, or if the
+// budget is not enough to find out.
 func (s *search) try(i int, counts []int) (t trial, ok bool) {
 	m := &s.movers[i]
 	if !s.spend(price(len(counts))) {
@@ -146,8 +145,8 @@ func (s *search) try(i int, counts []int) (t trial, ok bool) {
 	return t, ok
 }
 
-// step makes the change that gains most of those that half of what is left of the
-// budget suffices to look at. It returns false when there is none.
+// step makes the change that gains most, of those that it can look at with half of the
+// remaining budget. It returns false when there is none.
 func (s *search) step() bool {
 	s.least = s.left - s.left/2
 	var best bundle
@@ -188,7 +187,7 @@ func (s *search) apply(b *bundle) {
 	}
 }
 
-// settle keeps in which pools a mover has workers.
+// settle updates in which pools a mover has workers.
 func (s *search) settle(i int) {
 	m := &s.movers[i]
 	sites := make([]int, 0, len(m.Pools)) // by pool
@@ -214,9 +213,8 @@ func (s *search) settle(i int) {
 	}
 }
 
-// needs are the slots of each pool that moves need to be free, or to become free,
-// before they are begun: who cannot shrink first needs slots that are free, or
-// freed by those who can.
+// needs counts the slots of each pool that moves need before they begin. Movers that cannot
+// shrink first need slots that are free, or that are freed by movers that can.
 type needs struct {
 	slots []int
 	moves []int // how many sites change them
@@ -224,7 +222,7 @@ type needs struct {
 
 func newNeeds(pools int) needs { return needs{make([]int, pools), make([]int, pools)} }
 
-// add counts a move, or takes it out again (-1).
+// add counts a move; with sign -1, it removes the move again.
 func (n *needs) add(m *Mover, t *trial, sign int) {
 	if t.Workers == 0 {
 		return
@@ -239,7 +237,7 @@ func (n *needs) add(m *Mover, t *trial, sign int) {
 	}
 }
 
-// possible reports whether the moves can be made, the bundle and those before it.
+// possible reports whether the bundle can be made together with the moves so far.
 func (s *search) possible(b *bundle) bool {
 	ok := true
 	for k, i := range b.who {

@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// cluster draws movers on nodes: one row for each with its workers by node.
+// cluster returns movers on nodes, from one row for each with its workers by node.
 func cluster(free []int, rows ...[]int) []Mover {
 	var out []Mover
 	for _, row := range rows {
@@ -101,9 +101,9 @@ func TestRearrange(t *testing.T) {
 	}
 }
 
-// TestProperty_Rearrange states for any cluster: sizes stay, slots suffice, no
-// worker that must stay moves, none comes to where it may not, what is gained is above the cost, the caller's
-// sites are left alone, and with the moves made again and again they end.
+// TestProperty_Rearrange states for any cluster: sizes do not change, and slots are enough.
+// No worker moves that must stay, and none goes where it may not. The gain is above the
+// cost. The caller's sites are not changed. Repeated calls end with no more moves.
 func TestProperty_Rearrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		movers, free := drawMovers(t)
@@ -168,7 +168,7 @@ func checkMoves(t *rapid.T, movers []Mover, moves map[int]Move) {
 	must.Greater(t, 0, gain)
 }
 
-// apply makes moves: the jobs are elsewhere then, and need as long as that takes.
+// apply makes moves: it changes the jobs' sites, and their remaining time by the slowdown.
 func apply(movers []Mover, free []int, moves map[int]Move) {
 	for i, move := range moves {
 		m := &movers[i]
@@ -187,9 +187,9 @@ func apply(movers []Mover, free []int, moves map[int]Move) {
 	}
 }
 
-// hostile is jobs with a worker in each of so many full racks, whose steps are
-// faster wherever fewer are, so that there is always more to look at. asked counts
-// by job how often.
+// hostile returns jobs with a worker in each of a number of full racks. Their steps seem
+// faster in fewer racks, so there is always more to look at. asked counts the calls of
+// Slowdown by job.
 func hostile(racks, jobs int) (movers []Mover, free, asked []int) {
 	free, asked = make([]int, racks), make([]int, jobs)
 	for i := range jobs {
@@ -231,8 +231,8 @@ func TestRearrange_TakesNoMoreThanItsBudget(t *testing.T) {
 	}
 }
 
-// TestRearrange_AllHaveTheirTurn: with a budget that one job uses up, each job is
-// looked at, sooner or later, and each of its racks.
+// With a budget that one job uses up, each job and each of its racks is looked at sooner or
+// later.
 func TestRearrange_AllHaveTheirTurn(t *testing.T) {
 	const racks, jobs = 40, 6
 	movers, free, asked := hostile(racks, jobs)

@@ -11,27 +11,27 @@ import (
 	"strings"
 )
 
-// Crossing is how far apart the workers of a job are: the outermost level that
-// they cross, and how many domains of it they are in. The zero Crossing is of a
-// job in one domain of the innermost level.
+// Crossing states how far apart the workers of a job are: the outermost level that
+// they cross, and how many domains of it they are in. The zero Crossing is that of a job
+// in one domain of the innermost level.
 type Crossing struct {
 	Level   string `json:"level,omitempty"`
 	Domains int    `json:"domains,omitempty"`
 
-	// Parts is in how many domains of the innermost level they are, and Most how
-	// many of them are in one at most: what workers on few nodes share, others
-	// have for themselves. 0 is unknown.
+	// Parts is the number of domains of the innermost level that the workers are in, and
+	// Most the largest number of workers in one. Workers in one domain share resources
+	// that others have to themselves. 0 means unknown.
 	Parts int `json:"parts,omitempty"`
 	Most  int `json:"most,omitempty"`
 }
 
-// Outer is the crossing as far as its outermost level goes.
+// Outer returns the crossing without Parts and Most.
 func (c Crossing) Outer() Crossing { return Crossing{Level: c.Level, Domains: c.Domains} }
 
-// vague reports whether it is unknown how workers lie inside the domains.
+// vague reports whether it is unknown how workers are placed inside the domains.
 func (c Crossing) vague() bool { return c.Domains > 1 && c.Parts == 0 }
 
-// same reports whether nothing tells two crossings apart.
+// same reports whether two crossings are equal, as far as known.
 func (c Crossing) same(as Crossing) bool {
 	return c == as || (c.vague() || as.vague()) && c.Outer() == as.Outer()
 }
@@ -45,20 +45,20 @@ type Point struct {
 
 func (p *Point) valid() bool { return p.Size > 0 && p.StepTime > 0 && !math.IsInf(p.StepTime, 1) }
 
-// Sensitivity is what is known of how the time of a step depends on where the
-// workers are. The zero Sensitivity knows nothing.
+// Sensitivity has the measurements of how the time of a step depends on where the workers
+// are. The zero Sensitivity has none.
 type Sensitivity struct {
-	// Tries counts, of a kind, what its jobs have tried; see Try.
+	// Tries counts the tries of a kind's jobs; see Try.
 	Tries int `json:"tries,omitempty"`
 
 	Points []Point `json:"points,omitempty"`
 }
 
-// pointsLimit bounds how many points are kept of one job or kind; the oldest go first.
+// pointsLimit bounds the points of one job or kind; the oldest are dropped first.
 const pointsLimit = 128
 
-// Learn takes in a measured time, in place of the one that was known. A time that
-// cannot be is passed over.
+// Learn adds a measured time, or replaces that of the same size and crossing. Impossible
+// times are ignored.
 func (s *Sensitivity) Learn(p Point) {
 	if !p.valid() {
 		return
@@ -77,8 +77,8 @@ func (s *Sensitivity) find(size int, c Crossing) int {
 	return slices.IndexFunc(s.Points, func(p Point) bool { return p.Size == size && p.Crossing == c })
 }
 
-// time is the time of a step at a size, the geometric mean of all that were measured
-// there where it is unknown how the workers lie inside the domains.
+// time returns the time of a step at a size and crossing. For a vague crossing, it is the
+// geometric mean of all times with the same outermost level and number of domains.
 func (s *Sensitivity) time(size int, c Crossing) (float64, bool) {
 	if !c.vague() {
 		i := s.find(size, c)
@@ -101,8 +101,8 @@ func (s *Sensitivity) time(size int, c Crossing) (float64, bool) {
 	return math.Exp(sum / float64(n)), true
 }
 
-// Outermost is what was measured by the outermost level that was crossed alone: the
-// geometric mean of the times that differ by what is inside it.
+// Outermost returns the points without Parts and Most. Points that differ only in these
+// become one, with the geometric mean of their times.
 func (s *Sensitivity) Outermost() []Point {
 	var out []Point
 	for _, p := range s.Points {
@@ -115,8 +115,8 @@ func (s *Sensitivity) Outermost() []Point {
 	return out
 }
 
-// measured is the time of a step at one crossing as a multiple of that at another,
-// as it was measured at this very size.
+// measured returns the time of a step at crossing to, as a multiple of that at from, if
+// both were measured at this very size.
 func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	t0, ok0 := s.time(size, from)
 	t1, ok1 := s.time(size, to)
@@ -124,10 +124,10 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown is the time of a step at one crossing as a multiple of that at another:
-// that of the first that was measured at this very size, of a job and then of its
-// kind, or else what all that was measured lets expect. known is false, and the
-// slowdown 1, where nothing compares the two.
+// Slowdown returns the time of a step at crossing to, as a multiple of that at from. It is
+// the ratio measured at this very size, by the first of the given sensitivities that has
+// it: the job's, and then its kind's. Otherwise it is estimated from all measurements. If
+// no measurement compares the two levels, it returns 1 and false.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true
@@ -143,27 +143,27 @@ func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, k
 	return 1, false
 }
 
-// EnoughTries is after how many tries a kind tries no more.
+// EnoughTries is the number of tries after which a kind stops trying.
 const EnoughTries = 512
 
-// Bounds of what is tried out.
+// Bounds of trying placements out.
 const (
-	// curiosity is how much faster it is taken to be where it was not measured: so
-	// little that what is tried is not worth a move back before it was measured.
+	// curiosity is the part by which an unmeasured placement is assumed to be faster. It
+	// is too little to justify a move back before the placement was measured.
 	curiosity = 0.048
 
-	harmful     = 1.15 // a job that is so much slower further apart is not tried there
-	alarm       = 1.5  // the same of times at two sizes, which differ anyway
-	alarms      = 4    // jobs of a kind that are so much slower, after which it tries no more
-	enoughOfJob = 22   // times of a job after which it tries no more
+	harmful     = 1.15 // a job that is slower by this factor further apart does not try
+	alarm       = 1.5  // the same for times at two sizes, which differ anyway
+	alarms      = 4    // a kind stops trying after so many jobs that are slower by this
+	enoughOfJob = 22   // number of a job's times after which it stops trying
 )
 
-// Hopeful is Slowdown for a choice that costs the job nothing, such as where a new
-// worker goes: where neither it nor its kind was measured at this size it is taken to
-// be a little faster than expected, as else nobody would find out (optimism in the
-// face of uncertainty: Lai and Robbins, 1985). That ends: with enough times or tries,
-// and with the first that is much slower further apart, at any size. The
-// sensitivities are those of the job and of its kind.
+// Hopeful returns what Slowdown does, for a choice that costs the job nothing, such as the
+// place of a new worker. If neither the job nor its kind was measured there at this size,
+// it assumes that steps are a little faster than expected, since no job would ever try it
+// otherwise (optimism in the face of uncertainty: Lai and Robbins, 1985). It stops after
+// enough times or tries, and after the first that is much slower further apart, at any
+// size. The sensitivities are those of the job and of its kind.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {
@@ -173,14 +173,14 @@ func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, kn
 		if r, _, known = trend(size, from, to, of); !known {
 			return 1, false
 		}
-		r = max(r, 1) // no level was compared with that one
+		r = max(r, 1) // the two levels were never compared
 	}
 	return r * (1 - curiosity), true
 }
 
 func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	if to.vague() {
-		return false // Nomad decides what would be measured
+		return false // Nomad chooses the placement that would be measured
 	}
 	for i, s := range of {
 		_, measured := s.time(size, to)
@@ -191,11 +191,11 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	return true
 }
 
-// Try is how many tries of its kind a time is that a job was measured with: one where
-// it is further apart than in one domain and new to both, whatever brought it there,
-// and a share of all that there are with the first that is alarming, or shows that one
-// before was: one job may have been slowed by something else. s is what the job knew
-// before.
+// Try returns how many tries of the kind a measured time of a job counts as. s has the
+// job's earlier times. A time counts one if the workers are in several domains and its
+// crossing is new to both, for any reason. The job's first alarming time, or the first that
+// shows an earlier one to be, counts EnoughTries/alarms: another cause may have slowed a
+// single job.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
@@ -208,23 +208,23 @@ func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	return 1
 }
 
-// alarms reports whether a time, and one at another size, are such that trying has to
-// end.
+// alarms reports whether a time, compared with one at another size, is alarming, or shows
+// that the other is.
 func (s *Sensitivity) alarms(p Point) bool {
 	return slices.ContainsFunc(s.Points, func(q Point) bool { return alarming(p, q) || alarming(q, p) })
 }
 
-// alarming reports whether a time is so much longer than one of several workers at a
-// size half to twice as large, less far apart, that the place is likely to be why.
-// Steps of fewer workers may take longer in proportion. A job that is at each size once
-// shows nothing better; for times of one size see sensitive.
+// alarming reports whether a time is so much longer than another that the placement is the
+// likely cause. The other is of several workers, less far apart, at a size half to twice as
+// large. Steps of fewer workers may take longer in proportion. For a job that has each size
+// once there is no better evidence; for times of one size see sensitive.
 func alarming(p, than Point) bool {
 	fewer := max(1, float64(than.Size)/float64(p.Size))
 	return p.Size != than.Size && than.Size > 1 && p.Size <= 2*than.Size && than.Size <= 2*p.Size &&
 		p.apart(than.Crossing) && p.StepTime > alarm*fewer*than.StepTime
 }
 
-// sensitive reports whether steps were much slower with workers further apart.
+// sensitive reports whether steps of one size were much slower with workers further apart.
 func (s *Sensitivity) sensitive() bool {
 	for _, p := range s.Points {
 		for _, q := range s.Points {
@@ -236,8 +236,8 @@ func (s *Sensitivity) sensitive() bool {
 	return false
 }
 
-// apart reports whether workers are further apart than at another crossing. Of two
-// levels outside of nodes either may be the outer one: that is the topology's to know.
+// apart reports whether workers are further apart than at another crossing. For two levels
+// outside of nodes it returns true either way: only the topology knows which is the outer.
 func (c Crossing) apart(than Crossing) bool {
 	if c.Level == than.Level {
 		return max(c.Parts, c.Domains) > max(than.Parts, than.Domains)
@@ -248,7 +248,7 @@ func (c Crossing) apart(than Crossing) bool {
 
 const reachOutside = 3 // of racks and the like
 
-// reach orders levels as far as their names, those of the configuration, do.
+// reach orders levels as far as their configured names show.
 func reach(level string) int {
 	switch {
 	case level == "":
@@ -261,16 +261,16 @@ func reach(level string) int {
 	return reachOutside
 }
 
-// Share takes in what another run of the kind showed, of each size at which it was
-// measured at several crossings. Times of different runs do not compare, their
-// ratios do: the run's are scaled by what both know, and the mean of both counts.
+// Share adds the times of another run of the kind, for each size at which the run has
+// several crossings. Only ratios of times compare between runs, so the run's times are
+// scaled by the crossings that both have. Where both have a time, their mean counts.
 func (s *Sensitivity) Share(of *Sensitivity) {
 	for run := range of.BySize() {
 		s.share(run)
 	}
 }
 
-// BySize are the points of each size, in the order of their first ones.
+// BySize iterates over the points of each size, in the order of the first of each.
 func (s *Sensitivity) BySize() iter.Seq[[]Point] {
 	return func(yield func([]Point) bool) {
 		for i, p := range s.Points {
@@ -292,7 +292,7 @@ func (s *Sensitivity) of(size int) []Point {
 	return out
 }
 
-// share takes in a run's times at one size.
+// share adds a run's times at one size.
 func (s *Sensitivity) share(run []Point) {
 	scale, ok := Scale(s.of(run[0].Size), run)
 	if !ok {
@@ -307,10 +307,10 @@ func (s *Sensitivity) share(run []Point) {
 	}
 }
 
-// Scale is what the times of a run have to be multiplied by to compare with known
-// ones, all of one size: the geometric mean over the crossings that both were measured
-// at. Where none is known yet the fastest becomes 1. ok is false where nothing tells
-// how they compare, and of a single time: it is no ratio.
+// Scale returns the factor by which to multiply the times of a run to compare them with
+// known ones of the same size: the geometric mean over the crossings that both have. If
+// none is known yet, the fastest time becomes 1. ok is false if the two have no crossing in
+// common, or if the run has a single time, which gives no ratio.
 func Scale(known, run []Point) (scale float64, ok bool) {
 	if len(run) < 2 {
 		return 0, false
@@ -331,7 +331,7 @@ func Scale(known, run []Point) (scale float64, ok bool) {
 	return math.Exp(sum / float64(max(1, common))), common > 0
 }
 
-// Sorted are the points by size, and those of one size from fast to slow.
+// Sorted returns the points by size, and those of one size from fast to slow.
 func (s *Sensitivity) Sorted() []Point {
 	return slices.SortedFunc(slices.Values(s.Points), func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.StepTime, b.StepTime))

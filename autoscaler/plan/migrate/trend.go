@@ -10,19 +10,22 @@ import (
 
 // Parameters of the regression.
 const (
-	ridge      = 0.3 // how strongly it holds to there being no difference
-	mostLevels = 10  // a topology has at most 8, jobs that cross none are one more, and one may be gone
+	ridge      = 0.3 // how strongly it prefers no difference
+	mostLevels = 10  // a topology has at most 8; one for jobs that cross none, and one that was removed
 	mostTerms  = mostLevels + 2
 )
 
-// trend is the slowdown from one crossing to another as far as what was measured of
-// a job and its kind, at any size, lets expect it: the logarithm of the time of a
-// step is taken to be a sum of one term for the level that is crossed, one in
-// proportion to the logarithm of the number of parts, and one in proportion to that
-// of the workers in the largest part. It is fitted to the differences among times of
-// one size by ridge regression (Hoerl and Kennard, Technometrics 1970), in which sizes
-// count less the further off they are. certain is false where nothing compares the two
-// levels, and known where nothing was compared at all; the slowdown is then 1.
+// trend returns the slowdown from one crossing to another that the measurements of a job
+// and its kind, at any size, suggest.
+//
+// The model of the logarithm of a step's time has three terms: one for the level that is
+// crossed, one in proportion to the logarithm of the number of parts, and one in proportion
+// to that of the workers in the largest part. It is fitted to the differences among times
+// of one size by ridge regression (Hoerl and Kennard, Technometrics 1970). Sizes count less
+// the further away they are.
+//
+// certain is false if no measurements compare the two levels. known is false, and the
+// slowdown 1, if no two were compared at all.
 func trend(size int, from, to Crossing, of []*Sensitivity) (ratio float64, certain, known bool) {
 	e := equations{size: size}
 	e.level(from.Level)
@@ -50,21 +53,21 @@ func trend(size int, from, to Crossing, of []*Sensitivity) (ratio float64, certa
 type equations struct {
 	size   int
 	levels []string
-	group  [mostLevels]int // levels that were compared, one way or another, have the same one
+	group  [mostLevels]int // levels that were compared, directly or through others, have the same one
 	seen   [mostLevels]bool
 	left   [mostTerms][mostTerms]float64
 	right  [mostTerms]float64
 }
 
-// row is one measured time in terms of what it is taken to depend on.
+// row is one measured time in terms of the model.
 type row struct {
 	size, level int
 	x           [mostTerms]float64 // the first two of the numbers of workers, the others of levels
 	y           float64            // its logarithm
 }
 
-// level is the number of a level, -1 where there are too many: a topology has fewer,
-// but jobs remember those that it had.
+// level returns the number of a level, or -1 if there are too many. A topology has fewer,
+// but jobs remember levels of an earlier one.
 func (e *equations) level(name string) int {
 	i := slices.Index(e.levels, name)
 	if i < 0 && len(e.levels) < mostLevels {
@@ -75,8 +78,8 @@ func (e *equations) level(name string) int {
 	return i
 }
 
-// compared reports whether times of the two levels, or both and those of others, were
-// measured at one size.
+// compared reports whether times of the two levels were measured at one size, directly or
+// through other levels.
 func (e *equations) compared(a, b string) bool {
 	i, j := e.level(a), e.level(b)
 	return e.seen[i] && e.seen[j] && e.group[i] == e.group[j]
@@ -84,8 +87,8 @@ func (e *equations) compared(a, b string) bool {
 
 func (e *equations) count() int { return len(e.levels) + 2 }
 
-// row is a crossing in these terms. Of one of which it is unknown how the workers lie
-// inside its domains they are taken to lie in as few parts as can be.
+// row returns the terms of a crossing. For a vague one, it assumes as few parts as
+// possible.
 func (e *equations) row(size int, c Crossing) (x [mostTerms]float64) {
 	x[2+e.level(c.Level)] = 1
 	if c.Domains < 2 {
@@ -100,8 +103,8 @@ func (e *equations) row(size int, c Crossing) (x [mostTerms]float64) {
 	return x
 }
 
-// take takes in what is known of one job or kind. Only times of one size compare: what
-// counts is how they differ from their mean.
+// take adds the measurements of one job or kind. Only times of one size compare, so each
+// counts by its difference from the mean.
 func (e *equations) take(s *Sensitivity) {
 	var few [pointsLimit]row // no allocation
 	rows := few[:0]
@@ -119,7 +122,7 @@ func (e *equations) take(s *Sensitivity) {
 	}
 }
 
-// takeSize takes in the rows of the first one's size.
+// takeSize adds the rows with the size of the first one.
 func (e *equations) takeSize(rows []row) {
 	at, n, mean := rows[0].size, 0., row{}
 	for i := range rows {
@@ -156,7 +159,7 @@ func (e *equations) takeSize(rows []row) {
 	}
 }
 
-// join notes that times of two levels were compared.
+// join records that times of two levels were compared.
 func (e *equations) join(a, b int) {
 	e.seen[a], e.seen[b] = true, true
 	of := e.group[b]
@@ -167,8 +170,8 @@ func (e *equations) join(a, b int) {
 	}
 }
 
-// solve solves the equations by elimination: with the ridge they are positive
-// definite, and need no pivots.
+// solve solves the equations by elimination. With the ridge they are positive definite,
+// so it needs no pivots.
 func (e *equations) solve() (by [mostTerms]float64) {
 	dim, a := e.count(), e.left
 	by = e.right

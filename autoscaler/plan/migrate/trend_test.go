@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// nodes is a crossing of so many nodes of one rack.
+// nodes returns a crossing of a number of nodes of one rack.
 func nodes(parts, most int) Crossing {
 	if parts < 2 {
 		return Crossing{}
@@ -20,8 +20,7 @@ func nodes(parts, most int) Crossing {
 	return Crossing{Level: "node", Domains: parts, Parts: parts, Most: most}
 }
 
-// TestTrend has programs of which each was measured at sizes 2, 4 and 8, and asks for
-// 6, at which none was.
+// The programs were measured at sizes 2, 4 and 8, and the test asks for size 6.
 func TestTrend(t *testing.T) {
 	times := func(step func(size, parts int) float64) *Sensitivity {
 		s := &Sensitivity{}
@@ -53,8 +52,8 @@ func TestTrend(t *testing.T) {
 	}
 }
 
-// Whatever is reported, an estimate is a positive number, and that of the way back is
-// its inverse.
+// For any reports, an estimate is a positive number, and the estimate for the reverse
+// direction is its inverse.
 func TestTrend_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		crossing := rapid.Custom(func(t *rapid.T) Crossing {
@@ -98,7 +97,7 @@ func TestTrend_Properties(t *testing.T) {
 	})
 }
 
-// TestHopeful: what nobody tried is tried, but by no job that was seen to suffer.
+// A placement that no job has tried is tried, but not by a job that was much slower apart.
 func TestHopeful(t *testing.T) {
 	times := func(apart float64) *Sensitivity {
 		return &Sensitivity{Points: []Point{{Size: 4, StepTime: 1}, {Size: 4, Crossing: nodes(2, 2), StepTime: apart}}}
@@ -126,8 +125,8 @@ func TestHopeful(t *testing.T) {
 	must.False(t, known, must.Sprint("Nomad would decide what is tried"))
 }
 
-// TestHopeful_Ends has a job whose times are kept as live, 24 and 96 of its kind. It
-// does not care where it is, and is resized at random.
+// The job is as fast anywhere, and is resized at random. As in production, 24 of its times
+// are kept, and 96 of its kind.
 func TestHopeful_Ends(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		own, alike := &Sensitivity{}, &Sensitivity{}
@@ -178,7 +177,7 @@ func TestTrend_WhatIsNotComparedIsUnknown(t *testing.T) {
 	must.False(t, known, must.Sprint("nothing was measured on nodes of one rack"))
 }
 
-// TestSuffers: further apart is more parts of a level, or a level where there was none.
+// Further apart means more parts of a level, or a level where there was none.
 func TestSuffers(t *testing.T) {
 	racks := func(parts int) Crossing { return Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: 4} }
 	for name, tc := range map[string]struct {
@@ -206,7 +205,7 @@ func TestSuffers(t *testing.T) {
 	}
 }
 
-// TestTry: what a time of a job counts against the tries of its kind.
+// TestTry checks how many tries of its kind a job's time counts as.
 func TestTry(t *testing.T) {
 	at := func(size int, c Crossing, time float64) Point { return Point{Size: size, Crossing: c, StepTime: time} }
 	racks := Crossing{Level: "meta.rack", Domains: 2, Parts: 2, Most: 4}
@@ -239,7 +238,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// TestTrend_ManyLevels: a topology has at most eight, and may have had others.
+// A topology has at most eight levels, but may have had others before.
 func TestTrend_ManyLevels(t *testing.T) {
 	s := &Sensitivity{Points: []Point{{Size: 8, StepTime: 1}}}
 	for i := range 8 {
@@ -253,7 +252,7 @@ func TestTrend_ManyLevels(t *testing.T) {
 	must.Between(t, 1.3, r, 2)
 }
 
-// What cannot be was not learned, but may have been saved.
+// Impossible times are never learned, but saved data may have some.
 func TestTrend_WhatCannotBeIsPassedOver(t *testing.T) {
 	good := []Point{{Size: 4, StepTime: 1}, {Size: 4, Crossing: nodes(2, 2), StepTime: 1.5}}
 	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1)} {

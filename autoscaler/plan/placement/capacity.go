@@ -5,46 +5,46 @@ package placement
 
 import "math"
 
-// Place is a bin of a node: one of its device groups, or its CPU slots. One
-// worker takes all its slots from one bin, as Nomad fills a device ask from one
-// group. A bin of -1 is unknown on its node.
+// Place is a bin of a node: one of its device groups, or its CPU slots. A worker takes all
+// its slots from one bin, because Nomad fills a device ask from one group. A bin of -1 is
+// an unknown bin of the node.
 type Place struct{ Node, Bin int }
 
-// Need is what one worker holds.
+// Need has the resources that one worker holds.
 type Need struct {
 	Slots  int // at least 1
-	CPU    int // MHz, 0 is not counted
-	Memory int // MiB, 0 is not counted
+	CPU    int // MHz, 0 means that it does not count
+	Memory int // MiB, 0 means that it does not count
 }
 
-// Ask is what workers of one group ask for.
+// Ask has the requirements of a group's workers.
 type Ask struct {
 	Need
-	// Apart are the nodes that workers of the group are on, where no two may
-	// share one. It is nil where they may, and kept up to date by Take.
+	// Apart has the nodes with workers of the group, if no two may share a node. Take
+	// keeps it up to date. It is nil if workers may share nodes.
 	Apart map[int]bool
 }
 
-// Capacity is what is free on nodes. Amounts may be negative, where more is held
-// than there is; that counts as nothing.
+// Capacity has the free resources of nodes. Amounts may be negative if more is held than
+// there is; that counts as nothing.
 type Capacity struct {
 	cpu    []int   // by node
 	memory []int   // by node
 	slots  [][]int // by node and bin
 }
 
-// AddNode adds a node of which all is free, with the slots of each bin, and
-// returns its number; the first is 0.
+// AddNode adds an empty node with the given slots in each bin, and returns its number; the
+// first is 0.
 func (c *Capacity) AddNode(cpu, memory int, slots ...int) int {
 	c.cpu, c.memory, c.slots = append(c.cpu, cpu), append(c.memory, memory), append(c.slots, slots)
 	return len(c.slots) - 1
 }
 
-// Free is how many slots of a place are free.
+// Free returns how many slots of a place are free.
 func (c *Capacity) Free(at Place) int { return c.slots[at.Node][at.Bin] }
 
-// Take takes the room of so many workers, or gives it back where their number
-// is negative. Of a bin that is unknown only CPU and memory are taken.
+// Take takes the room of a number of workers, or gives it back if the number is negative.
+// In an unknown bin it takes only CPU and memory.
 func (c *Capacity) Take(at Place, ask Ask, workers int) {
 	c.cpu[at.Node] -= workers * ask.CPU
 	c.memory[at.Node] -= workers * ask.Memory
@@ -60,7 +60,7 @@ func (c *Capacity) Take(at Place, ask Ask, workers int) {
 	}
 }
 
-// fits is how many workers fit at a place.
+// fits returns how many workers fit at a place.
 func (c *Capacity) fits(at Place, ask Ask) int {
 	n := c.slots[at.Node][at.Bin] / ask.Slots
 	if n <= 0 {
@@ -76,7 +76,7 @@ func (c *Capacity) fits(at Place, ask Ask) int {
 	return min(n, 1)
 }
 
-// beside is how many workers the CPU and memory of a node hold on top of others
+// The result is how many workers the CPU and memory of a node hold, in addition to others
 // that ask for the same.
 func (c *Capacity) beside(node int, ask Ask, others int) int {
 	n := math.MaxInt
@@ -89,8 +89,8 @@ func (c *Capacity) beside(node int, ask Ask, others int) int {
 	return max(0, n)
 }
 
-// Room is how many workers fit at the places together, at most limit. Places of one
-// node follow each other.
+// Room returns how many workers fit at the places together, at most limit. Places of one
+// node must follow each other.
 func (c *Capacity) Room(places []Place, ask Ask, limit int) int {
 	n := 0
 	node, there := -1, 0 // counted on a node of several bins, which share CPU and memory

@@ -1,10 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package placement models where workers find room on nodes: what is free, how
-// many workers of a job fit, and on which nodes they go.
+// Package placement models where workers find room on nodes: the free resources, how
+// many workers of a job fit, and to which nodes they go.
 //
-//	nodes ──> Capacity <── Take (workers that are there)
+//	nodes ──> Capacity <── Take (existing workers)
 //	             │
 //	             ├─ Room    how many more fit
 //	             ├─ Pack    puts them close together ──> Shares
@@ -12,11 +12,11 @@
 //
 //	Site (a job's group in a domain, or a node)
 //	  ├─ Grow     chooses where workers go, in the smallest domain that holds them
-//	  ├─ Release  chooses where they leave, domains as wholes
-//	  └─ GrowFaster, ReleaseFaster  the same, but apart where steps are known to be faster so
+//	  ├─ Release  chooses where they leave, whole domains first
+//	  └─ GrowFaster, ReleaseFaster  the same, but apart if steps are known to be faster then
 //
-// The planner places workers with it to know that growth is not asked for in
-// vain; Nomad then decides where they really go. The simulator has no Nomad, and
-// places with it for good. It knows neither jobs nor policies, does no I/O, and
-// the same calls give the same places.
+// The planner places workers with it to check that growth has room; Nomad then decides
+// where they really go. The simulator has no Nomad, so these placements are final there.
+// The package depends neither on jobs nor on policies and does no I/O. The same calls give
+// the same places.
 package placement

@@ -5,20 +5,20 @@ package placement
 
 import "slices"
 
-// Ratio is the time of a step with so many workers at each site, as a multiple of
-// that with as many elsewhere; 1 where it is unknown.
+// Ratio returns the time of a step with the worker counts by site in counts, as a multiple
+// of that with as many workers as in elsewhere; 1 if it is unknown.
 type Ratio func(counts, elsewhere []int) float64
 
-// worthwhile is the least difference of two times that decides: a measurement is
-// not more exact.
+// worthwhile is the least difference between two times that decides. Measurements are not
+// more exact than that.
 const worthwhile = 0.02
 
-// mostTogether is the greatest number of workers of a site that is tried as a bound.
+// mostTogether is the largest number of workers that is tried as a bound for a site.
 const mostTogether = 4
 
-// GrowFaster is Grow, but that workers go further apart where their steps are known
-// to be faster so: of ways that are as fast, in that which is least far apart. A nil
-// ratio knows of none.
+// GrowFaster does what Grow does, except that workers go further apart if their steps are
+// known to be faster then. Of choices that are as fast, it takes the one that is least far
+// apart. With a nil ratio it is Grow.
 func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed int) {
 	more, placed = Grow(sites, n, r)
 	if ratio == nil {
@@ -45,9 +45,10 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 	return more, placed
 }
 
-// ReleaseFaster is Release, but that those that stay are left further apart where
-// their steps are known to be faster so, and Rule.Within allows it: of ways that are
-// as fast, in that which is least far apart. A nil ratio knows of none.
+// ReleaseFaster does what Release does, except that the workers that stay are left further
+// apart if their steps are known to be faster then and Rule.Within allows it. Of choices
+// that are as fast, it takes the one that is least far apart. With a nil ratio it is
+// Release.
 func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	less = Release(sites, n)
 	if ratio == nil {
@@ -70,8 +71,8 @@ func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	return less
 }
 
-// thinned are the sites that n workers leave, where those go first that are more
-// than so many together, from where there are most.
+// thinned returns how many of n workers leave each site. First leave those above most at a
+// site, from the site with most workers.
 func thinned(sites []Site, n, most int) []int {
 	less := make([]int, len(sites))
 	for ; n > 0; n-- {
@@ -105,8 +106,8 @@ func held(sites []Site) int {
 	return n
 }
 
-// insideAfter reports whether all are in one domain of so many levels when some
-// have left.
+// insideAfter reports whether all workers are in one domain of a number of levels after
+// some have left.
 func insideAfter(sites []Site, less []int, levels int) bool {
 	if levels == 0 {
 		return true
@@ -118,7 +119,7 @@ func insideAfter(sites []Site, less []int, levels int) bool {
 	return Inside(left, levels)
 }
 
-// moved are the workers at each site after so many have come (1) or left (-1).
+// moved returns the workers at each site after some have come (sign 1) or left (-1).
 func moved(sites []Site, by []int, sign int) []int {
 	out := make([]int, len(sites))
 	for i := range sites {

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// perSite is the ratio of a job whose steps take so much longer for each site that
-// it is at, or less where that is negative.
+// perSite returns the ratio of a job whose steps take longer by a part for each of its
+// sites, or shorter if the part is negative.
 func perSite(by float64) Ratio {
 	time := func(counts []int) float64 {
 		t := 1.0
@@ -66,8 +66,7 @@ func TestFaster(t *testing.T) {
 	}
 }
 
-// TestFaster_NoFurtherThanNeeded has a job that is about as fast anywhere but where it
-// would be.
+// The job is about equally fast everywhere except where it would be without a ratio.
 func TestFaster_NoFurtherThanNeeded(t *testing.T) {
 	anywhereElse := func(counts, _ []int) float64 {
 		at := 0
@@ -88,8 +87,8 @@ func TestFaster_NoFurtherThanNeeded(t *testing.T) {
 	must.Eq(t, []int{4, 0, 0, 0}, ReleaseFaster(sites, 4, Rule{}, anywhereElse))
 }
 
-// TestProperty_FasterIsNotLess states that as many workers come and leave as
-// without a ratio, where they may, and in the same way where it knows nothing.
+// TestProperty_FasterIsNotLess states that as many workers come and leave as without a
+// ratio, only where they may, and at the same sites if the ratio is always 1.
 func TestProperty_FasterIsNotLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sites := drawSites(t)

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Share is the part of a job's workers that is at one place.
+// Share is the part of a job's workers at one place.
 type Share struct {
 	Place
 	Workers int
 }
 
-// Pack takes room for up to n more workers of a job that has shares already, and
-// keeps the job together: places that it is at are filled first, then come those
-// that hold the rest with least to spare, or else those that hold most of it. It
-// returns the shares with the new workers, and how many found room.
+// Pack takes room for up to n more workers of a job that has shares already, and keeps the
+// job together. It fills the job's own places first, then the place that holds the rest
+// with least to spare or, if there is none, the one that holds most of it. It returns the
+// shares with the new workers, and how many found room.
 func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	placed := 0
 	for i := range shares {
@@ -40,8 +40,8 @@ func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share
 	return shares, placed
 }
 
-// Spread takes room for up to n more workers of a job that has shares already,
-// each where most is free. It returns what Pack returns.
+// Spread takes room for up to n more workers of a job that has shares already, each where
+// most is free. It returns what Pack does.
 func (c *Capacity) Spread(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	for placed := range n {
 		at, k := c.tightest(places, ask, math.MaxInt)
@@ -66,11 +66,10 @@ func (c *Capacity) GiveBack(shares []Share, ask Ask) {
 	}
 }
 
-// tightest is the place that keeps n workers together best, and how many it has
-// room for: of those that hold all n the one that holds fewest, or else the one
-// that holds most. Of places that hold the same number that is the one with
-// fewest free slots in the first case, with most in the second, and the earlier
-// of equal ones.
+// tightest returns the place that keeps n workers together best, and how many it has room
+// for. Of places that hold all n, it is the one that holds fewest, and of equal ones the
+// one with fewest free slots. If none holds all n, it is the one that holds most, and of
+// equal ones the one with most free slots. Otherwise the earlier one wins.
 func (c *Capacity) tightest(places []Place, ask Ask, n int) (Place, int) {
 	var best Place
 	found, free := 0, 0

@@ -59,7 +59,7 @@ func TestSpread(t *testing.T) {
 	must.Eq(t, "[{{1 0} 3} {{2 0} 1} {{0 0} 1}]", fmt.Sprint(shares))
 }
 
-// world is nodes in any state, places on them, and an ask.
+// world has nodes in any state, places on them, and an ask.
 type world struct {
 	*Capacity
 	places []Place
@@ -91,14 +91,13 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
-// free is all that is free, to compare.
+// free returns all free resources as text, to compare.
 func (w *world) free() string {
 	return fmt.Sprint(w.cpu, w.memory, w.slots, slices.Sorted(maps.Keys(w.ask.Apart)))
 }
 
-// TestProperty_Shares states that workers are put only where there is room for
-// them, as many as there is room for, and that giving their room back restores
-// what was free.
+// TestProperty_Shares states that workers go only where there is room, and as many as there
+// is room for. Giving the room back restores the capacity.
 func TestProperty_Shares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -150,8 +149,8 @@ func TestProperty_Shares(t *testing.T) {
 	})
 }
 
-// TestProperty_TogetherWhereItFits states that workers for which one place has
-// room are never put at two.
+// TestProperty_TogetherWhereItFits states that workers that fit at one place are never put
+// at two.
 func TestProperty_TogetherWhereItFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)

@@ -8,38 +8,37 @@ import (
 	"slices"
 )
 
-// Site is where a share of a job is that can be set by itself: a group of a job
-// that is bound to one domain, or a node where there is no one else to choose it.
+// Site is a part of the cluster whose number of a job's workers can be set: a group of the
+// job that is bound to one domain or, in the simulator, a node.
 type Site struct {
 	// Path is the domain that the site is in at each level, outermost first. It is
-	// shorter than that of other sites where the site spans several domains of the
-	// next level.
+	// shorter than that of other sites if the site spans several domains of the next
+	// level.
 	Path  []int
-	Held  int // workers of the job that are there
+	Held  int // workers of the job at the site
 	Fixed int // of these, those that must stay
-	Room  int // more workers that fit there
-	// Free is how many would find room there if the job could have as many; 0 is
-	// Room. Of several domains that hold a job, the one with least is chosen.
+	Room  int // more workers of the job that fit
+	// Free is how many workers would fit if the job could have as many; 0 means Room.
+	// Of several domains with room for a job, the one with least is chosen.
 	Free int
 }
 
-// Rule is how close together the workers of a job are to be.
+// Rule states how close together the workers of a job are to be.
 type Rule struct {
-	// Levels is how many levels are looked at for a domain that holds all workers,
-	// the outermost first; 0 is all of them.
+	// Levels is at how many levels, outermost first, to look for a domain that holds all
+	// workers; 0 means all.
 	Levels int
-	// Within, where it is above 0, is how many levels are never crossed: 2 keeps
-	// the job in one domain of the second.
+	// Within is how many levels must never be crossed: 2 keeps the job in one domain of
+	// the second level.
 	Within int
 }
 
-// Grow chooses the sites of up to n more workers of a job, and returns how many go
-// to each and how many found room. They go into the innermost domain that has
-// room for them beside all that the job holds; of several into the one with least
-// room, so that the largest free one stays largest (best fit, as in Kueue's
-// Topology Aware Scheduling). Where none has room they go to as few domains of
-// each level as there can be, those that hold most of the job first. Rule.Within
-// is kept to even where fewer find room so.
+// Grow chooses the sites of up to n more workers of a job, and returns how many go to each
+// and how many found room. They go into the innermost domain that holds the job's workers
+// and has room for the new ones. Of several, it is the one with least room, so that large
+// free domains stay large (best fit, as in Kueue's Topology Aware Scheduling). If none has
+// room, they go to as few domains of each level as possible, first to those that hold most
+// of the job. Rule.Within is kept even if fewer workers find room then.
 func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 	c := newChoice(sites)
 	if n <= 0 {
@@ -58,21 +57,21 @@ func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 		}
 	}
 	if r.Within > 0 {
-		all = s.best[r.Within-1].domain // not one with room for all; with no sites where there is none
+		all = s.best[r.Within-1].domain // it lacks room for all, and may have no sites
 	}
 	return c.counts, c.fill(&all, max(0, r.Within), n)
 }
 
-// Release chooses the sites that up to n workers of a job leave, and returns how
-// many leave each. Domains are left as wholes, the outermost first and those that
-// hold least of the job, so that the job ends up in as few as there can be.
+// Release chooses the sites that up to n workers of a job leave, and returns how many leave
+// each. Workers leave whole domains, outermost levels first, and of these the domains that
+// hold least of the job. So the job ends up in as few domains as possible.
 func Release(sites []Site, n int) []int {
 	c := newChoice(sites)
 	c.leave(c.order, 0, n)
 	return c.counts
 }
 
-// Inside reports whether all that a job holds is in one domain of so many levels.
+// Inside reports whether all workers of a job are in one domain of a number of levels.
 func Inside(sites []Site, levels int) bool {
 	depth, held := 0, -1
 	for i := range sites {
@@ -90,14 +89,13 @@ func Inside(sites []Site, levels int) bool {
 	return levels <= depth || held < 0
 }
 
-// choice is a choice of sites while it is being made. The planner makes some for
-// each job that changes: sites are put in order once, and what a domain holds and
-// has room for is summed up once.
+// choice is a choice of sites while it is being made. The planner makes several for each
+// job that changes, so sites are sorted once, and the sums of a domain are computed once.
 type choice struct {
 	sites  []Site
 	depth  int   // levels
 	counts []int // by site
-	order  []int // of the sites: those of a domain are next to each other at each level
+	order  []int // of the sites: those of a domain are adjacent at each level
 }
 
 func newChoice(sites []Site) choice {
@@ -125,7 +123,7 @@ func cmpPaths(a, b []int) int {
 	return cmp.Compare(len(b), len(a))
 }
 
-// domain is sites that are in one domain of some level, and their sums.
+// domain has the sites in one domain of some level, and their sums.
 type domain struct {
 	sites   []int // part of choice.order
 	held    int
@@ -135,7 +133,7 @@ type domain struct {
 	parts   int // sites that the job is at
 }
 
-// domain sums sites up.
+// domain returns the sums of sites.
 func (c *choice) domain(sites []int) domain {
 	d := domain{sites: sites}
 	for _, i := range sites {
@@ -149,14 +147,15 @@ func (c *choice) domain(sites []int) domain {
 	return d
 }
 
-// together reports whether two sites are in one domain of a level, when they are
-// in one of the level around it. A site that spans several is one of its own.
+// together reports whether two sites are in one domain of a level. Both must be in one
+// domain of the level around it. A site that spans several domains counts as one of its
+// own.
 func (c *choice) together(l, a, b int) bool {
 	p, q := c.sites[a].Path, c.sites[b].Path
 	return l < len(p) && l < len(q) && p[l] == q[l]
 }
 
-// next is the first domain of a level that sites are in, and the sites that follow.
+// next returns the first domain of a level that sites are in, and the sites after it.
 func (c *choice) next(sites []int, l int) (d domain, rest []int) {
 	k := 1
 	for k < len(sites) && c.together(l, sites[0], sites[k]) {
@@ -175,9 +174,9 @@ func (c *choice) divide(out []domain, sites []int, l int) []domain {
 	return out
 }
 
-// search looks for the domain of each level that holds all that the job holds and
-// n workers more with least to spare, or else for the one that has most room. Of
-// equal ones it is that with least room around it.
+// search looks, at each level, for the domain that holds all of the job's workers and has
+// room for n more with least to spare. If none has, it looks for the one with most room. Of
+// equal domains it takes that with least room around it.
 type search struct {
 	*choice
 	held, n int
@@ -186,7 +185,7 @@ type search struct {
 }
 
 type candidate struct {
-	domain     // no sites where there is none
+	domain     // without sites if there is none
 	around int // free in the domain around it
 }
 
@@ -219,7 +218,7 @@ func (d *domain) better(than *domain, n int) bool {
 	return d.room > than.room
 }
 
-// fill gives up to n workers to sites of one domain of so many levels.
+// fill gives up to n workers to sites of one domain of a number of levels.
 func (c *choice) fill(d *domain, l, n int) (placed int) {
 	if len(d.sites) < 2 || l > c.depth {
 		for _, i := range d.sites {
@@ -249,7 +248,7 @@ func (c *choice) fill(d *domain, l, n int) (placed int) {
 	return placed
 }
 
-// leave takes up to n workers from sites of one domain of so many levels.
+// leave takes up to n workers from sites of one domain of a number of levels.
 func (c *choice) leave(in []int, l, n int) {
 	if len(in) == 1 || l > c.depth {
 		for _, i := range in {

@@ -101,7 +101,7 @@ func drawSites(t *rapid.T) []Site {
 	return sites
 }
 
-// domains is how many domains of a level the job is in.
+// domains returns how many domains of a level the job is in.
 func domains(sites []Site, l int) int {
 	seen := map[int]bool{}
 	for i := range sites {
@@ -116,7 +116,7 @@ func domains(sites []Site, l int) int {
 	return len(seen)
 }
 
-// after is the sites with counts added.
+// after returns the sites with counts added.
 func after(sites []Site, counts []int) []Site {
 	out := append([]Site{}, sites...)
 	for i, n := range counts {
@@ -125,7 +125,7 @@ func after(sites []Site, counts []int) []Site {
 	return out
 }
 
-// splits are all ways to share n out over sites, each at most what limit allows.
+// splits yields all ways to distribute n over sites within their limits.
 func splits(sites []Site, n int, limit func(*Site) int, yield func([]int)) {
 	counts := make([]int, len(sites))
 	var next func(i, left int)

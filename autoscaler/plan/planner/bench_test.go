@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// shape is how the groups of a benchmark's jobs are bound: to a rack each, or to
-// an NVLink island each.
+// shape states to which domains the groups of a benchmark's jobs are bound: racks or NVLink
+// islands.
 type shape struct {
 	name   string
 	levels int // of a group's path: block, rack, node, island
@@ -29,8 +29,8 @@ const (
 	racksPerBlock = 16
 )
 
-// large is that cluster with 10,000 jobs of four groups. A quarter of the jobs is to
-// shrink, one to grow and one to start.
+// large returns that cluster with 10,000 jobs of four groups. A quarter of the jobs are to
+// shrink, a quarter to grow and a quarter to start.
 func large(s shape, locality *Locality) (*Cluster, []Want) {
 	c := &Cluster{}
 	var islands []placement.Place
@@ -78,8 +78,8 @@ func large(s shape, locality *Locality) (*Cluster, []Want) {
 	return c, wants
 }
 
-// domain is the rack or island of a group. Islands are two of one node, one of the
-// next node, and one of another rack.
+// domain returns the rack or island of a group. The islands of a job are two of one node,
+// one of the next node, and one of another rack.
 func (s shape) domain(j, g int) int {
 	if s.levels == 2 {
 		return j*7 + g*13
@@ -101,9 +101,9 @@ func BenchmarkNodeClasses(b *testing.B) {
 	}
 }
 
-// BenchmarkMake plans for 10,000 jobs and 100,000 GPUs without a topology and by
-// one: preferring to be close together, and never leaving a rack. The three take
-// turns, and the fastest plan of each counts, since other programs only add to it.
+// BenchmarkMake plans for 10,000 jobs and 100,000 GPUs in three ways: without a topology,
+// preferring to be close together, and never leaving a rack. The three alternate. The
+// fastest plan of each counts, because other programs only add to the time.
 func BenchmarkMake(b *testing.B) {
 	o := DefaultOptions()
 	o.MaxWrites = 0

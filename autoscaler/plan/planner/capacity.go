@@ -10,14 +10,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// capacity is what is free of a cluster while a plan is being made. It only
-// shrinks: nothing that a plan frees is given out in the same plan.
+// capacity is the free capacity of a cluster while a plan is being made. It only
+// shrinks: room that a plan frees is not given out in the same plan.
 type capacity struct {
 	cluster *Cluster
 	now     time.Time
 	nodes   placement.Capacity
-	// pool is the free slots by node pool: less than those of its nodes where
-	// some are reserved, or promised to workers without a place.
+	// pool has the free slots by node pool: less than those of its nodes if some are
+	// reserved, or promised to workers without a place.
 	pool  map[string]int
 	apart map[groupKey]map[int]bool // nodes taken, of groups that spread
 
@@ -25,10 +25,10 @@ type capacity struct {
 	// no room.
 	unplaced map[groupKey]int
 	arriving map[int]bool // jobs for whose moves there is room
-	inUse    map[int]bool // nodes that have workers or get some, where a pool packs
+	inUse    map[int]bool // nodes that have workers or get some; nil if no pool packs
 
-	// open holds per class the places that may still have a slot, and is swept
-	// of full ones now and then, so that a full cluster costs nothing.
+	// open has, by class, the places that may still have a slot. Full ones are swept
+	// from time to time, so that a full cluster costs nothing.
 	open map[*Class]*openPlaces
 
 	buffer []placement.Site
@@ -39,13 +39,13 @@ type openPlaces struct {
 	taken  int // times since the last sweep
 }
 
-// sweepEvery is how often room is taken of a class between two sweeps.
+// sweepEvery is how often a class's room is taken between two sweeps.
 const sweepEvery = 32
 
 type groupKey struct{ job, group int }
 
-// newCapacity takes off all live allocations, those being stopped included, and
-// then room for the workers that Nomad has been asked for and not placed yet.
+// newCapacity returns what all live allocations leave free, including those being stopped,
+// and the workers that Nomad has been asked for but has not placed yet.
 func newCapacity(cl *Cluster, now time.Time) *capacity {
 	c := &capacity{
 		cluster: cl, now: now, pool: map[string]int{}, apart: map[groupKey]map[int]bool{},
@@ -87,11 +87,10 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 	return c
 }
 
-// pending is how many workers Nomad may still place, or place again: those of
-// the count that do not sit on a node that keeps them. One that is ending does
-// not stay, even where the count has been raised again meanwhile. Workers of a
-// frozen job that are missing have completed and will not come back, nor will
-// those of a stopped one.
+// pending returns how many workers Nomad may still place, or place again: those of the
+// count that are not on a node that keeps them. A worker that is ending does not count as
+// kept, even if the count has been raised again. A frozen or stopped job has none: its
+// missing workers will not come back.
 func (c *Cluster) pending(j, g int) int {
 	if c.Jobs[j].Frozen != "" || c.Jobs[j].Stopped {
 		return 0
@@ -106,13 +105,13 @@ func (c *Cluster) pending(j, g int) int {
 	return max(0, group.Count-stays)
 }
 
-// occupy takes the room of one live worker. Workers on nodes that take no new
-// ones occupy nothing there: their room was never counted.
+// occupy takes the room of one live worker. Workers on nodes that take no new ones occupy
+// nothing, because the room of such nodes does not count.
 func (c *capacity) occupy(j, g int, at placement.Place) {
 	ask := c.ask(j, g)
 	switch {
 	case at.Node < 0:
-		// Somewhere unknown is somewhere: the pool has less.
+		// The worker is on an unknown node, so the pool has less room.
 		c.pool[c.cluster.Jobs[j].Pool] -= ask.Slots
 	case c.cluster.Nodes[at.Node].State == Ready:
 		c.pool[c.cluster.Nodes[at.Node].Pool] -= ask.Slots
@@ -122,7 +121,7 @@ func (c *capacity) occupy(j, g int, at placement.Place) {
 	}
 }
 
-// ask is what workers of a group ask for.
+// ask returns the requirements of a group's workers.
 func (c *capacity) ask(j, g int) placement.Ask {
 	group := &c.cluster.Jobs[j].Groups[g]
 	ask := placement.Ask{Need: group.Need}
@@ -136,7 +135,7 @@ func (c *capacity) ask(j, g int) placement.Ask {
 	return ask
 }
 
-// openPlaces are the group's places; those known to be full are left out.
+// openPlaces returns the group's places, without those known to be full.
 func (c *capacity) openPlaces(j, g int) *openPlaces {
 	class := c.cluster.Jobs[j].Groups[g].Class
 	if class == nil {
@@ -149,22 +148,21 @@ func (c *capacity) openPlaces(j, g int) *openPlaces {
 	return c.open[class]
 }
 
-// sweep leaves out places that are full. It is not for a trial, which may give
-// them back.
+// sweep removes full places. It must not be called during a trial, which may free them
+// again.
 func (c *capacity) sweep(open *openPlaces) {
 	open.taken = 0
 	open.places = slices.DeleteFunc(open.places, func(at placement.Place) bool { return c.nodes.Free(at) <= 0 })
 }
 
-// free is how many more workers of the group can be placed, at most limit.
+// free returns how many more workers of the group can be placed, at most limit.
 func (c *capacity) free(j, g, limit int) int {
 	limit = min(limit, c.pool[c.cluster.Jobs[j].Pool]/c.cluster.Jobs[j].Groups[g].Need.Slots)
 	return c.nodes.Room(c.openPlaces(j, g).places, c.ask(j, g), limit)
 }
 
-// take promises a group n more workers, and returns how many of them find a
-// place. The pool pays for the others, too: Nomad may place them wherever room
-// appears.
+// take promises a group n more workers, and returns how many of them find a place. The
+// pool has less room for the others, too: Nomad may place them wherever room appears.
 func (c *capacity) take(j, g, n int) int {
 	if n <= 0 {
 		return 0
@@ -179,11 +177,11 @@ func (c *capacity) take(j, g, n int) int {
 	return placed
 }
 
-// try takes room for as many of n workers as find a place, to see how far it
-// reaches. It returns how many do, and what gives the room back.
+// try takes room on trial for as many of n workers as find a place. It returns how many do,
+// and a function that gives the room back.
 func (c *capacity) try(j, g, n int) (placed int, rollback func()) {
 	if n <= 0 {
-		return 0, func() {} // the group's places may not be open yet, and are not full for good
+		return 0, func() {} // don't open the group's places: a trial may have filled them only for now
 	}
 	ask, pool := c.ask(j, g), c.cluster.Jobs[j].Pool
 	shares, placed := c.nodes.Pack(nil, c.openPlaces(j, g).places, ask, n)

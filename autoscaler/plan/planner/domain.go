@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// within is how the reason of a wait ends where a job must not cross a level.
+// within returns the end of a wait's reason if a job must not cross a level, else "".
 func (job *Job) within() string {
 	if job.Locality == nil || job.Locality.Within == 0 {
 		return ""
@@ -19,9 +19,9 @@ func (job *Job) within() string {
 	return " within one " + job.Locality.Level
 }
 
-// leave takes n workers of a job from counts, domains as wholes but where steps are
-// known to be faster otherwise, and returns how many it could not take. Of what is equal the group that is first in order is
-// left, or without one the first.
+// leave takes n workers of a job from counts, and returns how many it could not take. It
+// takes whole domains, except where another choice is known to make steps faster. Of equal
+// groups, it takes the first in order or, if order is nil, the first of the job.
 func (b *planBuilder) leave(job *Job, counts []int, n int, order []int) (left int) {
 	b.sites = b.sites[:0]
 	for g := range job.Groups {
@@ -41,8 +41,8 @@ func (b *planBuilder) leave(job *Job, counts []int, n int, order []int) (left in
 	return n
 }
 
-// sites are the job's groups, with the room that up to n more workers have there.
-// Workers that wait for a place are nowhere. They are good until the next call.
+// sites returns the job's groups, with the room for up to n more workers. Workers that wait
+// for a place do not count. The result is valid until the next call.
 func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 	job := &c.cluster.Jobs[j]
 	out := c.buffer[:0]
@@ -55,7 +55,7 @@ func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 		}
 		limit := math.MaxInt
 		if len(group.Path) == 0 {
-			limit = n // it has many places, and no domain whose room matters
+			limit = n // it is bound to no domain, whose total room would matter
 		}
 		out[g].Free = c.free(j, g, limit)
 		out[g].Room = max(0, min(n, out[g].Free, group.Max-group.Count))
@@ -64,8 +64,8 @@ func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 	return out
 }
 
-// splitByDomain is splitOver for a job whose workers are to be close together, or
-// further apart where that is faster and as many find room.
+// splitByDomain does what splitOver does, for a job whose workers are to be close together,
+// or further apart if that is faster and as many find room.
 func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []int, given int) {
 	faster := c.cluster.Jobs[j].Locality.Faster
 	counts, given = c.splitFaster(j, n, without, faster)
@@ -77,9 +77,9 @@ func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []i
 	return counts, given
 }
 
-// splitFaster is splitByDomain with a ratio. Groups may share nodes, so that what
-// one takes the other has not: it takes on trial, and chooses again where less was
-// there than each has for itself.
+// splitFaster does what splitByDomain does, with a ratio. Groups may share nodes, so room
+// that one takes may be missing for another. It takes room on trial, and chooses again if
+// there is less for all groups together than for each alone.
 func (c *capacity) splitFaster(j, n int, without func(g int) bool, faster placement.Ratio) (counts []int, given int) {
 	sites := c.sites(j, n, without)
 	for range sites {
@@ -92,13 +92,13 @@ func (c *capacity) splitFaster(j, n int, without func(g int) bool, faster placem
 	return counts, given
 }
 
-// tryAll takes room for more workers of each group on trial, and gives it back.
-// It returns the new counts and how many found room; sites know it where fewer
-// did.
+// tryAll takes room for more workers of each group on trial, and gives it back. It returns
+// the new counts and how many workers found room. If a group got fewer than it was to get,
+// short is true and the group's room in sites is reduced to that number.
 func (c *capacity) tryAll(j int, more []int, sites []placement.Site) (counts []int, given int, short bool) {
 	counts = c.cluster.Jobs[j].counts()
 	for _, g := range byMost(more) {
-		// The groups before have taken of the nodes and of the pool.
+		// Earlier groups have taken room on the nodes and in the pool.
 		got, rollback := c.try(j, g, c.free(j, g, more[g]))
 		defer rollback()
 		counts[g] += got
@@ -110,7 +110,7 @@ func (c *capacity) tryAll(j int, more []int, sites []placement.Site) (counts []i
 	return counts, given, short
 }
 
-// byMost are the groups that get workers, those with most first.
+// byMost returns the groups that get workers, those with most first.
 func byMost(more []int) []int {
 	var order []int
 	for g, n := range more {

@@ -14,9 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// inRacks adds a job with one group per rack, bound to it, and so many workers in
-// each. Racks are of one node each, and racks 0 and 1, 2 and 3 and so on share a
-// block.
+// inRacks adds a job with one group per rack, bound to it, and the given workers in each.
+// A rack has one node. Racks 0 and 1 share a block, 2 and 3 the next, and so on.
 func (c *Cluster) inRacks(id string, edit func(*Job), workers ...int) *Cluster {
 	j := Job{
 		Key: identity.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 64, Locality: &Locality{},
@@ -36,13 +35,12 @@ func (c *Cluster) inRacks(id string, edit func(*Job), workers ...int) *Cluster {
 	return c
 }
 
-// rackOnly is of a job that must stay in one rack.
+// rackOnly makes a job stay in one rack.
 func rackOnly(j *Job) {
 	j.Locality = &Locality{Rule: placement.Rule{Within: 2}, Level: "meta.rack"}
 }
 
-// fasterApart is of a job whose steps take a tenth less time for each group that it
-// is in.
+// fasterApart makes the steps of a job take a tenth less time for each group that it is in.
 func fasterApart(j *Job) {
 	groups := func(counts []int) (n float64) {
 		for _, k := range counts {

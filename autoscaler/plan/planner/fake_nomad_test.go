@@ -15,9 +15,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// nomad answers writes the way Nomad does: it refuses stale indexes, stops
-// the highest worker first and lets it live on for a while, and places
-// workers wherever they fit, which is not where the planner thought.
+// nomad answers writes the way Nomad does. It refuses stale indexes. It stops the highest
+// worker first, which lives on for a while. It places workers anywhere they fit, not where
+// the planner assumed.
 type nomad struct {
 	t       *rapid.T
 	now     time.Time
@@ -61,7 +61,7 @@ func (s *nomad) arrive() {
 	s.jobs = append(s.jobs, j)
 }
 
-// see is the snapshot that the planner gets: true at this moment.
+// see returns the snapshot that the planner gets: the state at this moment.
 func (s *nomad) see() *Cluster {
 	c := s.cluster
 	c.Nodes = slices.Clone(s.cluster.Nodes)
@@ -127,7 +127,7 @@ func (s *nomad) stopHighest(j *simJob) {
 	}
 }
 
-// held counts workers that sit on nodes with room, and those yet to come.
+// held counts workers on nodes that take workers, and those yet to be placed.
 func (s *nomad) held() int {
 	n := 0
 	for _, j := range s.jobs {
@@ -204,7 +204,7 @@ func (s *nomad) tick(d time.Duration) {
 	}
 }
 
-// end lets stopped workers, and all on nodes that are leaving, be gone.
+// end removes stopped workers, and all workers on leaving nodes.
 func (s *nomad) end() {
 	for _, j := range s.jobs {
 		j.workers = slices.DeleteFunc(j.workers, func(w worker) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// racks are sets of nodes that groups are bound to: 0 has the even ones, 1 the
-// odd ones, 2 all.
+// racks has sets of nodes that groups are bound to: set 0 has the even nodes, 1 the odd
+// ones, 2 all.
 type racks struct {
 	*Cluster
 	classes [3]*Class
@@ -95,8 +95,8 @@ func drawRacks(t *rapid.T) *racks {
 	return r
 }
 
-// demand is how many workers sit on ready nodes of a set, or may be placed
-// nowhere else.
+// demand returns how many workers are on ready nodes of a set, or can be placed nowhere
+// else.
 func (r *racks) demand(set int) int {
 	n := 0
 	for j := range r.Jobs {
@@ -125,8 +125,8 @@ func (r *racks) capacity(set int) int {
 	return n
 }
 
-// crosses reports whether a job has workers, or is to have them, in more than one
-// part: those of one set, or any of the groups that go anywhere.
+// crosses reports whether a job has or is to have workers in more than one part. A part is
+// a set, and a group that goes anywhere is in any of them.
 func (r *racks) crosses(job *Job) bool {
 	at := -1
 	for g := range job.Groups {
@@ -142,10 +142,9 @@ func (r *racks) crosses(job *Job) bool {
 	return false
 }
 
-// TestProperty_Groups states that jobs of several groups, bound to parts of a
-// cluster in any state, are never given more than each part has, and that
-// workers move only from where they wait to where there is room. A job that must
-// not cross parts does not begin to.
+// TestProperty_Groups states that jobs of several groups, bound to parts of a cluster in
+// any state, never get more than each part has. Workers move only from groups in which they
+// wait to groups with room. A job that must not cross parts does not begin to.
 func TestProperty_Groups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRacks(t)

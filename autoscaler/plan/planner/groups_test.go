@@ -57,8 +57,8 @@ func TestMake_Groups(t *testing.T) {
 	}
 }
 
-// TestMake_Moves is about workers that found no place in their group: they go
-// to groups of the job that have room, and are taken back where none has.
+// Workers that found no place in their group go to groups of the job that have room. If none
+// has, they are rolled back.
 func TestMake_Moves(t *testing.T) {
 	// Group r0 goes to node 0, r1 to node 1, r2 to node 2, each of four slots.
 	// Workers beyond those alive have waited for a minute.
@@ -152,8 +152,8 @@ func TestMake_Moves(t *testing.T) {
 	}
 }
 
-// TestMake_AMoveTakesItsRoom states that what a job moves to is not given to
-// another in the same plan, and what it leaves is not promised twice.
+// Room that a job moves to is not given to another in the same plan, and room that it leaves
+// is not promised twice.
 func TestMake_AMoveTakesItsRoom(t *testing.T) {
 	for others, drawing := range map[int]string{
 		0: "a 3→3 move r0:3→0 r1:0→3, b 0→1 start",

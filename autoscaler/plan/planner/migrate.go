@@ -14,14 +14,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Bounds of what one plan looks at: jobs of a pool that may move, and gangs.
+// Bounds of the jobs that one plan looks at: those of a pool that may move, and gangs.
 const (
 	moversLimit = 128
 	gangsLimit  = 8
 )
 
-// window returns at most limit of the jobs, others in other minutes, so that all are
-// looked at in time.
+// window returns at most limit of the jobs. In each minute they are others, so that all
+// have their turn.
 func window(jobs []int, limit int, now time.Time) []int {
 	n := len(jobs)
 	if n <= limit {
@@ -31,9 +31,9 @@ func window(jobs []int, limit int, now time.Time) []int {
 	return slices.Concat(jobs[from:], jobs[:from])[:limit]
 }
 
-// migrate begins moves in pools where no others are under way and no job waits for
-// room that is coming: first those that let a gang start, or else those by which
-// steps get faster.
+// migrate begins moves in pools where no other move is under way and no job waits for room
+// that is coming: those that let a gang start or, if there are none, those that make steps
+// faster.
 func (b *planBuilder) migrate() {
 	busy := b.coming
 	movers := map[string][]int{}
@@ -56,8 +56,8 @@ func (b *planBuilder) migrate() {
 		if busy[pool] {
 			continue
 		}
-		// What steps take is what trainings report: nobody's reports move the
-		// workers of other namespaces.
+		// Trainings report their step times themselves. So the reports of one namespace
+		// must not move the workers of another.
 		mine := b.byNamespace(movers[pool])
 		for _, namespace := range slices.Sorted(maps.Keys(mine)) {
 			if slices.ContainsFunc(mine[namespace], b.mayGain) {
@@ -65,7 +65,7 @@ func (b *planBuilder) migrate() {
 			}
 		}
 	}
-	// What one namespace leaves of its share is there for those after it.
+	// The next namespaces share what one leaves of its budget.
 	for left := b.o.Migrate.Budget; len(together) > 0; together = together[1:] {
 		left -= b.rearrange(together[0], left/len(together))
 	}
@@ -101,8 +101,8 @@ func (b *planBuilder) settled(j int) bool {
 	return true
 }
 
-// makeRoom begins the moves of workers by which a waiting gang can start in one
-// domain of the level that it must not cross.
+// makeRoom begins moves after which a waiting gang can start in one domain of the level
+// that it must not cross.
 func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	job := &b.Jobs[j]
 	if job.Locality == nil || job.Locality.Within == 0 || len(movers) == 0 {
@@ -130,7 +130,7 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 				return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, t.group)
 			})
 		}
-		// Slots are not all that is missing: more of them bring more CPU and memory.
+		// CPU or memory is missing, too: freeing more slots also frees more of these.
 		if targets[c.Target].missing += gang.Slots; t.missing >= size*gang.Slots {
 			targets = slices.Delete(targets, c.Target, c.Target+1)
 		}
@@ -138,11 +138,11 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	return false
 }
 
-// clearTries is how often moves are sought by which a gang could start.
+// clearTries is how often to look for moves after which a gang could start.
 const clearTries = 16
 
-// leaveAlone keeps workers where they are whose slots a gang may not use, whatever
-// domain they are in.
+// leaveAlone marks workers as fixed whose slots a gang may not use: moving them would not
+// make room for it.
 func (b *planBuilder) leaveAlone(f *moverView, gang int, targets []target) {
 	may := map[placement.Place]bool{}
 	for g := range b.Jobs[gang].Groups {
@@ -167,7 +167,7 @@ func (b *planBuilder) leaveAlone(f *moverView, gang int, targets []target) {
 // target is a domain in which a gang could start.
 type target struct {
 	path    []int
-	group   string // of the gang, that is there
+	group   string // the gang's group there
 	missing int    // slots
 }
 
@@ -186,7 +186,7 @@ func (t *target) holds(job *Job) bool {
 	return slices.ContainsFunc(job.Groups, func(g Group) bool { return g.Count > 0 && t.inside(g.Path) })
 }
 
-// pools are those of a field that are in the domain.
+// pools returns the pools of a view that are in the domain.
 func (t *target) pools(f *moverView) (out []int) {
 	for pool, path := range f.paths {
 		if t.inside(path) {
@@ -196,11 +196,10 @@ func (t *target) pools(f *moverView) (out []int) {
 	return out
 }
 
-// targetsLimit is in how many domains room is looked for: those that lack least.
+// targetsLimit bounds the domains in which to make room, to those that lack least.
 const targetsLimit = 4
 
-// targets are the domains in which a gang of so many workers could start if room
-// were made.
+// targets returns the domains in which a gang of a size could start if room were made.
 func (b *planBuilder) targets(j, size int) (out []target) {
 	job := &b.Jobs[j]
 	within := job.Locality.Within
@@ -218,9 +217,9 @@ func (b *planBuilder) targets(j, size int) (out []target) {
 	return out[:min(len(out), targetsLimit)]
 }
 
-// nextEnd is in how many seconds one of the jobs is expected to end: before, nothing
-// frees room by itself. Trainings report that, so that the first of each namespace
-// counts, and of these the median, the lower of two.
+// nextEnd returns in how many seconds a job is expected to end: until then, nothing frees
+// room by itself. It is the lower median of the first end in each namespace, because
+// trainings report their remaining time themselves.
 func (b *planBuilder) nextEnd(f *moverView) float64 {
 	first := map[string]float64{}
 	for _, j := range f.jobs {
@@ -240,9 +239,9 @@ func (b *planBuilder) mayGain(j int) bool {
 	return b.Jobs[j].Mobility.Slowdown != nil && b.Jobs[j].Count() > 1
 }
 
-// rearrange begins the moves by which jobs gain most together, or, where not all
-// of them can be made at once, those that are worth it by themselves. It returns
-// how much of the budget it took.
+// rearrange begins the moves by which jobs gain most together. If they can't all be made,
+// it begins those that are worth it by themselves. It returns how much of the budget it
+// spent.
 func (b *planBuilder) rearrange(movers []int, budget int) (spent int) {
 	o := b.o.Migrate
 	o.Budget, o.Offset = budget, int(b.now.Unix()/60)
@@ -269,7 +268,7 @@ func (b *planBuilder) rearrange(movers []int, budget int) (spent int) {
 	return spent
 }
 
-// groupsOf is in how many groups a job has workers.
+// groupsOf returns in how many groups a job has workers.
 func groupsOf(counts []int) (n int) {
 	for _, k := range counts {
 		n += min(1, k)
@@ -277,11 +276,10 @@ func groupsOf(counts []int) (n int) {
 	return n
 }
 
-// begin writes down the first halves of moves, of all or of none. A job grows into
-// room that is free now; where others have to leave it first, a job shrinks first,
-// or waits for them if it may not. With atOnce there has to be room for all, and all
-// that may shrink first do: a gang waits for the slots that they leave, and has more
-// of them than they move workers.
+// begin plans the first halves of moves, of all or of none. A job grows into room that is
+// free now. If others have to leave the room first, the job shrinks first or, if it may not,
+// waits for them. With atOnce there must be room for all now, and every job shrinks first
+// that may, because a gang waits for the slots that they leave.
 func (b *planBuilder) begin(f *moverView, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
 	type half struct {
 		j      int
@@ -292,7 +290,7 @@ func (b *planBuilder) begin(f *moverView, moves map[int]migrate.Move, atOnce boo
 		if len(moves) <= b.o.MaxWrites {
 			b.requeueAt(b.now.Add(time.Millisecond))
 		}
-		return false // a half of them alone would wait for the others
+		return false // some of them alone would wait for the others
 	}
 	if len(moves) > 1 && !atOnce && !b.possible(f, moves, -1, 0, nil) {
 		return false

@@ -19,7 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// slowBy slows a job down by so much for each rack beyond the first.
+// slowBy returns the slowdown of a job whose steps take longer by more for each rack beyond
+// the first.
 func slowBy(job *Job, more float64) func([]int) float64 {
 	time := func(counts []int) float64 {
 		t := 1 - more
@@ -34,8 +35,8 @@ func slowBy(job *Job, more float64) func([]int) float64 {
 	return func(counts []int) float64 { return time(counts) / now }
 }
 
-// movable is of a job that has an hour to go and loses a second by each change of
-// its ring.
+// movable makes a job one that has an hour to go and loses a second with each change of its
+// ring.
 func movable(more float64, edits ...func(*Job)) func(*Job) {
 	return func(j *Job) {
 		j.LastChange = now.Add(-time.Hour)
@@ -46,7 +47,7 @@ func movable(more float64, edits ...func(*Job)) func(*Job) {
 	}
 }
 
-// moving is of a job that is halfway.
+// moving puts a job halfway through a move.
 func moving(m Moving, edits ...func(*Job)) func(*Job) {
 	return func(j *Job) {
 		j.LastChange, j.Moving = now.Add(-time.Second), &m
@@ -59,7 +60,7 @@ func moving(m Moving, edits ...func(*Job)) func(*Job) {
 	}
 }
 
-// twoTypes are two racks with slots of two types, 8 of the first.
+// twoTypes returns two racks with slots of two types, 8 of the first.
 func twoTypes() *Cluster {
 	c := nodes(8, 8)
 	for i := range c.Nodes {
@@ -68,7 +69,7 @@ func twoTypes() *Cluster {
 	return c
 }
 
-// ofType is of a job on slots of the nth type of its nodes.
+// ofType puts a job on slots of the nth type of its nodes.
 func ofType(bin int) func(*Job) {
 	return func(j *Job) {
 		for g := range j.Groups {
@@ -97,7 +98,7 @@ func needsCPU(n int) func(*Job) {
 	}
 }
 
-// gangOf8 is of a job that starts with 8 workers in one rack.
+// gangOf8 makes a job one that starts with 8 workers in one rack.
 func gangOf8(j *Job) {
 	rackOnly(j)
 	j.Min = 8
@@ -342,8 +343,8 @@ func TestMake_AMoveInHalves(t *testing.T) {
 	must.Eq(t, "a 6→4 migrate r1:2→0", c.plan(4).drawing())
 }
 
-// racksWorld is racks of one node, and jobs with a group in each, whose workers
-// Nomad places and ends between two plans.
+// racksWorld has racks of one node, and jobs with a group in each. Nomad places and ends
+// their workers between two plans.
 type racksWorld struct {
 	*Cluster
 	slow     []float64
@@ -417,7 +418,7 @@ func drawRacksWorld(t *rapid.T) (*racksWorld, []Want) {
 	return w, wants
 }
 
-// see fills in what the past has shown.
+// see fills in the fields of jobs that describe the past.
 func (w *racksWorld) see() {
 	for j := range w.Jobs {
 		job := &w.Jobs[j]
@@ -454,11 +455,11 @@ func (w *racksWorld) happen(t *rapid.T, a Action) {
 	}
 }
 
-// TestProperty_MigrationsEndAndKeepThePromises lets all moves happen that are
-// planned, on racks that nothing else changes: they end, no rack ever has more
-// workers than slots, no job is ever of a size that it must not have or crosses
-// what it must not, each job ends at its size, a gang for which others made room
-// has started, and nothing moves for a gain below its cost.
+// TestProperty_MigrationsEndAndKeepThePromises makes all moves that are planned, on racks
+// that nothing else changes. The moves end, and none has a gain below its cost. No rack ever
+// has more workers than slots. No job ever has a size that it must not have, or crosses a
+// level that it must not cross, and each ends at its size. A gang for which others made
+// room has started.
 func TestProperty_MigrationsEndAndKeepThePromises(t *testing.T) {
 	const tick = 5 * time.Second
 	rapid.Check(t, func(t *rapid.T) {
@@ -491,7 +492,7 @@ func TestProperty_MigrationsEndAndKeepThePromises(t *testing.T) {
 	})
 }
 
-// forget drops moves that did not get further in time.
+// forget drops moves that made no progress in time.
 func (w *racksWorld) forget() {
 	for j := range w.Jobs {
 		if m := w.Jobs[j].Moving; m != nil && (!m.GrowFirst || m.Queued) && !m.Until.After(w.now) {

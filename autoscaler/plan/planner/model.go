@@ -12,19 +12,18 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// NodeState is whether a node takes workers and keeps those it has.
+// NodeState states whether a node takes new workers, and whether it keeps those it has.
 type NodeState int
 
 // States of nodes.
 const (
 	Ready      NodeState = iota // takes new workers
 	Ineligible                  // keeps its workers, takes none
-	Draining                    // draining, down or disconnected: its workers will be placed elsewhere
+	Draining                    // draining, down or disconnected: Nomad will place its workers elsewhere
 )
 
-// Node is a machine. All amounts are what elastic jobs may use: what other
-// workloads hold is already taken off. Negative amounts are allowed and mean
-// that there is nothing.
+// Node is a machine. All amounts are for elastic jobs: those that other workloads hold are
+// subtracted already. Negative amounts are allowed and count as nothing.
 type Node struct {
 	ID        string
 	Name      string
@@ -42,38 +41,36 @@ type Bin struct {
 	Slots int
 }
 
-// Worker is an allocation that has not ended. Its place is by index into
-// Cluster.Nodes and Node.Bins; a node of -1 is somewhere unknown, a bin of -1
-// unknown on its node.
+// Worker is an allocation that has not ended. Its place is by index into Cluster.Nodes and
+// Node.Bins. A node of -1 is an unknown node, a bin of -1 an unknown bin of its node.
 type Worker struct {
 	placement.Place
 	Ending bool // Nomad is stopping it
 }
 
-// Class is a set of places that groups with the same needs share, so that ten
-// thousand groups do not hold ten thousand lists.
+// Class is a set of places, shared by groups with the same needs, so that ten thousand
+// groups do not need ten thousand lists.
 type Class struct {
-	Places []placement.Place // those of one node follow each other
+	Places []placement.Place // those of one node are adjacent
 }
 
 // Group is one elastic group of a job.
 type Group struct {
 	Name     string
 	Count    int            // as written in the job
-	Min, Max int            // what Nomad accepts
+	Min, Max int            // bounds of the count that Nomad accepts
 	Need     placement.Need // of one worker
 	Class    *Class         // where its workers may go
-	// Path is the domain that all of Class is in, at each level of the pool's
-	// topology; empty where it is in several of the outermost.
+	// Path is the domain that all of Class is in, at each level of the pool's topology. It
+	// is empty if Class is in several domains of the outermost level.
 	Path []int
 
-	// Live are the allocations that have not ended, those being stopped
-	// included.
+	// Live has the allocations that have not ended, including those being stopped.
 	Live []Worker
 	// Spread forbids two workers of the group to share a node.
 	Spread bool
-	// GrowAfter is set where a worker found no place here: no growth of this
-	// group before.
+	// GrowAfter is set after a worker found no place here: until then, the group does
+	// not grow.
 	GrowAfter time.Time
 }
 
@@ -92,7 +89,7 @@ type Job struct {
 
 	Stopped bool // by its user; HoldReason is set, too
 
-	// Reasons to leave the job alone, to be shown; "" is none.
+	// Reasons to leave the job alone, for messages; "" means none.
 	Frozen          string // a worker completed, or the job ended: never again
 	HoldReason      string // stopped, paused, invalid, deployment running: while it lasts
 	UnhealthyReason string // a worker sits on an unhealthy node: while it lasts
@@ -101,39 +98,39 @@ type Job struct {
 	PendingSince time.Time // since when workers wait for a place; zero when none does
 	ManualUntil  time.Time // a count that a user set by hand stays until then
 
-	// Locality is set where it matters which groups hold the workers: in a pool
-	// with a topology, unless the job does not care.
+	// Locality is set if it matters which groups hold the workers: in a pool with a
+	// topology, unless the job's placement does not matter.
 	Locality *Locality
-	// Mobility is what moving its workers gains and costs; nil where they never move.
+	// Mobility is what moving its workers gains and costs; nil if they never move.
 	Mobility *Mobility
-	// Moving is a move of its workers that has begun; nil for none.
+	// Moving is a move of its workers that has begun, or nil.
 	Moving *Moving
 
-	// KeepUntil is when a job without workers would be garbage to Nomad; zero
-	// when it cannot become so.
+	// KeepUntil is when Nomad would collect a job without workers as garbage; zero if
+	// it would not.
 	KeepUntil time.Time
 }
 
-// Locality is how close together the workers of a job are to be.
+// Locality states how close together the workers of a job are to be.
 type Locality struct {
 	placement.Rule
-	Level string // the one that Rule.Within keeps to, to be shown
-	// Faster compares the times of steps with so many workers in each group, as far
-	// as they are known; nil knows none.
+	Level string // the level of Rule.Within, for messages
+	// Faster compares the step times of two placements by workers in each group, as far
+	// as they are known; nil means that none are.
 	Faster placement.Ratio
 }
 
-// Mobility is what is known of a job whose workers may move between its groups.
+// Mobility has the facts that decide whether a job's workers move between its groups.
 type Mobility struct {
 	Remaining float64 // seconds that it is expected to train on as it is placed
 	Gap       float64 // seconds in which a change of its ring stops it
-	// Slowdown is the time of a step with so many workers in each group, as a
-	// multiple of that now; 1 where it is unknown. nil is 1 for all.
+	// Slowdown returns the time of a step with the given workers in each group, as a
+	// multiple of the present time, or 1 if unknown. nil means that it is always 1.
 	Slowdown func(counts []int) float64
 	After    time.Time // no move begins before
 }
 
-// Count is the number of workers the job asks Nomad for.
+// Count returns the number of workers that the job asks Nomad for.
 func (job *Job) Count() int {
 	n := 0
 	for i := range job.Groups {
@@ -142,7 +139,7 @@ func (job *Job) Count() int {
 	return n
 }
 
-// Alive is the number of allocations that have not ended.
+// Alive returns the number of allocations that have not ended.
 func (job *Job) Alive() int {
 	n := 0
 	for i := range job.Groups {
@@ -151,18 +148,18 @@ func (job *Job) Alive() int {
 	return n
 }
 
-// Cluster is all that exists at one moment.
+// Cluster has all nodes and elastic jobs at one moment.
 type Cluster struct {
 	Nodes []Node
 	Jobs  []Job
-	// Reserved is slots that must stay free, by node pool: those that jobs which
-	// are not elastic are waiting for.
+	// Reserved has the slots that must stay free, by node pool, because jobs that are
+	// not elastic wait for them.
 	Reserved map[string]int
-	// Packed are the node pools that prefer to empty nodes.
+	// Packed has the node pools that prefer to empty nodes.
 	Packed map[string]bool
 }
 
-// Want is what the policy wants for one job.
+// Want is the count that the policy wants for one job.
 type Want struct {
 	Count  int
 	Reason string
@@ -179,7 +176,7 @@ type Options struct {
 	Migrate          migrate.Options
 }
 
-// DefaultOptions are right for training jobs that take minutes or longer.
+// DefaultOptions returns options for training jobs that take minutes or longer.
 func DefaultOptions() Options {
 	return Options{
 		Hold:             30 * time.Second,
@@ -208,8 +205,8 @@ const (
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 
-// Action is one job's writes. All steps of it belong together; each is
-// conditional on the index the one before it returned, the first on Index.
+// Action has one job's writes. All its steps belong together. The first is conditional on
+// Index, and each other on the index that the one before it returned.
 type Action struct {
 	Job      identity.JobKey
 	Index    uint64
@@ -218,7 +215,7 @@ type Action struct {
 	From, To int // total workers
 	Steps    []Step
 	Unplaced []string // groups in which workers found no place
-	Moving   *Moving  // the move that the action is the first half of
+	Moving   *Moving  // the move whose first half this action is
 }
 
 // Step is one group's new count.
@@ -227,23 +224,22 @@ type Step struct {
 	From, To int
 }
 
-// Wait is a job that has not got what the policy wants for it yet.
+// Wait reports a job that does not have the count that the policy wants yet.
 type Wait struct {
 	Job   identity.JobKey
 	Count int // now
 	Want  int
 	Why   string
 	Until time.Time // zero when only an event can end it
-	// Shortfall is how many of the workers wanted find no room, as far as that is why
-	// the job waits.
+	// Shortfall is how many of the wanted workers find no room, if that is why the job
+	// waits.
 	Shortfall int
 }
 
-// Plan is what to do now.
+// Plan has the actions to take now, and the jobs that wait.
 type Plan struct {
 	Actions []Action
 	Waits   []Wait
-	// RequeueAt is when a new plan could differ even if nothing
-	// changes; zero for never.
+	// RequeueAt is when a new plan may differ even if nothing changes; zero means never.
 	RequeueAt time.Time
 }

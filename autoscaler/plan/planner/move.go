@@ -12,20 +12,20 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Moving is a move of a job's workers between its groups that is half done: the
-// job has new workers and keeps the old ones until those train, or it has let the
-// old ones go and waits for the room of the new ones.
+// Moving is a move of a job's workers between its groups that has begun. Either the job has
+// new workers and keeps the old ones until the new ones train, or it has released the old
+// ones and waits for room for the new ones.
 type Moving struct {
-	From, To  []int // workers by group, before and in the end
+	From, To  []int // workers by group, before and after the move
 	GrowFirst bool
 	Queued    bool      // it has not grown yet: others have to make room first
 	Joined    bool      // the new workers train
 	Until     time.Time // given up then
-	// Gain is by which part its steps are expected to get faster.
+	// Gain is the part by which its steps are expected to get faster.
 	Gain float64
 }
 
-// halfway are a move's counts between its two halves.
+// halfway returns a move's counts between its two halves.
 func (m *Moving) halfway() []int {
 	out := make([]int, len(m.To))
 	for g := range out {
@@ -37,8 +37,8 @@ func (m *Moving) halfway() []int {
 	return out
 }
 
-// Underway reports whether a job with these counts of workers by group is between
-// the halves of the move, or before the first where that waits for others.
+// Underway reports whether a job with these workers by group is between the halves of the
+// move or, if the move is queued, before the first.
 func (m *Moving) Underway(counts []int) bool {
 	if m.Queued {
 		return slices.Equal(m.From, counts)
@@ -46,8 +46,8 @@ func (m *Moving) Underway(counts []int) bool {
 	return slices.Equal(m.halfway(), counts)
 }
 
-// Settled is the number of workers that a job has beside moves: at its half it has
-// more, or fewer.
+// Settled returns the job's number of workers without the effect of a move: halfway
+// through one, it has more or fewer.
 func (job *Job) Settled() int {
 	if !job.moves() {
 		return job.Count()
@@ -59,16 +59,15 @@ func (job *Job) Settled() int {
 	return n
 }
 
-// moves reports whether a move of the job is under way, and what is left of it may
-// still be made: its user may have changed the job meanwhile, or the operator the
-// topology.
+// moves reports whether a move of the job is under way and may still be completed: the
+// user may have changed the job since it began, or the operator the topology.
 func (job *Job) moves() bool {
 	m := job.Moving
 	return m != nil && len(m.To) == len(job.Groups) && len(m.From) == len(job.Groups) && m.Underway(job.counts()) &&
 		job.mayHave(m.To) && (!m.Queued || job.mayHave(m.halfway()))
 }
 
-// mayHave reports whether the job may have so many workers in each group.
+// mayHave reports whether the job may have these workers in each group.
 func (job *Job) mayHave(counts []int) bool {
 	n := 0
 	for g, k := range counts {
@@ -80,8 +79,8 @@ func (job *Job) mayHave(counts []int) bool {
 	return n >= job.Min && n <= job.Max && job.Sizes.Fit(n, job.Min, job.Max) == n && job.inside(counts)
 }
 
-// inside reports whether the job crosses no level that it must not with so many
-// workers in each group.
+// inside reports whether the job, with these workers in each group, crosses no level that
+// it must not cross.
 func (job *Job) inside(counts []int) bool {
 	if job.Locality == nil || job.Locality.Within == 0 {
 		return true
@@ -93,16 +92,16 @@ func (job *Job) inside(counts []int) bool {
 	return placement.Inside(sites, job.Locality.Within)
 }
 
-// stranded reports whether a move can neither be ended nor undone: its new workers
-// never trained, and the job may not be any more as it was.
+// stranded reports whether a move can neither be completed nor undone: its new workers
+// never trained, and the job may no longer have its old counts.
 func (b *planBuilder) stranded(j int) bool {
 	job := &b.Jobs[j]
 	m := job.Moving
 	return job.moves() && m.GrowFirst && !m.Queued && !m.Joined && !m.Until.After(b.now) && !job.mayHave(m.From)
 }
 
-// underway reports whether a job's move goes on: that of a job which is left alone
-// may be halfway for ever.
+// underway reports whether a job's move makes progress. While a job is left alone, its move
+// may stay halfway forever.
 func (b *planBuilder) underway(j int) bool {
 	job := &b.Jobs[j]
 	if !job.moves() || b.stranded(j) || job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(b.now) {
@@ -111,7 +110,7 @@ func (b *planBuilder) underway(j int) bool {
 	return job.UnhealthyReason == "" || job.Moving.Until.After(b.now)
 }
 
-// route is what a move changes, to be shown.
+// route describes a move for messages.
 func (job *Job) route(from, to []int) string {
 	var left, come []string
 	n := 0
@@ -150,7 +149,7 @@ func (b *planBuilder) proceed(j int) {
 	case m.GrowFirst && m.Joined:
 		b.act(j, b.action(j, m.To, Migrate, "moved "+route))
 	case m.GrowFirst && over:
-		// Those that were there go on as if nothing had been.
+		// The old workers train on.
 		a := b.action(j, m.From, Rollback, "does not move "+route+": the new ones do not train in time")
 		a.Unplaced = m.grown(job)
 		b.act(j, a)
@@ -165,7 +164,7 @@ func (b *planBuilder) proceed(j int) {
 	}
 }
 
-// grown are the groups that get workers by the move.
+// grown returns the groups that get workers by the move.
 func (m *Moving) grown(job *Job) (out []string) {
 	for g := range m.To {
 		if m.To[g] > m.From[g] {
@@ -175,7 +174,7 @@ func (m *Moving) grown(job *Job) (out []string) {
 	return out
 }
 
-// await promises room to the workers that a move has yet to bring.
+// await promises room to the new workers of a move that does not have them yet.
 func (c *capacity) await(j int) {
 	job := &c.cluster.Jobs[j]
 	if !job.moves() || job.Moving.GrowFirst && !job.Moving.Queued || job.Frozen != "" || job.Stopped {
@@ -191,5 +190,5 @@ func (c *capacity) await(j int) {
 	}
 }
 
-// awaited reports whether all workers that a job's move has yet to bring have room.
+// awaited reports whether there is room for all new workers of a job's move.
 func (c *capacity) awaited(j int) bool { return c.arriving[j] }

@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// moverView is where jobs are, as package migrate sees it: a pool of slots for each
-// domain that a group is bound to, and each class of places in it.
+// moverView describes the placement of jobs to package migrate. It has a pool of slots for
+// each domain that a group is bound to and each class of places there.
 type moverView struct {
 	jobs   []int // by mover
 	movers []migrate.Mover
@@ -36,13 +36,13 @@ func overlap(a, b []placement.Place) bool {
 	return slices.ContainsFunc(b, func(at placement.Place) bool { return in[at] })
 }
 
-// domainClass is the places of a class in a domain.
+// domainClass identifies the places of a class in a domain.
 type domainClass struct {
 	path  string
 	class *Class
 }
 
-// pool is that of a group's slots, -1 where the group is not bound to a domain.
+// pool returns the pool of a group's slots, or -1 if the group is not bound to a domain.
 // Classes that share places have one pool.
 func (f *moverView) pool(b *planBuilder, j, g int) int {
 	group := &b.Jobs[j].Groups[g]
@@ -67,8 +67,8 @@ func (f *moverView) pool(b *planBuilder, j, g int) int {
 	return i
 }
 
-// moverView describes some of the jobs that may move, and the domains of one that
-// waits (-1 is none).
+// moverView returns a view of some of the jobs that may move, and of the domains of a
+// waiting gang (-1 for none).
 func (b *planBuilder) moverView(movers []int, gang int) *moverView {
 	movers = window(movers, moversLimit, b.now)
 	f := &moverView{jobs: movers, at: map[domainClass]int{}, classes: map[string][]*Class{}}
@@ -100,8 +100,8 @@ func (b *planBuilder) moverView(movers []int, gang int) *moverView {
 	return f
 }
 
-// mayGoTo reports whether workers of the job may come to a group while others are
-// where they are: halfway through a move, too, it crosses no level that it must not.
+// mayGoTo reports whether workers of the job may come to a group while the others stay:
+// even halfway through a move, the job must not cross a level that it must not cross.
 func (job *Job) mayGoTo(g int) bool {
 	counts := job.counts()
 	counts[g]++

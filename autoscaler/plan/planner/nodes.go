@@ -12,25 +12,25 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// NodeClass is the nodes of one class (Nomad's node_class) in a pool.
+// NodeClass counts the nodes of one class (Nomad's node_class) in a pool.
 type NodeClass struct {
 	Pool, Class string
-	Nodes       int // that take workers
+	Nodes       int // nodes that take workers
 	Idle        int // of these, those without a worker
-	// More nodes that jobs could use: those that hold what waiting jobs want, and on
-	// top of them those for jobs that have workers.
+	// Waiting is how many more nodes would hold the jobs that wait to start, and Growing
+	// how many more than these would hold the growth of jobs that have workers.
 	Waiting, Growing int
 }
 
-// NodeClasses counts the nodes of each class, and how many more would hold what is
-// short. A new node is taken to have what the class's node with most slots has,
-// and to meet the constraints that any node of its class meets.
+// NodeClasses counts the nodes of each class, and how many more would hold the workers that
+// find no room. It assumes that a new node has the capacity of the class's node with most
+// slots, and meets every constraint that some node of its class meets.
 //
-// Workers of jobs that may spread take the room that is free first. A job that
-// must stay in one domain counts with new nodes alone: the free room may be in
-// another domain than they. A job that could use several classes counts at the
-// one that takes fewest nodes for it, and one whose workers fit on no node at
-// none. Nodes are shared: what one job leaves free of a new node the next may take.
+// Workers of jobs that may cross domains take the free room first. A job that must stay in
+// one domain is counted on new nodes only, because the free room may be in another domain.
+// A job that could use several classes counts for the one that needs fewest nodes, and a
+// job whose workers fit on no node counts for none. Jobs share new nodes: the next job may
+// take the room that one leaves.
 func NodeClasses(c *Cluster, wants []Want, short []Shortage, p *Plan, now time.Time) []NodeClass {
 	d := newNodeDemand(c, now)
 	d.promise(wants, p)
@@ -53,7 +53,7 @@ func NodeClasses(c *Cluster, wants []Want, short []Shortage, p *Plan, now time.T
 	return out
 }
 
-// nodeDemand is the nodes wanted while they are being counted.
+// nodeDemand counts the nodes that are wanted.
 type nodeDemand struct {
 	cluster *Cluster
 	free    *capacity // what is free now
@@ -65,19 +65,19 @@ type nodeDemand struct {
 // newNodes are nodes that a class does not have yet.
 type newNodes struct {
 	NodeClass
-	model Node // what each of them has
+	model Node // each of them is like this
 	slots int  // of the model
 	nodes placement.Capacity
 	open  []int // those that may have room left, by number in nodes
 }
 
-// service is where on nodes of a class workers of a group may go.
+// service states where workers of a group may go on nodes of a class.
 type service struct {
 	class int
 	types map[string]bool // of bins
 }
 
-// openNodes is how many new nodes of a class are looked at for room that is left.
+// openNodes bounds how many new nodes of a class are kept to fill their remaining room.
 const openNodes = 64
 
 func newNodeDemand(c *Cluster, now time.Time) *nodeDemand {
@@ -132,8 +132,8 @@ func (k *newNodes) count(n *Node, busy bool) {
 	}
 }
 
-// promise takes the free room that is given away already: to jobs that grow by
-// this plan, and to those that get what the policy wants for them later.
+// promise takes the free room that is already given away: to jobs that grow by this plan,
+// and to jobs that get the count that the policy wants later.
 func (d *nodeDemand) promise(wants []Want, p *Plan) {
 	shortfall, given := p.shortfalls(), p.given()
 	for j := range d.cluster.Jobs {
@@ -146,8 +146,8 @@ func (d *nodeDemand) promise(wants []Want, p *Plan) {
 	}
 }
 
-// takeFree takes room for up to n more workers of a job on nodes that exist, and
-// returns how many found some. Where workers found none lately there is none.
+// takeFree takes room for up to n more workers of a job on existing nodes, and returns how
+// many found some. A group whose workers found no place lately has no room.
 func (d *nodeDemand) takeFree(j, n int) int {
 	taken := 0
 	groups := d.cluster.Jobs[j].Groups
@@ -165,8 +165,8 @@ func (d *nodeDemand) takeFree(j, n int) int {
 	return taken
 }
 
-// add adds the nodes that n workers of a job take beyond the new ones that are
-// there already.
+// add adds the nodes that n workers of a job need, in addition to the new nodes counted so
+// far.
 func (d *nodeDemand) add(s Shortage, n int) {
 	if n <= 0 {
 		return
@@ -202,8 +202,8 @@ func (d *nodeDemand) add(s Shortage, n int) {
 	}
 }
 
-// services are the classes whose nodes take workers of a group, in the order of
-// their names.
+// services returns the classes whose nodes take workers of a group, in the order of their
+// names.
 func (d *nodeDemand) services(class *Class) []service {
 	if out, known := d.served[class]; known {
 		return out
@@ -233,7 +233,7 @@ func (k *newNodes) addNode(to *placement.Capacity) int {
 	return to.AddNode(k.model.CPU, k.model.Memory, slots...)
 }
 
-// places are the bins of these types on new nodes.
+// places returns the bins of these types on new nodes.
 func (k *newNodes) places(nodes []int, types map[string]bool) []placement.Place {
 	var out []placement.Place
 	for _, n := range nodes {
@@ -246,14 +246,14 @@ func (k *newNodes) places(nodes []int, types map[string]bool) []placement.Place 
 	return out
 }
 
-// each is how many workers an empty node holds.
+// each returns how many workers an empty node holds.
 func (k *newNodes) each(ask placement.Ask, types map[string]bool, limit int) int {
 	var empty placement.Capacity
 	n := k.addNode(&empty)
 	return empty.Room(k.places([]int{n}, types), placement.Ask{Need: ask.Need, Apart: fresh(ask)}, limit)
 }
 
-// fresh is the Apart of an ask before any of its workers has a place.
+// fresh returns the Apart of an ask before any of its workers has a place.
 func fresh(ask placement.Ask) map[int]bool {
 	if ask.Apart == nil {
 		return nil
@@ -261,7 +261,7 @@ func fresh(ask placement.Ask) map[int]bool {
 	return map[int]bool{}
 }
 
-// more is how many nodes n workers take beyond those that are open.
+// more returns how many nodes n workers need in addition to the open ones.
 func (k *newNodes) more(ask placement.Ask, types map[string]bool, n int) (nodes int, ok bool) {
 	each := k.each(ask, types, n)
 	if each == 0 {
@@ -276,7 +276,7 @@ func (k *newNodes) take(ask placement.Ask, types map[string]bool, n int) {
 	_, placed := k.nodes.Pack(nil, k.places(k.open, types), ask, n)
 	n -= placed
 	if each := k.each(ask, types, math.MaxInt); each > 0 {
-		// Of many nodes the last ones may have room left that others use.
+		// Place workers only on the last of many nodes: others may use their room.
 		n -= max(0, (n+each-1)/each-openNodes) * each
 	}
 	for n > 0 {

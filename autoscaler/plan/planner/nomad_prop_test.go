@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// TestProperty_GuaranteesHoldWhateverThePolicyWants drives random clusters
-// with random wants, good ones and impossible ones.
+// TestProperty_GuaranteesHoldWhateverThePolicyWants plans for random clusters with random
+// wants, good ones and impossible ones.
 func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)
@@ -43,11 +43,11 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 				}
 				p := *stale
 				stale = nil
-				// Growth planned on a cluster that has changed since is
-				// checked by index only for its own job; the caller plans
-				// again for every snapshot, so late plans only shrink here.
-				// Completions and placements change no index: the writer looks
-				// at the job's allocations again before each write.
+				// The index protects growth on an outdated cluster only against
+				// changes of its own job. The caller plans again for every
+				// snapshot, so late plans only shrink here. Completions and
+				// placements change no index: the writer looks at the job's
+				// allocations again before each write.
 				p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool {
 					return a.To > a.From || slices.ContainsFunc(s.jobs, func(j *simJob) bool {
 						return j.Key == a.Job && (j.Frozen != "" || j.Started != started[j.Key])
@@ -84,8 +84,8 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 	})
 }
 
-// TestProperty_WhatIsAskedForIsPlaced states that growth is never asked for in
-// vain: with no one else at work, every worker finds a place at once.
+// TestProperty_WhatIsAskedForIsPlaced states that every worker that the plan asks for finds
+// a place at once, if nothing else changes the cluster.
 func TestProperty_WhatIsAskedForIsPlaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)
@@ -111,7 +111,7 @@ func TestProperty_WhatIsAskedForIsPlaced(t *testing.T) {
 	})
 }
 
-// TestProperty_Converges states that a feasible wish is met and then rests.
+// TestProperty_Converges states that feasible wants are met, and that plans are empty then.
 func TestProperty_Converges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)

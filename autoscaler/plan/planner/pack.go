@@ -10,14 +10,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// In a pool that packs (Cluster.Packed), workers leave groups whose nodes become
-// empty, and come to nodes that are in use. Nomad chooses the nodes of a group: of
-// groups that span several it is a preference only.
+// In a pool that packs (Cluster.Packed), workers leave groups whose nodes become empty, and
+// come to nodes that are in use. Nomad chooses the nodes of a group, so for a group that
+// spans several nodes this is only a preference.
 
-// emptying orders a job's groups by which should be left first, if left workers
-// leave it: those that leave their nodes without an elastic worker, the fewest
-// workers for a node first, as far as they can be left as wholes; then those on whose nodes
-// fewest workers are. order decides between equal ones.
+// emptying orders a job's groups by which to leave first, if left workers leave the job.
+// First come groups that can be left completely and leave their nodes without an elastic
+// worker, those with fewest workers per node first. Then come the others, those on whose
+// nodes fewest workers are first. order decides between equal ones.
 func (b *planBuilder) emptying(j int, order, counts []int, left int) []int {
 	loads, groups := b.loads(), b.Jobs[j].Groups
 	nodes, others, total := make([]int, len(groups)), make([]int, len(groups)), make([]int, len(groups))
@@ -57,8 +57,8 @@ func (b *planBuilder) emptying(j int, order, counts []int, left int) []int {
 	return append(out, rest...)
 }
 
-// loads is how many elastic workers stay on each node, those of groups that are
-// left by this plan taken off.
+// loads returns how many elastic workers stay on each node, without those of groups that
+// this plan empties.
 func (b *planBuilder) loads() []int {
 	if b.load == nil {
 		b.load = make([]int, len(b.Nodes))
@@ -79,7 +79,7 @@ func (b *planBuilder) addLoad(j, g, sign int) {
 	}
 }
 
-// emptied notes which groups a job leaves.
+// emptied records which groups a job leaves completely.
 func (b *planBuilder) emptied(j int, counts []int) {
 	for g, n := range counts {
 		if n == 0 && b.load != nil {
@@ -88,7 +88,7 @@ func (b *planBuilder) emptied(j int, counts []int) {
 	}
 }
 
-// inUse are the nodes that have elastic workers which stay; nil where no pool packs.
+// inUse returns the nodes with elastic workers that stay, or nil if no pool packs.
 func inUse(c *Cluster) map[int]bool {
 	if len(c.Packed) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func inUse(c *Cluster) map[int]bool {
 	return out
 }
 
-// use notes the nodes that get workers.
+// use records the nodes that get workers.
 func (c *capacity) use(shares []placement.Share) {
 	if c.inUse == nil {
 		return
@@ -119,8 +119,8 @@ func (c *capacity) use(shares []placement.Share) {
 // packs reports whether the pool of a job prefers to empty nodes.
 func (c *capacity) packs(j int) bool { return c.cluster.Packed[c.cluster.Jobs[j].Pool] }
 
-// beside is how many of up to n more workers of a group find room on nodes that
-// are in use.
+// The result is how many of up to n more workers of a group find room on nodes that are in
+// use.
 func (c *capacity) beside(j, g, n int) int {
 	var used []placement.Place
 	for _, at := range c.openPlaces(j, g).places {
@@ -131,9 +131,9 @@ func (c *capacity) beside(j, g, n int) int {
 	return c.nodes.Room(used, c.ask(j, g), n)
 }
 
-// fillUsed takes room on nodes that are in use for all of n more workers, on trial,
-// and adds them to counts; where it does not hold all, the job is better kept
-// together, and it takes none.
+// fillUsed takes room for n more workers on nodes that are in use, on trial, and adds them
+// to counts. If these nodes do not hold all n, it takes none: the job is better kept
+// together.
 func (c *capacity) fillUsed(j int, order, counts []int, n int, more func(g, n int) int) (placed int, rollback func()) {
 	before := slices.Clone(counts)
 	var tries []func()
@@ -156,8 +156,8 @@ func (c *capacity) fillUsed(j int, order, counts []int, n int, more func(g, n in
 	return placed, rollback
 }
 
-// growAt chooses the sites of n more workers by the job's rule. Where the pool packs,
-// of sites that are equal by it those with most room on nodes in use come first.
+// growAt chooses the sites of n more workers by the job's rule. If the pool packs, of sites
+// that are equal by the rule those with most room on nodes in use come first.
 func (c *capacity) growAt(j int, sites []placement.Site, n int, faster placement.Ratio) []int {
 	rule := c.cluster.Jobs[j].Locality.Rule
 	if !c.packs(j) {
@@ -176,7 +176,7 @@ func (c *capacity) growAt(j int, sites []placement.Site, n int, faster placement
 	return restored(more, order)
 }
 
-// inOrder is a ratio of counts of permuted sites.
+// inOrder returns a ratio for counts of permuted sites.
 func inOrder(faster placement.Ratio, order []int) placement.Ratio {
 	if faster == nil {
 		return nil
@@ -186,8 +186,8 @@ func inOrder(faster placement.Ratio, order []int) placement.Ratio {
 	}
 }
 
-// permuted are sites in another order. Of equal domains the one with the lowest
-// number is chosen: they are numbered as they come in that order.
+// permuted returns sites in another order. It numbers domains in that order, because of
+// equal domains the one with the lowest number is chosen.
 func permuted(sites []placement.Site, order []int) []placement.Site {
 	out := make([]placement.Site, len(sites))
 	first := map[string]int{}
@@ -206,7 +206,7 @@ func permuted(sites []placement.Site, order []int) []placement.Site {
 	return out
 }
 
-// restored are the counts of permuted sites in the order of the sites.
+// restored returns the counts of permuted sites in the original order of the sites.
 func restored(counts, order []int) []int {
 	out := make([]int, len(counts))
 	for i, g := range order {

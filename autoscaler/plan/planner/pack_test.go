@@ -14,8 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// onNodes adds a job with one group per node, bound to it, and so many workers in
-// each.
+// onNodes adds a job with one group per node, bound to it, and the given workers in each.
 func (c *Cluster) onNodes(id string, edit func(*Job), workers ...int) *Cluster {
 	return c.inRacks(id, func(j *Job) {
 		j.Locality = nil
@@ -34,7 +33,7 @@ func (c *Cluster) packing() *Cluster {
 	return c
 }
 
-// TestMake_Pack is about pools that prefer to empty nodes: each plan beside that of a
+// TestMake_Pack compares each plan of a pool that prefers to empty nodes with that of a
 // pool that does not.
 func TestMake_Pack(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -124,9 +123,9 @@ func (c *Cluster) leftEmpty(p Plan) int {
 	return n
 }
 
-// TestProperty_Pack states that a job of groups that are bound to one node each
-// leaves as many nodes empty as any way to shrink to that size would, and that
-// packing changes where workers are and never how many.
+// TestProperty_Pack states that a job whose groups are bound to one node each empties as
+// many nodes as any way to shrink to that size would. Packing changes where workers are,
+// and never how many.
 func TestProperty_Pack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.SliceOfN(rapid.IntRange(1, 6), 1, 6).Draw(t, "slots")
@@ -174,8 +173,7 @@ func TestProperty_Pack(t *testing.T) {
 	})
 }
 
-// TestEmptying_GroupsOfSeveralNodes is about a group that spans nodes: it comes by its
-// workers for a node.
+// A group that spans nodes is ordered by its workers per node.
 func TestEmptying_GroupsOfSeveralNodes(t *testing.T) {
 	c := nodes(4, 4, 4).packing()
 	group := func(name string, on ...int) Group {

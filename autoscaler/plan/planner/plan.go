@@ -10,9 +10,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Make plans the writes that bring the cluster closer to the wanted counts
-// without breaking a guarantee. wants is in the order of c.Jobs; growth is
-// given out in that order. c is only read.
+// Make plans the writes that bring the cluster closer to the wanted counts without breaking
+// a guarantee. wants is in the order of c.Jobs, and jobs grow in that order. Make only reads
+// c.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, coming: map[string]bool{}}
 	for j := range c.Jobs {
@@ -61,7 +61,7 @@ type planBuilder struct {
 	moving   map[int]bool    // jobs whose move is half done
 	gangs    []int           // jobs that wait for room to start
 	load     []int           // elastic workers by node; nil until a pool that packs needs it
-	coming   map[string]bool // pools in which jobs wait for room that is coming
+	coming   map[string]bool // pools with jobs that wait for room that is coming
 	plan     Plan
 	sites    []placement.Site // buffer
 }
@@ -87,8 +87,8 @@ func (b *planBuilder) act(j int, a Action) {
 	b.plan.Actions = append(b.plan.Actions, a)
 }
 
-// targetOf is the total that a job may go to now: what is wanted, brought
-// within its bounds, or its present count where it is to be left alone.
+// targetOf returns the total that a job may go to now: the wanted one, brought within its
+// bounds, or its present count if it is to be left alone.
 func (b *planBuilder) targetOf(j int, w Want) int {
 	job := &b.Jobs[j]
 	count := job.Count()
@@ -135,22 +135,22 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 	return want
 }
 
-// allowed is the largest total of the job that is at most n: within its
-// bounds, one of its sizes, and 0 only where 0 keeps the promises.
+// allowed returns the largest allowed total of the job that is at most n: within its
+// bounds, one of its sizes, and 0 only if the job may stop.
 func (job *Job) allowed(n int) int {
 	best := job.Sizes.Fit(n, job.Min, job.Max)
 	if best == 0 && !job.mayStop() {
-		// A job that must not be suspended stays where it is rather than
-		// fall below its minimum, and below it is not pulled up here.
+		// A job that must not be suspended does not fall below its minimum. If it is
+		// below already, it stays there.
 		return max(job.floor(), min(job.Count(), job.smallest()))
 	}
 	return best
 }
 
-// smallest is the smallest running size.
+// smallest returns the smallest running size.
 func (job *Job) smallest() int { return job.Sizes.Above(job.Min - 1) }
 
-// floor is the smallest total that Nomad accepts.
+// floor returns the smallest total that Nomad accepts.
 func (job *Job) floor() int {
 	n := 0
 	for i := range job.Groups {
@@ -165,10 +165,10 @@ func (job *Job) mayStop() bool {
 	return job.floor() == 0 && (!job.Started || job.Preemptible)
 }
 
-// releasing is the pools in which more room is coming, and until when that is
-// worth waiting for: workers beyond their job's count are ending, or will be by
-// the shrinks of this plan. Those on nodes that are lost hold no room and may
-// never end; others may hang, and are not waited for without end.
+// releasing returns the pools in which more room is coming, and until when to wait for it.
+// Room is coming when workers beyond their job's count are ending, or will be by the shrinks
+// of this plan. Workers on lost nodes hold no room and may never end. Others may hang, so
+// the wait is bounded.
 func (b *planBuilder) releasing() map[string]time.Time {
 	out := map[string]time.Time{}
 	for j := range b.Jobs {
@@ -187,7 +187,7 @@ func (b *planBuilder) releasing() map[string]time.Time {
 	return out
 }
 
-// holding is how many of a job's workers hold room that others could have.
+// holding returns how many of a job's workers hold room that others could use.
 func (b *planBuilder) holding(j int) int {
 	n := 0
 	for g := range b.Jobs[j].Groups {

@@ -27,7 +27,7 @@ func nodes(slots ...int) *Cluster {
 	return c
 }
 
-// class is all bins of the given nodes.
+// class returns all bins of the given nodes.
 func (c *Cluster) class(nodes ...int) *Class {
 	out := &Class{}
 	if nodes == nil {
@@ -43,8 +43,8 @@ func (c *Cluster) class(nodes ...int) *Class {
 	return out
 }
 
-// with adds a job of one group, 1 to 8 workers of one slot, whose workers sit
-// on the given nodes.
+// with adds a job of one group, with 1 to 8 workers of one slot, which are on the given
+// nodes.
 func (c *Cluster) with(id string, edit func(*Job), on ...int) *Cluster {
 	live := []Worker{}
 	for _, n := range on {
@@ -70,7 +70,7 @@ func (c *Cluster) plan(totals ...int) Plan {
 	return Make(c, wants, now, DefaultOptions())
 }
 
-// drawing is a plan in short: "a 2→4 grow, b 0→1 start".
+// drawing returns a plan in short form: "a 2→4 grow, b 0→1 start".
 func (p Plan) drawing() string {
 	var parts []string
 	for _, a := range p.Actions {
@@ -242,8 +242,8 @@ func TestMake_MaxWrites(t *testing.T) {
 	must.True(t, p.RequeueAt.After(now))
 }
 
-// A job of several groups is tried in each of them, and given up: one of its
-// groups waits until it may grow, on the nodes of another job, which starts.
+// A job is tried in each of its groups and finds no room: one group may not grow yet. Its
+// nodes are left to another job, which starts.
 func TestMake_ATrialLeavesRoomToOthers(t *testing.T) {
 	c := nodes(4)
 	wide, shared := c.class(0), c.class(0)

@@ -9,16 +9,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Shortage is what one job wants and does not get for lack of room.
+// Shortage has the workers that one job wants and does not get for lack of room.
 type Shortage struct {
 	Job     int // index in Cluster.Jobs
 	Workers int
 	Waiting bool // the job has no workers, and this plan gives it none
 }
 
-// Shortages compares what the policy wants with what it would want if there was
-// room (ample, by index of c.Jobs), and adds what it wants and the plan found no
-// room for. Jobs that are left alone for another reason have no shortage.
+// Shortages returns the workers of each job that lack room: those that the policy would
+// want with ample room (ample, by index of c.Jobs) and does not, and those that it wants and
+// for which the plan found no room. Jobs that are left alone for another reason have none.
 func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
 	shortfall, given := p.shortfalls(), p.given()
 	var out []Shortage
@@ -44,7 +44,7 @@ func (p *Plan) shortfalls() map[identity.JobKey]int {
 	return out
 }
 
-// given is how many workers jobs have by the plan, those that it changes.
+// given returns how many workers each job has by the plan, for jobs that the plan changes.
 func (p *Plan) given() map[identity.JobKey]int {
 	out := make(map[identity.JobKey]int, len(p.Actions))
 	for i := range p.Actions {
@@ -53,5 +53,5 @@ func (p *Plan) given() map[identity.JobKey]int {
 	return out
 }
 
-// noteShortfall notes how many workers of the wait that was added last find no room.
+// noteShortfall sets the Shortfall of the last wait.
 func (b *planBuilder) noteShortfall(n int) { b.plan.Waits[len(b.plan.Waits)-1].Shortfall = n }

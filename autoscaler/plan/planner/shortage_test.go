@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// short is what jobs lack if they would have so many workers where there is room,
-// and the nodes wanted: "a 4, b 2 waiting; 1+1 a100".
+// short returns the workers that jobs lack if they would get ample ones, and the nodes
+// wanted: "a 4, b 2 waiting; 1+1 a100".
 func (c *Cluster) short(ample []int, totals ...int) string {
 	wants := make([]Want, len(totals))
 	for i, n := range totals {
@@ -51,8 +51,8 @@ func (c *Cluster) classed(names ...string) *Cluster {
 	return c
 }
 
-// TestShortages is about what jobs lack, and the nodes that would hold it. A job
-// gets totals, and would get ample.
+// TestShortages checks the workers that jobs lack, and the nodes that would hold them. A
+// job gets totals, and would get ample.
 func TestShortages(t *testing.T) {
 	gang := func(n int) func(*Job) {
 		return func(j *Job) { j.Min, j.Max, j.Groups[0].Max = n, 64, 64 }
@@ -141,16 +141,15 @@ func TestNodeClasses_Counts(t *testing.T) {
 	}, NodeClasses(c, []Want{{Count: 1}}, nil, &Plan{}, now))
 }
 
-// TestNodeClasses_ManyWorkers has a job want more nodes than are kept in mind.
+// The job wants more new nodes than are kept open.
 func TestNodeClasses_ManyWorkers(t *testing.T) {
 	c := nodes(8).classed("a").with("huge", func(j *Job) { j.Max, j.Groups[0].Max = 100_000, 100_000 }, 0).with("b", nil)
 	got := NodeClasses(c, []Want{{Count: 1}, {}}, []Shortage{{Job: 0, Workers: 99_999}, {Job: 1, Workers: 1, Waiting: true}}, &Plan{}, now)
 	must.Eq(t, []NodeClass{{Pool: "gpu", Class: "a", Nodes: 1, Growing: (99_999 - 6 + 7) / 8}}, got)
 }
 
-// TestProperty_Nodes states that with the nodes that are wanted, all that jobs lack
-// finds room, and that no fewer would hold it. Where nothing is short none is
-// wanted.
+// TestProperty_Nodes states that the wanted nodes hold all workers that jobs lack, and that
+// fewer would not. If no worker lacks room, no node is wanted.
 func TestProperty_Nodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "slots of a node")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// shrink writes down how a job gets down to its target: groups with the
-// fewest workers give first, so that the job ends up in few groups.
+// shrink plans how a job gets down to its target. Groups with the fewest workers shrink
+// first, so that the job ends up in few groups.
 func (b *planBuilder) shrink(j int, w Want) {
 	job := &b.Jobs[j]
 	from, to := job.Count(), b.target[j]
@@ -30,7 +30,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 			left -= n
 		}
 	}
-	var first []int // decides between what is equal by the job's locality
+	var first []int // decides between groups that are equal by the job's locality
 	if b.Packed[job.Pool] {
 		order = b.emptying(j, order, counts, left)
 		first = order
@@ -59,9 +59,8 @@ func (b *planBuilder) shrink(j int, w Want) {
 	b.act(j, b.action(j, counts, cause, w.Reason))
 }
 
-// grow writes down how far a job gets towards its target with the room there
-// is now, or why it has to wait. more is until when more room may come; zero
-// for never.
+// grow plans how far a job gets towards its target with the present room, or why it has to
+// wait. more is until when more room may come; zero means that none will.
 func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	job := &b.Jobs[j]
 	from, to := job.Count(), b.target[j]
@@ -86,8 +85,8 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	case from+room >= to:
 		reach = to
 	case !more.IsZero() && (from > 0 || reach == 0):
-		// More room is coming; one resize is better than two. But to start is
-		// better than to wait.
+		// More room is coming, and one resize is better than two. But a job that can
+		// start does not wait.
 		b.coming[job.Pool] = true
 		b.wait(j, to, more, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
 		return
@@ -121,7 +120,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	}
 }
 
-// counts are the present counts of the job's groups.
+// counts returns the present counts of the job's groups.
 func (job *Job) counts() []int {
 	out := make([]int, len(job.Groups))
 	for g := range job.Groups {
@@ -130,14 +129,14 @@ func (job *Job) counts() []int {
 	return out
 }
 
-// split shares n more workers out over a job's groups and returns the new
-// counts and how many found room. Groups that hold most of the job come
-// first, then the group with most room: fewest groups, then fewest nodes.
+// split distributes n more workers over a job's groups, and returns the new counts and how
+// many found room. Groups that hold most of the job come first, then those with most room,
+// for few groups and then few nodes.
 func (c *capacity) split(j, n int) ([]int, int) {
 	return c.splitOver(j, n, func(int) bool { return false })
 }
 
-// splitOver is split without some of the groups.
+// splitOver does what split does, without some of the groups.
 func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 	job := &c.cluster.Jobs[j]
 	counts := job.counts()
@@ -156,8 +155,8 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 		counts[0] += k
 		return counts, k
 	}
-	// Groups may share nodes, so that what one takes the other has not: take
-	// on trial, group by group.
+	// Groups may share nodes, so that one takes the room of another: take on trial, group
+	// by group.
 	order := make([]int, len(job.Groups))
 	space := make([]int, len(job.Groups))
 	for g := range order {
@@ -182,7 +181,7 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 	return counts, given
 }
 
-// action lists the steps that lead to the new counts: those that give first.
+// action returns the action that leads to the new counts. Groups that shrink come first.
 func (b *planBuilder) action(j int, counts []int, cause Cause, reason string) Action {
 	job := &b.Jobs[j]
 	a := Action{Job: job.Key, Index: job.Index, Cause: cause, Reason: reason, From: job.Count()}

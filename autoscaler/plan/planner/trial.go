@@ -10,9 +10,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 )
 
-// possible reports whether all moves can end where they are to end, when all workers
-// that leave have left, and a gang (-1 is none) of some size then finds room in a
-// domain. Package migrate counts slots; this counts all that workers need.
+// possible reports whether, after all moving workers have left, they find room where they
+// are to go, and a gang (-1 for none) of a size then finds room in a domain. Package migrate
+// counts only slots; this counts all resources that workers need.
 func (b *planBuilder) possible(f *moverView, moves map[int]migrate.Move, gang, size int, in *target) bool {
 	c := b.capacity
 	open := c.open
@@ -47,8 +47,8 @@ func (b *planBuilder) possible(f *moverView, moves map[int]migrate.Move, gang, s
 	return fit >= size
 }
 
-// vacate gives back the room of n workers of a group, to see what fits then. Which of
-// them leave is Nomad's choice; it is taken to be the last.
+// vacate gives back the room of n workers of a group on trial. Nomad chooses which of them
+// leave; vacate assumes the last ones.
 func (c *capacity) vacate(j, g, n int) (rollback func()) {
 	if n <= 0 {
 		return func() {}

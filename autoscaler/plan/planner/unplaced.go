@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// placed is how many of the job's workers have a place.
+// placed returns how many of the job's workers have a place.
 func (b *planBuilder) placed(j int) int {
 	n := b.Jobs[j].Count()
 	for g := range b.Jobs[j].Groups {
@@ -17,7 +17,8 @@ func (b *planBuilder) placed(j int) int {
 	return n
 }
 
-// overdue finds workers that Nomad was asked for long ago and could not place.
+// overdue reports whether Nomad was asked for workers longer than PlacementTimeout ago and
+// has not placed them.
 func (b *planBuilder) overdue(j int) bool {
 	job := &b.Jobs[j]
 	if b.placed(j) == job.Count() || job.UnhealthyReason != "" {
@@ -38,13 +39,13 @@ func (b *planBuilder) overdue(j int) bool {
 	return true
 }
 
-// rollbackTo is the total to go back to where only so many workers have a place.
+// rollbackTo returns the total to go back to if only placed workers have a place.
 func (b *planBuilder) rollbackTo(j, placed int) int {
 	job := &b.Jobs[j]
 	n := job.allowed(placed)
 	if n > placed || n == 0 {
-		// The minimum is not there. A job that may wait gives back what it
-		// holds; another keeps its minimum and Nomad's queue.
+		// The minimum is not placed. A job that may stop gives back all its workers.
+		// Another keeps its minimum and waits in Nomad's queue.
 		if job.mayStop() {
 			return 0
 		}
@@ -53,8 +54,8 @@ func (b *planBuilder) rollbackTo(j, placed int) int {
 	return n
 }
 
-// relocateUnplaced moves workers that found no place to groups of the job that
-// have room, as far as there is any, or else rolls them back.
+// relocateUnplaced moves workers that found no place to groups of the job that have room.
+// If there is no room, it rolls them back.
 func (b *planBuilder) relocateUnplaced(j int) {
 	job := &b.Jobs[j]
 	from, loose := job.Count(), 0
@@ -75,8 +76,8 @@ func (b *planBuilder) relocateUnplaced(j int) {
 		}
 		return
 	}
-	// counts has those that move twice. Those that the minimum needs on top of
-	// them go on waiting where they are.
+	// counts has workers that move twice. Others that the minimum needs keep waiting
+	// where they are.
 	drop := from + moved - to
 	less := make([]int, len(job.Groups))
 	for g := range job.Groups {
@@ -84,7 +85,7 @@ func (b *planBuilder) relocateUnplaced(j int) {
 		counts[g] -= less[g]
 		drop -= less[g]
 	}
-	if !job.inside(counts) { // those that go on waiting would be elsewhere
+	if !job.inside(counts) { // those that keep waiting would be in another domain
 		if b.target[j] < from {
 			b.shrink(j, Want{})
 		}
@@ -102,13 +103,13 @@ func (b *planBuilder) relocateUnplaced(j int) {
 	b.act(j, a)
 }
 
-// relocatable is how many workers of a group wait for a place and can be let go.
+// relocatable returns how many workers of a group wait for a place and can be moved.
 func (b *planBuilder) relocatable(j, g int) int {
 	group := &b.Jobs[j].Groups[g]
 	return max(0, min(b.pending(j, g), group.Count-group.Min))
 }
 
-// unplacedGroups are the groups in which workers wait for a place.
+// unplacedGroups returns the groups in which workers wait for a place.
 func (b *planBuilder) unplacedGroups(j int) (out []string) {
 	for g := range b.Jobs[j].Groups {
 		if b.pending(j, g) > 0 {
@@ -118,31 +119,30 @@ func (b *planBuilder) unplacedGroups(j int) (out []string) {
 	return out
 }
 
-// elsewhere shares n workers out over the groups in which none waits for a
-// place. It returns the new counts, those that wait included, and how many
-// found room.
+// elsewhere distributes n workers over the groups in which no worker waits for a place. It
+// returns the new counts, including workers that wait, and how many of the n found room.
 func (c *capacity) elsewhere(j, n int) ([]int, int) {
 	waits := func(g int) bool { return c.cluster.pending(j, g) > 0 }
 	credit := 0
 	for g := range c.cluster.Jobs[j].Groups {
 		credit += c.unplaced[groupKey{j, g}] * c.cluster.Jobs[j].Groups[g].Need.Slots
 	}
-	// The pool pays for workers that Nomad may still place; these it will not.
+	// The pool has room set aside for workers that Nomad may still place. These move.
 	pool := c.cluster.Jobs[j].Pool
 	c.pool[pool] += credit
 	defer func() { c.pool[pool] -= credit }()
 	return c.splitOver(j, n, waits)
 }
 
-// forget gives back what the pool pays for n workers that Nomad is not asked
-// for any more and had no place.
+// forget gives back the pool's room for n workers that had no place and that Nomad is no
+// longer asked for.
 func (c *capacity) forget(j, g, n int) {
 	k := min(n, c.unplaced[groupKey{j, g}])
 	c.unplaced[groupKey{j, g}] -= k
 	c.pool[c.cluster.Jobs[j].Pool] += k * c.cluster.Jobs[j].Groups[g].Need.Slots
 }
 
-// growAfter is before when no group of the job may grow.
+// growAfter returns the time before which no group of the job may grow.
 func (job *Job) growAfter() time.Time {
 	var first time.Time
 	for g := range job.Groups {

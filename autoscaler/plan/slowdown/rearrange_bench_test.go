@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// scattered is jobs with a worker in each of so many full racks, of which it is
-// measured that they are slower by a hundredth for each.
+// scattered returns jobs with a worker in each of a number of full racks. Their measured
+// steps are slower by a hundredth for each rack.
 func scattered(t testing.TB, racks, jobs int) (*planner.Cluster, []planner.Want) {
 	levels, err := topology.ParseLevels([]string{"meta.rack"})
 	must.NoError(t, err)

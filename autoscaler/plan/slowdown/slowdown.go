@@ -1,13 +1,13 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package slowdown estimates how much longer the steps of a job take where its workers
-// might be, by what was measured of the job and of others of its kind.
+// Package slowdown estimates how much longer the steps of a job take in another placement,
+// from measurements of the job and of others of its kind.
 //
 // Nomad places the workers of a group anywhere in the domain that the group is bound
-// to. So a number of workers in each group stands for all crossings that may come of
-// it, and the worst of those that are known counts: nothing moves for a place that it
-// may not get.
+// to. So a number of workers in each group stands for all crossings that it may lead to.
+// The worst one that is known counts, so that nothing moves for a placement that it may
+// not get.
 package slowdown
 
 import (
@@ -19,22 +19,22 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// Model is how much longer steps of a job take where its workers might be.
+// Model estimates how much longer the steps of one job take in another placement.
 type Model struct {
 	own, alike *migrate.Sensitivity // of the job, and of others of its kind
 
 	tree   *topology.Tree
 	groups []planner.Group
-	at     *migrate.Crossing // nil where it is unknown
+	at     *migrate.Crossing // nil if unknown
 	now    []int             // workers by group
 	most   int               // workers in one domain of the innermost level
 	rooms  []*room           // by group
 	inside []int             // scratch of domains: workers by domain, all 0 between calls
-	ratios map[ratio]float64 // that were asked for, 0 where they are unknown: a plan asks for the same ones very often
+	ratios map[ratio]float64 // cached, 0 if unknown: a plan asks for the same ones very often
 }
 
-// New returns the model of a job whose workers are at a crossing, nil where that is
-// unknown, on nodes of a tree. rooms is shared by the jobs of one view of the nodes.
+// New returns the model of a job on nodes of a tree. at is the present crossing of its
+// workers, nil if unknown. rooms is shared by the jobs of one view of the nodes.
 func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *migrate.Sensitivity, rooms Rooms) *Model {
 	m := &Model{own: own, alike: alike, tree: tree, groups: j.Groups, at: at, now: make([]int, len(j.Groups)), most: 1, rooms: make([]*room, len(j.Groups))}
 	for g := range j.Groups {
@@ -52,17 +52,17 @@ type ratio struct {
 	hopeful  bool // by migrate.Hopeful, else by migrate.Slowdown
 }
 
-// Bounds of what is believed of a slowdown.
+// Bounds of a plausible slowdown.
 const (
 	least = 0.05
 	most  = 20
 )
 
-// Believed reports whether a slowdown can be that of a training.
+// Believed reports whether a slowdown is plausible for a training.
 func Believed(ratio float64) bool { return least <= ratio && ratio <= most }
 
-// FromNow returns the time of a step with so many workers in each group, as a multiple
-// of the present time; 1 if it is unknown.
+// FromNow returns the time of a step with the given workers in each group, as a multiple of
+// the present time; 1 if it is unknown.
 func (m *Model) FromNow(counts []int) float64 {
 	if m.at == nil || slices.Equal(counts, m.now) {
 		return 1
@@ -70,9 +70,10 @@ func (m *Model) FromNow(counts []int) float64 {
 	return m.worst(sizeOf(counts), []migrate.Crossing{*m.at}, m.crossings(counts), false)
 }
 
-// Between returns the time of a step with so many workers in each group, as a multiple
-// of that with as many elsewhere; 1 if it is unknown. Nothing moves for it, so places
-// that were not measured yet are tried.
+// Between returns the time of a step with the workers in each group given by counts, as a
+// multiple of that with as many workers given by elsewhere; 1 if it is unknown. It decides
+// where new workers go, not which move, so it is in favour of placements that were not
+// measured yet.
 func (m *Model) Between(counts, elsewhere []int) float64 {
 	return m.worst(sizeOf(counts), m.crossings(elsewhere), m.crossings(counts), true)
 }
@@ -88,7 +89,7 @@ func (m *Model) worst(size int, from, to []migrate.Crossing, hopeful bool) float
 	return cmp.Or(worst, 1)
 }
 
-// ratio returns a slowdown that can be believed, 0 if none is known.
+// ratio returns a plausible slowdown, or 0 if none is known.
 func (m *Model) ratio(of ratio) float64 {
 	r, asked := m.ratios[of]
 	if asked {
@@ -116,8 +117,8 @@ func sizeOf(counts []int) (n int) {
 	return n
 }
 
-// crossings returns the crossings that so many workers in each group may have: the one
-// between the groups, or else all that are possible inside them.
+// crossings returns the crossings that the given workers in each group may have: the one
+// between the groups or, if there is none, all that are possible inside them.
 func (m *Model) crossings(counts []int) []migrate.Crossing {
 	levels := m.tree.Levels()
 	depth := len(levels)
@@ -153,8 +154,8 @@ func (m *Model) crossings(counts []int) []migrate.Crossing {
 	return out
 }
 
-// domains returns in how many domains of a level the groups with workers are, and how
-// many workers are in one of them at most.
+// domains returns in how many domains of a level the groups with workers are, and the
+// largest number of workers in one of them.
 func (m *Model) domains(counts []int, level int) (n, most int) {
 	if more := len(m.tree.Domains(level)) - len(m.inside); more > 0 {
 		m.inside = append(m.inside, make([]int, more)...)
@@ -178,13 +179,13 @@ func (m *Model) domains(counts []int, level int) (n, most int) {
 	return n, most
 }
 
-// room is what the places of a class offer in a topology.
+// room describes the places of a class in a topology.
 type room struct {
-	slots   int   // of its largest domain of the innermost level, were it empty
-	domains []int // that it is in, by level
+	slots   int   // all slots, free or not, of its largest domain of the innermost level
+	domains []int // number of domains that it is in, by level
 }
 
-// Rooms are the rooms of classes on the nodes of one view.
+// Rooms has the rooms of classes on the nodes of one view.
 type Rooms struct {
 	nodes []planner.Node
 	known map[*planner.Class]*room
@@ -200,7 +201,7 @@ func (r Rooms) of(tree *topology.Tree, class *planner.Class) *room {
 	return r.known[class]
 }
 
-// measure returns how close together and how far apart the places of a class may be.
+// measure returns the room of a class.
 func measure(nodes []planner.Node, tree *topology.Tree, class *planner.Class) *room {
 	out := &room{domains: make([]int, len(tree.Levels()))}
 	seen := make([]map[int]int, len(tree.Levels())) // slots of domains, by level
@@ -226,7 +227,7 @@ func measure(nodes []planner.Node, tree *topology.Tree, class *planner.Class) *r
 	return out
 }
 
-// widest returns in how many domains of a level workers may be at most.
+// widest returns the largest number of domains of a level that workers may be in.
 func (m *Model) widest(counts []int, level int) (n int) {
 	for g, k := range counts {
 		n += min(k, m.rooms[g].domains[level])

@@ -52,7 +52,7 @@ func point(size int, at migrate.Crossing, step float64) migrate.Point {
 	return migrate.Point{Size: size, Crossing: at, StepTime: step}
 }
 
-// TestModel_FromNow is about what a job at two workers in each rack is told of moves.
+// TestModel_FromNow checks the slowdowns of moves for a job with two workers in each rack.
 func TestModel_FromNow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own, alike []migrate.Point
@@ -87,7 +87,7 @@ func TestModel_FromNow(t *testing.T) {
 	}
 }
 
-// TestModel_Between is about a job that may start in one rack or in both.
+// The job may start in one rack or in both.
 func TestModel_Between(t *testing.T) {
 	one, both := []int{2, 0}, []int{1, 1}
 	faster := []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.8)}
@@ -114,8 +114,8 @@ func TestModel_Between(t *testing.T) {
 	}
 }
 
-// TestModel_GroupPerNode is about a job with a group on each node: how its workers
-// lie inside the racks is known as well, and times of four nodes are none of two.
+// The job has a group on each node. So it is also known how its workers are placed inside
+// the racks, and times of four nodes do not count for two.
 func TestModel_GroupPerNode(t *testing.T) {
 	racks := func(parts, most int) migrate.Crossing {
 		return migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
@@ -146,8 +146,8 @@ func TestModel_GroupPerNode(t *testing.T) {
 	}
 }
 
-// TestModel_InsideAGroup is about what Nomad may make of the workers of a group:
-// the slowest counts, so that no job goes from rack to rack for what it does not get.
+// Nomad may place the workers of a group in several ways. The slowest counts, so that no job
+// moves from rack to rack for a placement that it does not get.
 func TestModel_InsideAGroup(t *testing.T) {
 	of8 := []migrate.Point{point(8, nodeSpread(2), 1), point(8, nodeSpread(4), 1.5), point(8, rackSpread(2), 2)}
 	for name, tc := range map[string]struct {

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package topology models how the nodes of a pool hang together, and scores
-// where the workers of a job are in it.
+// Package topology models how the nodes of a pool are connected, and scores the
+// placement of a job's workers in it.
 //
 //	levels, outermost first          domains
 //	  meta.block                 b1 ───────┐    b2
@@ -10,10 +10,10 @@
 //	  node                       n1 n2 n3 ...
 //	  device.island              0 1 ...          ── leaves: bins of nodes
 //
-// A level is named by where its values come from. A domain is one value of a
-// level, below one domain of the level outside it; the pool itself is the root
-// and has no number. A leaf is a bin of a node, as package placement has them;
-// every node has at least one. A placement is Parts: so many workers at a leaf.
+// A level is named after the source of its values. A domain is one value of a level,
+// inside one domain of the next outer level. The pool itself is the root and has no
+// number. A leaf is a bin of a node, as in package placement; every node has at least
+// one. A placement consists of Parts, each a number of workers at a leaf.
 //
 //	Node (what Nomad states) ──> New ──> Tree ──> Problems
 //	                                      ├──> Slots   free and used, by domain
@@ -22,7 +22,7 @@
 //
 // # The score
 //
-// Of two placements of the same workers the better one is, in this order,
+// The better one of two placements of the same workers is, in this order,
 //
 //  1. the one whose outermost crossed level is further inside (locality levels:
 //     a task goes where most tasks of its job are already, as in DLTAP: Qiao et
@@ -31,20 +31,20 @@
 //  3. the one with the lower communication cost: the sum, over all pairs of
 //     workers, of the distance between the two (Amaral et al., Topology-Aware GPU
 //     Scheduling for Learning Workloads in Cloud Environments, SC'17, section 4).
-//     The distance grows with the level that a pair crosses, as there; inside a
-//     leaf it is that of the class of the slowest link that the device plugin
+//     The distance grows with the level that a pair crosses, as there. Inside a
+//     leaf it depends on the class of the slowest link that the device plugin
 //     reports.
 //
-// The third alone would prefer 15 workers and one in another rack to 8 and 8 in
-// one rack: a ring is as slow as its slowest link, however few pairs cross it.
+// Rule 3 alone would prefer 15 workers in one rack and one in another to 8 and 8 on two
+// nodes of one rack. But a ring is as slow as its slowest link, however few pairs cross it.
 //
-// # What is tolerated
+// # Missing and ambiguous values
 //
-// A node without a value of a level is in a domain named so, of its own in each
-// parent: where no node of the parent has one, that is a tree of uneven depth and
-// no harm. A value below two parents makes two domains. Both are Problems, for
-// the operator. The same nodes, in any order, give the same tree.
+// Nodes without a value of a level are in a domain for such nodes, one for each parent. If
+// no node of a parent has a value, the tree only has uneven depth, which does no harm. A
+// value below two parents makes two domains. Both are Problems, reported to the operator.
+// The same nodes, in any order, give the same tree.
 //
-// The package is pure and knows no jobs; domains and leaves are numbers, so that
+// The package is pure and does not depend on jobs. Domains and leaves are numbers, so that
 // 100,000 of them cost little.
 package topology

@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// Source is where the value of a level comes from.
+// Source states where the value of a level comes from.
 type Source int
 
-// LongestValue is how many bytes a value of a level has at most; a longer one counts as
-// none.
+// LongestValue is the most bytes of a level's value; a longer one counts as missing.
 const LongestValue = 256
 
 // Sources of values.
 const (
 	Meta   Source = iota // the node's metadata: meta.KEY
 	Attr                 // its attributes: attr.KEY
-	Fact                 // what every node has: node.datacenter, node.class
+	Fact                 // properties that every node has: node.datacenter, node.class
 	Self                 // the node itself: node
 	Device               // attributes of its device groups: device.KEY
 )
@@ -29,11 +28,10 @@ const (
 type Level struct {
 	Name   string // as configured: meta.rack
 	Source Source
-	Key    string // rack; "" of Self
+	Key    string // rack; "" for Self
 }
 
-// Target is how a constraint in a jobspec names the level's value, "" where
-// none can.
+// Target returns how a constraint in a jobspec names the level's value, or "" if none can.
 func (l Level) Target() string {
 	switch l.Source {
 	case Meta, Attr, Fact:
@@ -45,34 +43,33 @@ func (l Level) Target() string {
 	return ""
 }
 
-// NodeLevel is the name of the level that is the node itself.
+// NodeLevel is the name of the level whose domains are the nodes.
 const NodeLevel = "node"
 
-// Bounds of what a configuration may name.
+// Bounds of the levels in a configuration.
 const (
 	MaxLevels = 8
 	maxKey    = 128
 )
 
-// facts and devices are the keys that may follow node. and device.: those of a
-// device group are inside a node.
+// facts and devices are the keys that may follow node. and device.
 var (
 	facts   = []string{"class", "datacenter"}
 	devices = []string{"island", "numa_node", "pcie_root", "pcie_switch"}
 )
 
-// LevelError is a level that cannot be used.
+// LevelError reports a level that cannot be used.
 type LevelError struct {
-	Entry int // of the list, the first is 0
+	Entry int // index in the list of levels
 	What  string
 }
 
-// Error is the complaint with its remedy.
+// Error returns the complaint with its remedy.
 func (e *LevelError) Error() string { return e.What }
 
-// ParseLevels reads the names of levels, outermost first. Where node is not
-// among them it is added, inside the others and outside those of devices: where
-// a worker is, is always known by node. The error is a *LevelError.
+// ParseLevels parses the names of levels, outermost first. If the level node is missing, it
+// is added inside the others and outside those of devices, because a worker's node is
+// always known. The error is a *LevelError.
 func ParseLevels(names []string) ([]Level, error) {
 	if len(names) > MaxLevels {
 		return nil, &LevelError{MaxLevels, fmt.Sprintf("%d levels are more than %d; leave out those that cost nothing to cross.", len(names), MaxLevels)}
@@ -98,7 +95,7 @@ func ParseLevels(names []string) ([]Level, error) {
 	return out, nil
 }
 
-// ParseLevel reads the name of one level.
+// ParseLevel parses the name of one level.
 func ParseLevel(name string) (Level, error) {
 	l, complaint := parse(name)
 	if complaint != "" {
@@ -107,7 +104,7 @@ func ParseLevel(name string) (Level, error) {
 	return l, nil
 }
 
-// Default is the topology of a pool that configures none.
+// Default returns the levels of a pool that configures none.
 func Default() []Level { return []Level{{Name: NodeLevel, Source: Self}} }
 
 func isSelf(l Level) bool { return l.Source == Self }
@@ -147,7 +144,7 @@ func usable(key string) bool {
 	})
 }
 
-// misplaced is a complaint about a level that cannot be inside those before it.
+// misplaced returns a complaint about a level that cannot be inside those before it, or "".
 func misplaced(names []string, before []Level, l Level) string {
 	if slices.Contains(names, l.Name) {
 		return fmt.Sprintf("Level %q is there twice, and a level cannot be inside itself; keep one of the two.", l.Name)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Link is the class of a link between two devices of a node, in the words of
-// nvidia-smi. A higher one is slower.
+// Link is the class of a link between two devices of a node, in the terms of nvidia-smi. A
+// higher class is slower.
 type Link int
 
 // Classes of links.
@@ -23,7 +23,7 @@ const (
 	Unknown                 // not reported
 )
 
-// String is the class as nvidia-smi has it.
+// String returns the class as nvidia-smi prints it.
 func (l Link) String() string {
 	if l < NVLink || l > SYS {
 		return "?"
@@ -31,13 +31,13 @@ func (l Link) String() string {
 	return []string{"NV", "PIX", "PXB", "PHB", "NODE", "SYS"}[l-1]
 }
 
-// maxLinks bounds the text of a link matrix that is read: 256 devices.
+// maxLinks is the most links in a link matrix: those of 256 devices.
 const maxLinks = 256 * 255 / 2
 
-// SlowestLink is the slowest class in a link matrix as the device plugin encodes
-// it, such as "4;NV4,4xSYS,NV4": that of two workers who may have any two of the
-// devices. A matrix of one device has no link and counts as NVLink: nothing is
-// crossed. One that cannot be read is Unknown.
+// SlowestLink returns the slowest class in a link matrix in the encoding of the device
+// plugin, such as "4;NV4,4xSYS,NV4". It is the class for two workers that may have any two
+// of the devices. The matrix of one device has no link and counts as NVLink. An invalid
+// matrix is Unknown.
 func SlowestLink(matrix string) Link {
 	count, list, found := strings.Cut(matrix, ";")
 	n, err := strconv.Atoi(count)

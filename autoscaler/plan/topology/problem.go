@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// Problem is something in the values of nodes that an operator should know of.
-// The tree is usable all the same.
+// Problem reports missing or ambiguous values of nodes to the operator. The tree is still
+// usable.
 type Problem struct {
 	Level string `json:"level"`
 	What  string `json:"what"`
 }
 
-// maxProblems bounds how many are listed; a further one counts the rest.
+// maxProblems bounds how many are listed; one more has the number of the others.
 const maxProblems = 50
 
-// Problems are what was found, by level, outermost first.
+// Problems returns the problems of the nodes' values, by level, outermost first.
 func (t *Tree) Problems() []Problem { return t.problems }
 
-// Unset are the levels of which no node has a value.
+// Unset returns the levels for which no node has a value.
 func (t *Tree) Unset() []string {
 	var out []string
 	for l := range t.levels {
@@ -48,8 +48,8 @@ func (b *builder) findProblems() {
 	}
 }
 
-// missing finds what has no value. A level that nothing has a value of is one
-// problem, however many domains there are around it.
+// missing finds nodes and devices without a value of a level. A level without any value is
+// one problem, however many domains are around it.
 func (b *builder) missing(l int) {
 	if b.unset(l) {
 		b.problem(l, "no node has a value of %s; %s", b.levels[l].Name, b.remedy(l))
@@ -99,8 +99,8 @@ func (b *builder) remedy(l int) string {
 	return "such nodes count as one domain of their own"
 }
 
-// shared finds values that are below two parents: a constraint on the value
-// does not tell the two domains apart.
+// shared finds values below two parents: a constraint on the value does not distinguish the
+// two domains.
 func (b *builder) shared(l int) {
 	if l == 0 || b.levels[l].Source == Self || b.levels[l].Source == Device {
 		return

@@ -8,43 +8,43 @@ import (
 	"slices"
 )
 
-// Part is the workers of a placement that are at one leaf.
+// Part is the part of a placement at one leaf.
 type Part struct{ Leaf, Workers int }
 
-// Spread is how far apart the workers of a placement are.
+// Spread states how far apart the workers of a placement are.
 type Spread struct {
-	// Level is the outermost level at which the workers are in several domains;
-	// the number of levels where they are all in one domain of the innermost.
+	// Level is the outermost level at which the workers are in several domains. It is the
+	// number of levels if all are in one domain of the innermost level.
 	Level int
-	// Domains is how many domains of that level they are in, 1 where none is
-	// crossed, and 0 without workers.
+	// Domains is how many domains of that level they are in: 1 if they cross none, and 0
+	// without workers.
 	Domains int
 }
 
-// Score is how good a placement is; only those of the same number of workers
-// on the same tree compare.
+// Score rates a placement. Only scores of the same number of workers on the same tree
+// compare.
 type Score struct {
 	Spread
 	// Cost is the sum of the distances of all pairs of workers.
 	Cost int64
 }
 
-// Compare is negative where s is the better of the two, 0 where they are
-// equally good, and positive otherwise.
+// Compare returns a negative number if s is better than o, 0 if they are equally good, and
+// a positive number otherwise.
 func (s Score) Compare(o Score) int {
 	return cmp.Or(cmp.Compare(o.Level, s.Level), cmp.Compare(s.Domains, o.Domains), cmp.Compare(s.Cost, o.Cost))
 }
 
-// Distance is that of two workers in different domains of a level, all levels
-// outside it being the same; of the number of levels it is that of two leaves in
-// one domain of the innermost. Each level is four times as far as the one inside
-// it, so that a level is further than any link.
+// Distance returns the distance of two workers that are in different domains of a level and
+// in the same domain of each level outside it. For the number of levels, it is the distance
+// of two leaves in one domain of the innermost level. Each level is four times as far as the
+// one inside it, so that a level is further than any link.
 func (t *Tree) Distance(level int) int64 {
 	return int64(Unknown) << (2 * (len(t.levels) - level))
 }
 
-// Score scores a placement. Parts may name a leaf twice; those at unknown
-// leaves (-1) and without workers are passed over.
+// Score returns the score of a placement. Parts may name a leaf twice. Parts at unknown
+// leaves (-1) and those without workers are ignored.
 func (t *Tree) Score(parts []Part) Score {
 	sorted := t.sorted(parts)
 	s := Score{Spread: Spread{Level: len(t.levels)}}
@@ -52,7 +52,7 @@ func (t *Tree) Score(parts []Part) Score {
 		return s
 	}
 	s.Domains = 1
-	apart := pairs(total(sorted)) // that no level so far tells apart
+	apart := pairs(total(sorted)) // pairs that cross no level so far
 	for l := range t.levels {
 		domains, together := 0, int64(0)
 		for i := 0; i < len(sorted); {
@@ -72,7 +72,7 @@ func (t *Tree) Score(parts []Part) Score {
 	return s.inside(t, sorted, apart)
 }
 
-// inside adds the distances of pairs that no level tells apart.
+// inside adds the distances of pairs that cross no level.
 func (s Score) inside(t *Tree, sorted []Part, apart int64) Score {
 	for i := 0; i < len(sorted); {
 		leaf, n := sorted[i].Leaf, 0
@@ -86,7 +86,7 @@ func (s Score) inside(t *Tree, sorted []Part, apart int64) Score {
 	return s
 }
 
-// Spread is how far apart the workers of a placement are.
+// Spread returns how far apart the workers of a placement are.
 func (t *Tree) Spread(parts []Part) Spread {
 	s := Spread{Level: len(t.levels)}
 	low, high := -1, -1
@@ -113,11 +113,10 @@ func (t *Tree) Spread(parts []Part) Spread {
 	return s
 }
 
-// Share is the workers of a placement that are in one domain.
+// Share is the part of a placement in one domain.
 type Share struct{ Domain, Workers int }
 
-// By is the workers of a placement by domain of a level, in the order of the
-// tree.
+// By returns the workers of a placement by domain of a level, in the order of the tree.
 func (t *Tree) By(level int, parts []Part) []Share {
 	var out []Share
 	for _, p := range t.sorted(parts) {
@@ -130,7 +129,7 @@ func (t *Tree) By(level int, parts []Part) []Share {
 	return out
 }
 
-// sorted are the parts that count, in the order of the tree.
+// sorted returns the parts that count, in the order of the tree.
 func (t *Tree) sorted(parts []Part) []Part {
 	out := make([]Part, 0, len(parts))
 	for _, p := range parts {

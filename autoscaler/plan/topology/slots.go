@@ -5,8 +5,7 @@ package topology
 
 import "slices"
 
-// Slots is how many slots are free and used in each domain of a tree. It is
-// kept up to date leaf by leaf.
+// Slots counts the free and used slots in each domain of a tree. Add updates it.
 type Slots struct {
 	tree  *Tree
 	all   Amount
@@ -20,7 +19,7 @@ type Amount struct {
 	Used int `json:"used"`
 }
 
-// Slots is a count of slots that begins with none.
+// Slots returns an empty count of slots.
 func (t *Tree) Slots() *Slots {
 	s := &Slots{tree: t, sums: make([][]Amount, len(t.levels)), leafs: make([]Amount, len(t.links))}
 	for l := range s.sums {
@@ -29,7 +28,7 @@ func (t *Tree) Slots() *Slots {
 	return s
 }
 
-// Clone is a copy that changes by itself.
+// Clone returns a copy.
 func (s *Slots) Clone() *Slots {
 	c := &Slots{tree: s.tree, all: s.all, leafs: slices.Clone(s.leafs), sums: make([][]Amount, len(s.sums))}
 	for l := range s.sums {
@@ -38,8 +37,8 @@ func (s *Slots) Clone() *Slots {
 	return c
 }
 
-// Add adds slots at a leaf, or takes them off where negative. An unknown leaf
-// (-1) counts for the pool alone.
+// Add adds slots at a leaf, or removes them if the numbers are negative. An unknown leaf
+// (-1) counts only for the pool.
 func (s *Slots) Add(leaf, free, used int) {
 	s.all.add(free, used)
 	if leaf < 0 {
@@ -56,11 +55,11 @@ func (a *Amount) add(free, used int) {
 	a.Used += used
 }
 
-// Pool is the slots of all domains together.
+// Pool returns the slots of the whole pool.
 func (s *Slots) Pool() Amount { return s.all }
 
-// Of is the slots of a domain.
+// Of returns the slots of a domain.
 func (s *Slots) Of(level, domain int) Amount { return s.sums[level][domain] }
 
-// At is the slots of a leaf.
+// At returns the slots of a leaf.
 func (s *Slots) At(leaf int) Amount { return s.leafs[leaf] }

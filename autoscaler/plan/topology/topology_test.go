@@ -20,8 +20,8 @@ func levels(t testing.TB, names ...string) []Level {
 	return out
 }
 
-// rows makes nodes of one bin each from their values, which are separated by
-// slashes: "b1/r1/n1". "-" is no value.
+// rows returns nodes of one bin each from their values, separated by slashes: "b1/r1/n1".
+// "-" means no value.
 func rows(all ...string) []Node {
 	var out []Node
 	for _, row := range all {
@@ -36,7 +36,7 @@ func rows(all ...string) []Node {
 	return out
 }
 
-// draw is a tree as an indented list, with the leaves of each domain.
+// draw returns a tree as an indented list, with the leaves of each domain.
 func draw(t *Tree) string {
 	var out strings.Builder
 	var walk func(level, parent int)
@@ -322,7 +322,7 @@ func drawParts(t *rapid.T, tree *Tree) []Part {
 	}), 0, 8).Draw(t, "parts")
 }
 
-// crossed is the outermost level at which two leaves are apart.
+// crossed returns the outermost level at which two leaves are apart.
 func (t *Tree) crossed(x, y int) int {
 	for l := range t.levels {
 		if t.Domain(l, x) != t.Domain(l, y) {
@@ -332,8 +332,7 @@ func (t *Tree) crossed(x, y int) int {
 	return len(t.levels)
 }
 
-// TestProperty_Cost states that the cost is the sum over all pairs of workers,
-// taken one by one.
+// TestProperty_Cost compares the cost with the sum over all pairs of workers.
 func TestProperty_Cost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
@@ -370,8 +369,8 @@ func TestProperty_Cost(t *testing.T) {
 	})
 }
 
-// TestProperty_Monotone states that a worker that moves to where it crosses a
-// level further out to all others, or the same, never makes a placement better.
+// TestProperty_Monotone states that a placement does not get better if a worker moves and
+// then crosses, to each other worker, the same level or one further out.
 func TestProperty_Monotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
@@ -459,8 +458,8 @@ func TestProperty_Slots(t *testing.T) {
 	})
 }
 
-// large is 100,000 GPUs: 12,500 nodes in racks of 16 and blocks of 16 racks, in
-// two islands each.
+// large returns the nodes of 100,000 GPUs: 12,500 nodes of two islands each, in racks of 16
+// nodes and blocks of 16 racks.
 func large(b *testing.B) ([]Level, []Node) {
 	var nodes []Node
 	for i := range 12500 {

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Node is what is known of a node: its values by level, "" where it has none.
-// The value of the level node is its name.
+// Node describes a node by its values of the levels, "" for none. The value of the level
+// node is its name.
 type Node struct {
-	Values []string // of the levels up to node, the name included
-	Bins   []Bin    // may be none
-	// Outside are nodes of other pools: they have a number, so that one numbering
-	// does for all pools, and no leaf.
+	Values []string // of the levels up to node, including the name
+	Bins   []Bin    // may be empty
+	// Outside marks a node of another pool. It has a number, so that one numbering fits
+	// all pools, but no leaf.
 	Outside bool
 }
 
 // Bin is a bin of a node.
 type Bin struct {
-	Value string // of the device level, "" where there is none
+	Value string // of the device level, or ""
 	Link  Link   // the slowest between its slots; 0 is Unknown
 }
 
@@ -29,13 +29,13 @@ type Bin struct {
 type Domain struct {
 	Name    string // the value; "" where Missing
 	Parent  int    // a domain of the level outside, -1 at the outermost
-	Missing bool   // holds what has no value of the level
+	Missing bool   // the domain of nodes or devices without a value
 	Nodes   int    // nodes in it
 
 	from, to int // leaves, as positions
 }
 
-// Tree is the domains of a pool. It does not change.
+// Tree has the domains of a pool. It is immutable.
 type Tree struct {
 	levels   []Level
 	domains  [][]Domain // by level, each level in the order of the tree
@@ -47,9 +47,8 @@ type Tree struct {
 	problems []Problem
 }
 
-// New makes the tree of nodes. Levels come from ParseLevels; the nodes are in
-// the caller's order, which numbers them and their leaves, and does not matter
-// otherwise.
+// New returns the tree of nodes. levels is from ParseLevels. The order of the nodes
+// determines their numbers and those of their leaves, and nothing else.
 func New(levels []Level, nodes []Node) *Tree {
 	t := &Tree{levels: levels, domains: make([][]Domain, len(levels)), at: make([][]int32, len(levels)), first: make([]int, 1, len(nodes)+1)}
 	for i := range nodes {
@@ -87,7 +86,7 @@ type builder struct {
 	node  []int // by leaf
 }
 
-// value is that of a leaf at a level.
+// value returns the value of a leaf at a level.
 func (b *builder) value(l, leaf int) string {
 	n := &b.nodes[b.node[leaf]]
 	if b.levels[l].Source == Device {
@@ -102,8 +101,8 @@ func (b *builder) value(l, leaf int) string {
 	return ""
 }
 
-// sort puts the leaves of every domain next to each other, those without a
-// value last. Two nodes of one name stay two.
+// sort orders leaves so that those of every domain are adjacent, and those without a value
+// come last. Two nodes with one name stay two.
 func (b *builder) sort() {
 	b.order = make([]int, len(b.links))
 	for i := range b.order {
@@ -156,23 +155,23 @@ func (b *builder) divide(l int) {
 	}
 }
 
-// Levels are those of the tree, outermost first.
+// Levels returns the levels of the tree, outermost first.
 func (t *Tree) Levels() []Level { return t.levels }
 
-// Level is the number of a level by its name, -1 where the tree has none.
+// Level returns the number of a level by its name, or -1.
 func (t *Tree) Level(name string) int {
 	return slices.IndexFunc(t.levels, func(l Level) bool { return l.Name == name })
 }
 
-// Domains are those of a level, in the order of the tree: domains of one parent
-// are next to each other. They are not to be changed.
+// Domains returns the domains of a level in the order of the tree: domains of one parent
+// are adjacent. The caller must not change them.
 func (t *Tree) Domains(level int) []Domain { return t.domains[level] }
 
-// Leaves is how many leaves there are.
+// Leaves returns how many leaves there are.
 func (t *Tree) Leaves() int { return len(t.links) }
 
-// Leaf is the number of a bin of a node, or -1 where the node is not of the
-// tree. A bin that is unknown (-1) is taken for the first.
+// Leaf returns the number of a bin of a node, or -1 if the node is not in the tree. An
+// unknown bin (-1) counts as the first.
 func (t *Tree) Leaf(node, bin int) int {
 	if node < 0 || node >= len(t.first)-1 {
 		return -1
@@ -184,21 +183,21 @@ func (t *Tree) Leaf(node, bin int) int {
 	return leaf
 }
 
-// Domain is the domain that a leaf is in at a level.
+// Domain returns the domain that a leaf is in at a level.
 func (t *Tree) Domain(level, leaf int) int { return int(t.at[level][leaf]) }
 
-// Within are the leaves of a domain, in the order of the tree. They are not to
-// be changed.
+// Within returns the leaves of a domain, in the order of the tree. The caller must not
+// change them.
 func (t *Tree) Within(level, domain int) []int {
 	d := &t.domains[level][domain]
 	return t.order[d.from:d.to]
 }
 
-// Position is the place of a leaf in the order of the tree, in which leaves of
-// one domain are next to each other at every level.
+// Position returns the position of a leaf in the order of the tree, in which the leaves of
+// each domain are adjacent, at every level.
 func (t *Tree) Position(leaf int) int { return t.position[leaf] }
 
-// Path is the names of a domain and those around it, outermost first.
+// Path returns the names of a domain and of those around it, outermost first.
 func (t *Tree) Path(level, domain int) []string {
 	out := make([]string, level+1)
 	for ; level >= 0; level-- {
@@ -209,8 +208,8 @@ func (t *Tree) Path(level, domain int) []string {
 	return out
 }
 
-// Title is the name of a domain as it is shown: one of leaves without a value
-// is named so.
+// Title returns the name of a domain for display, such as "(no meta.rack)" for the domain
+// without a value.
 func (t *Tree) Title(level, domain int) string {
 	if t.domains[level][domain].Missing {
 		return "(no " + t.levels[level].Name + ")"
@@ -218,8 +217,8 @@ func (t *Tree) Title(level, domain int) string {
 	return t.domains[level][domain].Name
 }
 
-// Common is the innermost domain that all the leaves are in, or ok is false
-// where they have none but the pool. Unknown leaves (-1) are passed over.
+// Common returns the innermost domain that all the leaves are in; ok is false if they have
+// only the pool in common. Unknown leaves (-1) are ignored.
 func (t *Tree) Common(leaves []int) (level, domain int, ok bool) {
 	low, high := -1, -1 // the first and the last in the order of the tree
 	for _, leaf := range leaves {

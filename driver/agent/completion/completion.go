@@ -16,34 +16,34 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
-// Store keeps in Nomad that a training is complete. Scaling a finished
+// Store keeps the record in Nomad that a training is complete. Scaling a finished
 // batch job makes Nomad run its workers again (nomad/scheduler/reconciler,
 // filterOldTerminalAllocs), and they must not train from the beginning.
 //
-// It is an item of the variable nomad/jobs/<job>, which a workload identity may
-// always read. To write it where ACLs are on, the job needs a policy; see
+// The record is an item of the variable nomad/jobs/<job>, which a workload identity may
+// always read. With ACLs, the job needs a policy to write it; see
 // docs/reference/driver.md.
 type Store struct {
 	client *api.Client
 	token  nomadapi.Token
 	config config.Config
-	// digest is of this group as it was when this agent started: what is submitted
-	// meanwhile is not what it trains.
+	// digest is that of this group when the agent started. A version of the job that is
+	// submitted later is not what this agent trains.
 	digest string
-	// jobType is the type of the job, "" where it may not be read.
+	// jobType is the type of the job, or "" if the job may not be read.
 	jobType string
 }
 
-// Record is what the item holds.
+// Record is the content of the item.
 type Record struct {
-	// Task is a digest of what Group, the leader's, trains: with another command,
-	// arguments or settings there is something to train again.
+	// Task is a digest of the command, arguments and environment of the task in Group,
+	// the leader's group. A job with another digest trains again.
 	Task  string `json:"task"`
 	Group string `json:"group"`
-	// Digests are those of the job (jobDigests): of Group as it was when the
-	// training began, of the others as they were in the end, for they may have been
-	// added or changed meanwhile; none of groups whose task has another name. Created is the job's create index, which changes when it
-	// is purged. None and 0 where the identity may not read the job.
+	// Digests are those of the job's groups, see jobDigests: that of Group when the
+	// training began, and those of the others when it ended, because they may have been
+	// added or changed in between. Created is the job's create index, which changes
+	// when the job is purged. Without the right to read the job, they are nil and 0.
 	Digests map[string]string `json:"specs,omitempty"`
 	Created uint64            `json:"created"`
 	Alloc   string            `json:"alloc"`
@@ -61,8 +61,8 @@ func New(c config.Config, token nomadapi.Token) (*Store, error) {
 	return &Store{client: client, token: token, config: c}, nil
 }
 
-// query returns options with the identity as it is now: training takes longer
-// than one is valid.
+// query returns options with the present identity. It is read for each query, because
+// training takes longer than an identity is valid.
 func (c *Store) query(ctx context.Context) (*api.QueryOptions, error) {
 	secret, err := c.token.Read()
 	if err != nil {
@@ -74,13 +74,13 @@ func (c *Store) query(ctx context.Context) (*api.QueryOptions, error) {
 func (c *Store) path() string { return "nomad/jobs/" + c.config.JobID }
 func (c *Store) item() string { return "kolo_complete_" + c.config.Service }
 
-// taskDigest names what the job trains.
+// taskDigest returns the digest of what this agent's task trains.
 func (c *Store) taskDigest() string {
 	return digest(c.config.Command, c.config.Args, c.config.Env)
 }
 
-// job returns the job's create index, type and digests; 0, "" and none when it
-// can't be read.
+// job returns the job's create index, type and digests; 0, "" and nil if the job can't be
+// read.
 func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digests map[string]string) {
 	job, _, err := c.client.Jobs().Info(c.config.JobID, q)
 	if err != nil || job.CreateIndex == nil || job.Type == nil {
@@ -89,8 +89,8 @@ func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digest
 	return *job.CreateIndex, *job.Type, jobDigests(job, c.config.Framework, c.config.Task)
 }
 
-// Find returns the record that this very training is complete, nil
-// when there is none. It is called as the agent starts.
+// Find returns the record that this very training is complete, or nil. It is called as the
+// agent starts.
 func (c *Store) Find(ctx context.Context) (*Record, error) {
 	q, err := c.query(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Store) Find(ctx context.Context) (*Record, error) {
 	return &r, nil
 }
 
-// Save writes the item and leaves the variable's other items alone.
+// Save writes the record and leaves the variable's other items alone.
 func (c *Store) Save(ctx context.Context, reason string) error {
 	q, err := c.query(ctx)
 	if err != nil {
@@ -164,8 +164,8 @@ func (c *Store) Save(ctx context.Context, reason string) error {
 	return fmt.Errorf("variable %s keeps changing", c.path())
 }
 
-// Warning warns of a job that Nomad starts again when it is complete; ""
-// is no warning.
+// Warning returns a warning if the job's type makes Nomad start it again after training is
+// complete, else "".
 func (c *Store) Warning() string {
 	if c.jobType != api.JobTypeService && c.jobType != api.JobTypeSystem {
 		return ""
@@ -173,7 +173,8 @@ func (c *Store) Warning() string {
 	return fmt.Sprintf(`a job of type %q can't complete: Nomad starts it again when training is, until it gives up; write type = "batch" (Nomad's default is "service")`, c.jobType)
 }
 
-// Explain explains to the user why there is nothing to train.
+// Explain returns a message for the user: why there is nothing to train, and how to train
+// again.
 func (r *Record) Explain(c *Store) string {
 	again := fmt.Sprintf("submit the job with a change (of its script, arguments, env or meta), or after nomad job stop -purge -namespace %s %s",
 		c.config.Namespace, c.config.JobID)

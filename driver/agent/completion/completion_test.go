@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
-// identity returns where an agent finds the given one.
+// identity returns the token of a file with the given text.
 func identity(t *testing.T, text string) nomadapi.Token {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nomad_token")
@@ -29,7 +29,7 @@ func identity(t *testing.T, text string) nomadapi.Token {
 	return nomadapi.Token{File: file}
 }
 
-// registry is as much of Nomad as completion asks for.
+// registry is the part of Nomad that completion uses.
 type registry struct {
 	mu     sync.Mutex
 	job    *api.Job // nil: the identity may not read it
@@ -174,7 +174,7 @@ func TestCompletion_TaskNames(t *testing.T) {
 	must.StrContains(t, found.Explain(other), "or groups name their tasks differently")
 }
 
-// Nomad's default type is warned of; a job that may not be read is not.
+// There is a warning for Nomad's default job type, but none for a job that may not be read.
 func TestWarning(t *testing.T) {
 	t.Parallel()
 	for kind, warns := range map[string]bool{"service": true, "system": true, "batch": false, "sysbatch": false} {
@@ -190,8 +190,7 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestCompletionGoesByTheIdentityOfTheDay is about a training that takes longer
-// than an identity is valid.
+// The training takes longer than an identity is valid.
 func TestCompletionGoesByTheIdentityOfTheDay(t *testing.T) {
 	t.Parallel()
 	token := identity(t, "first")
@@ -221,8 +220,7 @@ func TestCompletionGoesByTheIdentityOfTheDay(t *testing.T) {
 	must.Eq(t, "a", done.Alloc)
 }
 
-// TestDigestLeavesOutHowATrainingRuns: a job that is complete does not train again
-// for another timeout.
+// A job that is complete does not train again because a timeout changed.
 func TestDigestLeavesOutHowATrainingRuns(t *testing.T) {
 	digest := func(env, run map[string]string) string {
 		return (&Store{config: config.Config{Command: "python3", Env: env, RunEnv: run}}).taskDigest()

@@ -13,12 +13,13 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// jobDigests names, by group, what a job's training tasks are made of: those of a
-// framework's driver, and those that are named as this agent's, whatever their driver.
-// It is what they run, templates (most scripts come in one), artifacts, environment
-// and meta, as submitted, before each node fills in its own names. Counts are left out:
-// a job that is scaled is still the same. A group without such a task has no digest: its
-// own agents name their task differently and know another one.
+// jobDigests returns a digest of the training tasks of each group. Training tasks are
+// those of the framework's driver and those with this agent's task name, under any driver.
+// A group without one has no digest here; its own agents use another task name.
+//
+// A digest covers what the tasks run, their templates (most scripts are in one),
+// artifacts, environment and meta, as submitted, before a node fills in variables. It does
+// not cover counts: a job that is scaled is still the same.
 func jobDigests(job *api.Job, framework, task string) map[string]string {
 	digests := map[string]string{}
 	for _, g := range job.TaskGroups {
@@ -35,8 +36,8 @@ func jobDigests(job *api.Job, framework, task string) map[string]string {
 			default:
 				continue
 			}
-			// Below it are other scripts of the same names. A job without is what it was to
-			// agents that did not know of it.
+			// Another directory has other scripts of the same names. Without one, the digest
+			// is the same as with earlier versions, which did not cover it.
 			if dir := cmp.Or(t.Config["work_dir"], t.Config["working_dir"]); dir != nil {
 				what = append(what, dir)
 			}
@@ -55,9 +56,9 @@ func jobDigests(job *api.Job, framework, task string) map[string]string {
 	return digests
 }
 
-// foreignProgram is what a task of another driver runs: its image, and the command
-// after the flags of kolo-worker. The flags are settings: as under the driver, a
-// change of one is no new training.
+// foreignProgram returns what a task of another driver runs: its image, and the command
+// after the flags of kolo-worker. The flags are settings, and changing a setting does not
+// make a job train again.
 func foreignProgram(config map[string]any) []any {
 	program := []any{config["image"], config["load"]}
 	args, _ := config["args"].([]any)

@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A task in an image counts by its name, its image and what kolo-worker starts, but
-// not by the flags.
+// A task in an image is identified by its name, its image and the command that kolo-worker
+// starts, not by the flags.
 func TestDigest_Image(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*api.Task)) string {

@@ -6,6 +6,6 @@
 //
 //	leader ── Save ──> variable nomad/jobs/<job> ── Find ──> agent that starts
 //
-// The record names what was trained by digests of the job's groups. A job that
-// was changed since trains again.
+// The record identifies what was trained by digests of the job's groups. A job that was
+// changed since then trains again.
 package completion

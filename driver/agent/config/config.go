@@ -15,36 +15,36 @@ import (
 // Config.
 const Variable = "KOLO_AGENT_CONFIG"
 
-// Config is what an agent must know. The driver plugin writes it as JSON into
-// the file that Variable names; `run` builds it from its flags.
+// Config configures an agent. The driver plugin writes it as JSON into the file that
+// Variable names; the `run` subcommand builds it from its flags.
 type Config struct {
-	// Framework is the name of the training framework, which is also the task's
-	// driver and the block with the framework's own settings.
+	// Framework is the name of the training framework. It is also the name of the task
+	// driver and of the block with the framework's own settings.
 	Framework string `json:"framework"`
 	// Command and Args start one slot. Command is looked up in PATH.
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
-	// Dir is the slots' working directory, the agent's own when empty.
+	// Dir is the slots' working directory; if empty, the agent's own.
 	Dir string `json:"dir,omitempty"`
-	// Env is added to every slot's environment (the framework's settings, for one).
+	// Env is added to every slot's environment, such as the framework's settings.
 	Env map[string]string `json:"env,omitempty"`
-	// RunEnv is added before Env. It is no part of what is trained: a job that is
+	// RunEnv is added before Env. It is not part of a training's identity: a job that is
 	// complete does not train again for another value.
 	RunEnv map[string]string `json:"run_env,omitempty"`
 
 	settings.Training
-	// Restart is how processes are replaced that can't change their ring.
+	// Restart configures how processes that can't change their ring are replaced.
 	Restart settings.Restart `json:"restart,omitzero"`
-	// StopFile is where the driver writes, before it sends the stop signal,
-	// when the task will be killed (RFC 3339, one line).
+	// StopFile is the file into which the driver writes the time at which the task will
+	// be killed (RFC 3339, one line), before it sends the stop signal.
 	StopFile string `json:"stop_file,omitempty"`
 
-	// Interface is the network interface of training traffic; empty picks the one
-	// that carries the host's service address.
+	// Interface is the network interface for training traffic; if empty, the one that
+	// has the host's service address.
 	Interface string `json:"interface,omitempty"`
 
-	// OwnNetwork states that the task's group has a network of its own: there the
-	// service address has to be the allocation's.
+	// OwnNetwork states that the task's group has a network of its own. The service
+	// address then has to be the allocation's.
 	OwnNetwork bool `json:"own_network,omitempty"`
 
 	// Topology is the host's place in the network; see elastic.CheckTopology.
@@ -52,11 +52,11 @@ type Config struct {
 
 	// Service is the Nomad service by which this job's agents find each other.
 	Service string `json:"service"`
-	// Listen is the address to listen at, for other agents and users. Nomad's
-	// registry has the one at which they reach it.
+	// Listen is the address to listen at, for other agents and users. They find the
+	// agent's address in Nomad's registry.
 	Listen string `json:"listen"`
 
-	// Who this host is, in Nomad's words.
+	// Nomad's names for this host.
 	Namespace string `json:"namespace"`
 	JobID     string `json:"job_id"`
 	Group     string `json:"group"`
@@ -68,21 +68,21 @@ type Config struct {
 	// NomadAddr is the Task API socket ("unix:///secrets/api.sock") or an
 	// HTTP address.
 	NomadAddr string `json:"nomad_addr"`
-	// TokenFile holds the workload identity used to read the registry and,
-	// unless PeerTokenFile is set, to prove this agent to others.
+	// TokenFile holds the workload identity for reading the registry. It also proves
+	// this agent to others, unless PeerTokenFile is set.
 	TokenFile string `json:"token_file,omitempty"`
-	// PeerTokenFile holds an identity with audience "kolo".
+	// PeerTokenFile holds an identity with audience "kolo", which proves this agent to
+	// others.
 	PeerTokenFile string `json:"peer_token_file,omitempty"`
 
-	// Cgroup is the ID of the cgroup (version 2) that has the task's processes
-	// and no others, 0 where there is none.
+	// Cgroup is the ID of the cgroup (version 2) that has the task's processes and no
+	// others, 0 if there is none.
 	Cgroup uint64 `json:"cgroup,omitempty"`
-	// Memory is the most memory that the task may use, in bytes; 0 where it is not
-	// limited.
+	// Memory is the memory limit of the task in bytes, 0 if there is none.
 	Memory int64 `json:"memory,omitempty"`
 
-	// LogDir receives one log per slot, ProgressDir the progress files,
-	// EventFile the JSON lines that the plugin turns into task events.
+	// LogDir receives one log per slot, ProgressDir the progress files, and EventFile
+	// the JSON lines that the plugin turns into task events.
 	LogDir      string `json:"log_dir"`
 	ProgressDir string `json:"progress_dir"`
 	EventFile   string `json:"event_file,omitempty"`

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// stopMargin is the most that is kept back of the time to leave, for ending
-// slots and reporting to the leader.
+// stopMargin is the most that is reserved of the time to leave, for ending slots and
+// reporting to the leader.
 const stopMargin = 2 * time.Second
 
-// TimeToLeave is how long a stopped task has left. Nomad decides that when it
-// stops the task, and the driver writes it to StopFile; LeaveTimeout is what was
-// known before.
+// TimeToLeave returns how long a stopped task has left. Nomad decides that when it stops
+// the task, and the driver writes it to StopFile. Without the file, it is LeaveTimeout.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	note, _ := os.ReadFile(c.StopFile) // none where the signal did not come from the driver
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
@@ -25,5 +24,5 @@ func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	return LeaveWithin(max(kill.Sub(now), 0))
 }
 
-// LeaveWithin is how long a task may take to leave that is killed after a time.
+// LeaveWithin returns how long a task may take to leave if it is killed after a time.
 func LeaveWithin(kill time.Duration) time.Duration { return kill - min(kill/5, stopMargin) }

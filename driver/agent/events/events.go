@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Log reports what happens to the user: in the log, and as JSON lines in the
-// file that the plugin turns into task events.
+// Log reports events to the user: in the agent's log, and as JSON lines in the file that
+// the plugin turns into task events.
 type Log struct {
 	mu     sync.Mutex
 	file   io.WriteCloser
@@ -32,7 +32,8 @@ type Line struct {
 	Message string    `json:"message"`
 }
 
-// Open returns a Log that appends to the file, or to none when path is empty.
+// Open returns a Log that appends to the file at path; if path is empty, it writes no
+// file.
 func Open(path string, log hclog.Logger) (*Log, error) {
 	l := &Log{log: log}
 	if path == "" {
@@ -52,7 +53,7 @@ func (l *Log) Emit(message string) {
 	l.keep(message)
 }
 
-// Warn reports an event that the user should do something about.
+// Warn reports an event that the user should act on.
 func (l *Log) Warn(message string) {
 	l.log.Warn(message)
 	l.keep(message)

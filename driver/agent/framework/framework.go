@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package framework is a training framework as an agent needs it. Hosts and leader
-// get their parts of it from the program that they run in, and name none.
+// Package framework is a training framework as an agent needs it. The program gives hosts
+// and leader their parts of it, so that they depend on no particular framework.
 //
 //	Framework ── Host ──────> host.Framework, one a host
 //	    ├─────── Exchange ──> leader.Exchange, one a ring
@@ -19,26 +19,26 @@ import (
 
 // Framework is a training framework.
 type Framework struct {
-	// Elastic is what the membership state machine needs to know.
+	// Elastic describes the framework to the membership state machine.
 	Elastic elastic.Framework
-	// Host returns the part of one host.
+	// Host returns the framework's part in one host.
 	Host func(Options) host.Framework
 	// Exchange returns the leader's part in the exchange of one ring.
 	Exchange func() leader.Exchange
 }
 
-// Options are what the processes of a host have in common.
+// Options are the settings that all processes of a host share.
 type Options struct {
 	Host elastic.HostID
 	// Job is the job's name.
 	Job string
-	// Mode is settings.Restart's.
+	// Mode is settings.Restart.Mode.
 	Mode string
-	// Replica is how many processes share one copy of a sharded model; 0 and 1: each
-	// has all of it.
+	// Replica is how many processes share one copy of a sharded model. With 0 or 1,
+	// each process has the whole model.
 	Replica int
-	// Interface is the network interface of training traffic, empty for the
-	// framework's choice.
+	// Interface is the network interface for training traffic; if empty, the framework
+	// chooses.
 	Interface string
 	Logger    hclog.Logger
 }

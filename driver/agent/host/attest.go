@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// member returns the slot of a process in the present ring, nil where it is not in it.
+// member returns the slot of a process in the present ring, or nil if it is not in it.
 func (h *Host) member(p elastic.Proc, e Endpoint, gen uint64) *slot {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || s.State != elastic.InRing || s.Generation != gen || h.ring == nil || h.ring.Generation != gen {
@@ -24,19 +24,20 @@ func (h *Host) member(p elastic.Proc, e Endpoint, gen uint64) *slot {
 	return s
 }
 
-// forming: the process takes its time to connect to a group of its ring.
+// forming handles a process that is still connecting to a group of its ring.
 func (h *Host) forming(p elastic.Proc, e Endpoint, gen uint64, round int, listening []netip.AddrPort) {
 	if h.member(p, e, gen) != nil {
 		h.send(&wire.ToLeader{Forming: &wire.Forming{Proc: p, Ring: wire.IDOf(h.ring), Round: round, Listening: listening}})
 	}
 }
 
-// formingReport is how often a process that connects is reported. kolo.torch does so as
-// often by itself.
+// formingReport is the interval of reports about a process that is still connecting.
+// Processes with kolo.torch report at the same interval themselves.
 const formingReport = 500 * time.Millisecond
 
-// reportForming reports where processes listen that still connect to their ring, if
-// their framework knows the addresses from the exchange, and again when there are more.
+// reportForming reports the listening addresses of processes that are still connecting to
+// their ring, and reports them again when there are more. It applies to frameworks that
+// know the addresses from the exchange.
 func (h *Host) reportForming(now time.Time) {
 	for local, s := range h.slots {
 		if s.State != elastic.InRing || s.Up || s.Surrogate || now.Before(s.forming) {
@@ -50,7 +51,7 @@ func (h *Host) reportForming(now time.Time) {
 	}
 }
 
-// connected: the process is connected to a group of its ring.
+// connected handles a process that is connected to a group of its ring.
 func (h *Host) connected(p elastic.Proc, e Endpoint, gen uint64, round int, listening []netip.AddrPort, known bool) {
 	s := h.member(p, e, gen)
 	if s == nil {
@@ -60,8 +61,8 @@ func (h *Host) connected(p elastic.Proc, e Endpoint, gen uint64, round int, list
 	h.send(&wire.ToLeader{Connected: s.connected})
 }
 
-// listens reports where a process listens that is connected to its ring, if its
-// framework knows the addresses from the exchange.
+// listens reports the listening addresses of a process that is connected to its ring, if
+// its framework knows them from the exchange.
 func (h *Host) listens(s *slot, p elastic.Proc, id wire.RingID) {
 	addrs, gen := s.endpoint.Listening()
 	if s.connected != nil || len(addrs) == 0 || gen != id.Generation {
@@ -71,8 +72,8 @@ func (h *Host) listens(s *slot, p elastic.Proc, id wire.RingID) {
 	h.send(&wire.ToLeader{Connected: s.connected})
 }
 
-// reportConnected reports to a new leader which processes are connected. Where others
-// listen it learns with the next reportForming.
+// reportConnected reports to a new leader which processes are connected. The next
+// reportForming reports the addresses of the others.
 func (h *Host) reportConnected() {
 	for _, s := range h.slots {
 		s.listed = 0
@@ -82,7 +83,7 @@ func (h *Host) reportConnected() {
 	}
 }
 
-// look reports the connections of the host's processes at the ring's listening
+// look reports the connections of the host's processes with the ring's listening
 // addresses.
 func (h *Host) look(m wire.Look) {
 	if m.Ring != wire.IDOf(h.ring) {
@@ -105,7 +106,7 @@ func (h *Host) look(m wire.Look) {
 	})
 }
 
-// attested takes in the leader's verdict on a round.
+// attested handles the leader's verdict on a round.
 func (h *Host) attested(m *wire.Attest) {
 	if m.Ring != wire.IDOf(h.ring) {
 		return
@@ -116,7 +117,7 @@ func (h *Host) attested(m *wire.Attest) {
 	}
 	for _, s := range h.slots {
 		if c := s.connected; s.State == elastic.InRing && c != nil && c.Ring == m.Ring && c.Round <= m.Round && !c.Attested {
-			done := *c // the leader of this process may have the other
+			done := *c // a leader in this process may hold the original
 			done.Attested = true
 			s.connected = &done
 			s.endpoint.Attested(m.Ring.Generation, c.Round)
@@ -124,8 +125,8 @@ func (h *Host) attested(m *wire.Attest) {
 	}
 }
 
-// reportStrangers reports where the connections come from that broke a ring. That takes
-// a look at all processes of the machine, for which the host does not wait.
+// reportStrangers reports the origin of the connections that broke a ring. It looks at all
+// processes of the machine, and the host does not wait for that.
 func (h *Host) reportStrangers(generation uint64, strangers []attest.End) {
 	events, peers := h.o.Events, h.peers
 	h.tasks.Go(func() {

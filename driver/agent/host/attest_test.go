@@ -23,7 +23,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// attestedEndpoint notes what its process is told.
+// attestedEndpoint records the verdicts for its process.
 type attestedEndpoint struct {
 	endpoint
 	rounds []int
@@ -31,7 +31,7 @@ type attestedEndpoint struct {
 
 func (e *attestedEndpoint) Attested(_ uint64, round int) { e.rounds = append(e.rounds, round) }
 
-// inRing is a host with one process in a ring, and the leader's end of its session.
+// inRing returns a host with one process in a ring, and the leader's end of its session.
 func inRing(t *testing.T) (*Host, *attestedEndpoint, wire.LeaderEnd) {
 	t.Helper()
 	log, err := events.Open("", hclog.NewNullLogger())
@@ -46,7 +46,7 @@ func inRing(t *testing.T) (*Host, *attestedEndpoint, wire.LeaderEnd) {
 	return h, e, down
 }
 
-// A process learns of the verdict on its group, and a new leader what was attested.
+// A process learns the verdict on its group, and a new leader learns what was attested.
 func TestAVerdictReachesTheProcess(t *testing.T) {
 	h, e, down := inRing(t)
 	at := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:3000")}
@@ -74,7 +74,7 @@ func TestAVerdictReachesTheProcess(t *testing.T) {
 	must.Eq(t, []int{1, 2}, e.rounds)
 }
 
-// listeningEndpoint is of a process that tells others in the exchange where it listens.
+// listeningEndpoint belongs to a process whose listening addresses are in the exchange.
 type listeningEndpoint struct {
 	endpoint
 	at []netip.AddrPort
@@ -82,8 +82,8 @@ type listeningEndpoint struct {
 
 func (e *listeningEndpoint) Listening() ([]netip.AddrPort, uint64) { return e.at, 3 }
 
-// Where a process listens that takes its time to connect, the leader learns once, when
-// there is more, and when another leads.
+// The addresses of a process that is still connecting are reported once, again when there
+// are more, and again to a new leader.
 func TestWhereAProcessListensIsReportedOnce(t *testing.T) {
 	h, _, _ := inRing(t)
 	leader := &leaderEnd{}
@@ -109,8 +109,8 @@ func TestWhereAProcessListensIsReportedOnce(t *testing.T) {
 	must.Eq(t, 1, reported())
 }
 
-// A host reports the connections of its own processes, and of a stranger the side that
-// is the process's own: so no other host confirms it.
+// A host reports only its own processes' ends of connections. So no host confirms the
+// other end of an intruder's connection.
 func TestALookShowsOwnConnectionsOnly(t *testing.T) {
 	h, _, down := inRing(t)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")

@@ -15,14 +15,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// loudRefusals is how many refused connections of a slot's endpoint are logged
-// as warnings, each with the process if it can be seen: enough to find out why,
-// too few for a flood to fill the log or to cost much.
+// loudRefusals is how many refused connections of a slot's endpoint are logged as
+// warnings, with the process if it can be seen. That is enough to find the cause, and too
+// few for a flood to fill the log or to cost much.
 const loudRefusals = 20
 
-// callerCheck admits only processes of the task to the rendezvous endpoint of a
-// slot. Others could read and forge the addresses of the ring, replace the
-// process that is notified, and report that the slot has left.
+// callerCheck admits only processes of the task to the rendezvous endpoint of a slot.
+// Other processes could read and forge the addresses of the ring, replace the process
+// that is notified, and report that the slot has left.
 type callerCheck struct {
 	gate    *localpeer.Gate
 	log     hclog.Logger
@@ -39,8 +39,8 @@ func (h *Host) newCallerCheck(number int) *callerCheck {
 	}}
 }
 
-// reportRefusal reports the first refusal to the user: it is an attack, or the
-// reason why the process is about to fail.
+// reportRefusal reports the first refusal to the user. It means an attack, or that the
+// process is about to fail.
 func (h *Host) reportRefusal(number int, reason string) {
 	h.warnOnce("refused", fmt.Sprintf("slot %d: refused a connection to its agent's port, which answers processes of this task only: %s; "+
 		"if it is part of the training, start it as a child of the task's command; the agent's log has more", number, reason))
@@ -69,7 +69,7 @@ func (c *callerCheck) Admit(local, remote netip.AddrPort) error {
 	return err
 }
 
-// close frees the check when its endpoint is closed, and reports the total.
+// close frees the check after its endpoint is closed, and logs the number of refusals.
 func (c *callerCheck) close() {
 	if n := c.refused.Load(); n > loudRefusals {
 		c.log.Warn("refused connections to a slot's endpoint", "refused", n)

@@ -51,8 +51,8 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	must.StrContains(t, string(events), "slot 0: refused a connection to its agent's port")
 }
 
-// A refusal does not wait for the host's goroutine: that one may be closing the
-// endpoint, which waits for what is being decided, while other slots report progress.
+// A refusal does not wait for the host's goroutine, which may be closing the endpoint. To
+// close, the endpoint waits for pending checks, while other slots report progress.
 func TestRefusalsWaitForNoOne(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "h", Logger: hclog.NewNullLogger()})
 	defer h.quit()

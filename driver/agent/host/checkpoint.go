@@ -18,19 +18,20 @@ import (
 )
 
 const (
-	// quietTime is how long a checkpoint has to be left alone to be complete. One that
-	// was moved into its place, and that its process does not write, is so sooner:
-	// scripts that save often leave none alone for longer.
+	// quietTime is how long a checkpoint must stay unchanged to count as complete.
+	// movedTime is the shorter time for one that was moved into place and that its
+	// process does not have open: scripts that save often leave none unchanged for
+	// longer.
 	quietTime, movedTime = time.Second, 200 * time.Millisecond
-	// stopTime is kept of the time to leave for a process that is stopped.
+	// stopTime is the part of the time to leave that is reserved for stopping a process.
 	stopTime = 2 * time.Second
-	// maxEntries bounds how many files below a directory with checkpoints are looked at.
+	// maxEntries bounds how many files of a directory with checkpoints are examined.
 	maxEntries = 10000
 )
 
 // requestCheckpoint asks a process that can't change its ring to write its checkpoint
-// and to end, once. It is stopped when its checkpoint has changed, or when the time for
-// that is over; see endRequests.
+// and to end, once. The process is stopped after its checkpoint has changed, or when its
+// time is up; see endRequests.
 func (h *Host) requestCheckpoint(s *slot) {
 	h.requested = max(h.requested, s.Generation)
 	if s.proc == nil || s.requested() {
@@ -39,10 +40,10 @@ func (h *Host) requestCheckpoint(s *slot) {
 	c, p := h.o.Config.Restart.Checkpoint, s.proc
 	s.stopAt = time.Now().Add(time.Duration(c.Wait))
 	file, path := h.inTask(c.File), h.inTask(c.Path)
-	go func() { // files may be on a file system that does not answer
+	go func() { // the file system may not answer
 		before := newest(path)
 		if p.Ended() {
-			return // the file would ask the next process
+			return // the request would reach the next process
 		}
 		if file != "" {
 			if err := touch(file); err != nil {
@@ -64,7 +65,7 @@ func (h *Host) requestCheckpoint(s *slot) {
 	}()
 }
 
-// requestCheckpoints asks all processes of the ring on this host.
+// requestCheckpoints asks all processes of the ring on this host for their checkpoints.
 func (h *Host) requestCheckpoints() {
 	for _, s := range h.slots {
 		if s.State == elastic.InRing && s.Restarts {
@@ -76,7 +77,8 @@ func (h *Host) requestCheckpoints() {
 // requested reports whether the process was asked for its checkpoint.
 func (s *slot) requested() bool { return !s.stopAt.IsZero() }
 
-// inTask is the path of a file by its name in a process's working directory.
+// inTask returns the path of a file that is named relative to the processes' working
+// directory.
 func (h *Host) inTask(name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
@@ -103,8 +105,8 @@ func (h *Host) endRequests() {
 	}
 }
 
-// withdrawRequest removes the file that is the request for a checkpoint, before processes
-// of the next ring see it. What is no such file is left alone.
+// withdrawRequest removes the file that requests a checkpoint, before processes of the
+// next ring see it. Anything but an empty regular file is left alone.
 func (h *Host) withdrawRequest() {
 	file := h.inTask(h.o.Config.Restart.Checkpoint.File)
 	if file == "" {
@@ -115,8 +117,8 @@ func (h *Host) withdrawRequest() {
 	}
 }
 
-// touch creates a file, or makes it new. The agent has the rights of its task; others
-// may put a link or a pipe there, which is not followed and not waited for.
+// touch creates a file, or updates its time. It does not follow a link or wait for a pipe
+// that someone else has put there.
 func touch(path string) error {
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o644)
 	if err != nil {
@@ -126,8 +128,9 @@ func touch(path string) error {
 	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(time.Now().UnixNano()), unix.NsecToTimeval(time.Now().UnixNano())})
 }
 
-// awaitChange waits until a file or directory has changed and is left alone; one that is
-// removed has yet to be written again. It returns false when the process ends first.
+// awaitChange waits until a file or directory has changed and then stays unchanged. After
+// a removal, it waits until the file is written again. It returns false if the process
+// ends first.
 func awaitChange(path string, before version, p *process.Process) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -141,7 +144,7 @@ func awaitChange(path string, before version, p *process.Process) bool {
 		switch now := newest(path); {
 		case now != last:
 			last, since = now, time.Now()
-			moved = moved && now.inode != 0 // what takes the place of a file is never missing
+			moved = moved && now.inode != 0 // a file that is replaced is never missing
 		case last == (version{}) || last == before:
 		case time.Since(since) >= quietTime,
 			time.Since(since) >= movedTime && moved && last.inode != before.inode && !hasOpen(p.PID(), path):
@@ -163,15 +166,15 @@ func hasOpen(pid int, path string) bool {
 	})
 }
 
-// version is what is seen of a checkpoint from outside. Its size grows also during one
-// long write, at whose begin it is modified. A file that replaces another has another
-// inode; that of a directory does not count.
+// version describes a checkpoint as seen from outside. The size is part of it, because a
+// long write updates the modification time only when it begins. A file that replaces
+// another has another inode; the inode of a directory does not count.
 type version struct {
 	modified, size int64
 	inode          uint64
 }
 
-// newest is the version of a file, or of all files below a directory; zero where there
+// newest returns the version of a file, or of all files below a directory; zero if there
 // is none.
 func newest(path string) version {
 	var v version
@@ -191,7 +194,7 @@ func (v *version) add(path string, info os.FileInfo, left *int) {
 		v.size += info.Size()
 		return
 	}
-	if *left <= 0 { // which ReadDir takes for no limit
+	if *left <= 0 { // to ReadDir, it would mean no limit
 		return
 	}
 	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)

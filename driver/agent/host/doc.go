@@ -9,19 +9,19 @@
 //	   ↑                (framework)             │
 //	   └── start, stop, notify, shut down ──────┘
 //
-// Host owns what is true of its own slots. It keeps no queue towards the leader:
-// when a session begins it reports all it knows, and after that each change. So a
-// session, and the leader itself, may be lost at any time. While there is no
-// leader, processes that ask for their place are held.
+// Host owns the state of its own slots. It keeps no queue of messages to the leader.
+// When a session begins it reports the whole state, and after that each change. So a
+// session, and the leader itself, may be lost at any time. While there is no leader,
+// processes that ask for their place are held.
 //
-// Processes that can't change their ring are replaced for each: the next one of a slot
-// starts in its second place (standby.go) beside the present one, if there is memory for
-// both (memory.go). To them a notice is the request to save a checkpoint and to end
-// (checkpoint.go).
+// Processes that can't change their ring are replaced for each ring. The next process of
+// a slot starts in the slot's second place (standby.go) while the present one trains, if
+// there is memory for both (memory.go). For such a process, a notice is the request to
+// save a checkpoint and to end (checkpoint.go).
 //
-// A process that hangs in a broken ring is known by the CPU time that it does not use
+// A process that hangs in a broken ring is recognized because it uses no CPU time
 // (idle.go).
 //
-// What differs between training frameworks is behind Framework; this package knows
-// none of them.
+// Differences between training frameworks are behind the interface Framework; this
+// package depends on none of them.
 package host

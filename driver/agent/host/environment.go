@@ -14,18 +14,18 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// private reports that a variable is the agent's and not its slots': its
-// configuration, and the task's workload identities. A script that is to talk to
-// Nomad reads an identity from its file, which Nomad renews; in the environment
-// it ends up in crash reports and experiment trackers. This hides nothing from a
-// script that looks for it: script and agent have one user.
+// private reports whether a variable is for the agent only: its configuration, and the
+// task's workload identities. In a script's environment, an identity ends up in crash
+// reports and experiment trackers. A script that talks to Nomad reads the identity from
+// its file, which Nomad renews. This is no protection against the script itself, which
+// runs as the agent's user.
 func private(name string) bool {
 	return name == config.Variable || name == "NOMAD_TOKEN" || strings.HasPrefix(name, "NOMAD_TOKEN_")
 }
 
-// environment is what one slot is started with: the framework's defaults, the task's
-// own environment, the jobspec's settings, and what the framework and progress need.
-// Later entries win.
+// environment returns the environment of one slot: the framework's defaults, the task's
+// own environment, the jobspec's settings, and the variables that the framework and
+// progress reports need. Later ones win.
 func (h *Host) environment(s *slot, a elastic.Start) []string {
 	defaults, fixed := s.endpoint.Environment(a.Assignment)
 	env := map[string]string{"PYTHONUNBUFFERED": "1"}

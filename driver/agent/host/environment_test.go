@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// What the framework presets, a task may set otherwise: the network of NCCL, say.
-// What the ring is made of, it may not, and the jobspec's config goes before both.
+// A task may override the framework's defaults, such as NCCL's network interface, but not
+// the variables that define the ring. The jobspec's config overrides the task's variables.
 func TestTheTasksEnvironmentOverridesDefaults(t *testing.T) {
 	t.Setenv("FRAMEWORK_LOG", "trace")
 	t.Setenv("FRAMEWORK_PORT", "1")
@@ -30,8 +30,8 @@ func TestTheTasksEnvironmentOverridesDefaults(t *testing.T) {
 	}
 }
 
-// Scripts and what they import write their environment into crash reports and
-// experiment trackers. The task's identities are not to be in it.
+// Scripts and the packages that they import write their environment into crash reports and
+// experiment trackers. The task's identities must not be in it.
 func TestSlotsDoNotInheritIdentities(t *testing.T) {
 	for name, value := range map[string]string{
 		"NOMAD_TOKEN": "secret", "NOMAD_TOKEN_kolo": "secret", "NOMAD_TOKEN_vault_default": "secret",

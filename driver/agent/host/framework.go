@@ -12,119 +12,124 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Framework is all that a host leaves to the training framework of its processes.
-// A host has one of its own and calls it from one goroutine.
+// Framework is the training framework's part in a host. Each host has one of its own and
+// calls it from one goroutine.
 type Framework interface {
 	// NewEndpoint returns the endpoint of a process that is about to be started. A
 	// surrogate takes the place of a lost rank 0 while others connect, and must not
-	// get as far as to train; see elastic.Start.
+	// start to train; see elastic.Start.
 	NewEndpoint(surrogate bool, e Events) Endpoint
 	// Join begins the exchange of a ring that has processes on this host. The
-	// ring before it is over.
+	// previous ring is over.
 	Join(*elastic.Ring) (Exchange, error)
-	// Aborted reports whether the framework itself has ended a process that exited,
-	// which it does when others of the ring are gone: that is no failure of the
-	// process. why explains such an exit to people, and may be empty.
+	// Aborted reports whether the framework itself ended a process that exited. It
+	// does so when other members of the ring are gone, so it is no failure of the
+	// process. why explains such an exit to the user, and may be empty.
 	Aborted(process.Exit) (aborted bool, why string)
-	// Stalled reports whether the framework complains, in a line of stderr, of a
-	// collective that does not come to an end.
+	// Stalled reports whether a line of stderr is the framework's warning of a
+	// collective that does not end.
 	Stalled(line string) bool
-	// Explain states what to do about the last line of stderr of a process that
-	// failed; empty where the framework does not know it.
+	// Explain returns advice on the last line of stderr of a process that failed, or
+	// "" if the framework does not know the line.
 	Explain(line string) string
-	// Standbys reports whether there may be processes that can't change their ring, so
-	// that each slot has a second place, for one of the next ring.
+	// Standbys reports whether there may be processes that can't change their ring.
+	// Then each slot has a second place, for a process of the next ring.
 	Standbys() bool
 }
 
-// Endpoint is where one process asks for its place in the ring, and by which it is
-// notified. Listen, Environment and Admit are called from one goroutine.
+// Endpoint is the agent's end for one process, which asks here for its place in the ring
+// and is notified from here. Listen, Environment and Admit are called from one goroutine.
 type Endpoint interface {
-	// Listen begins to answer the process, and callers that check admits only.
+	// Listen starts answering the process. It answers only callers that check admits.
 	Listen(check Callers) error
-	// Environment is what the process needs to find the endpoint, which listens, and
-	// to start with its assignment. The task's variables override defaults, not
-	// fixed ones.
+	// Environment returns the variables with which the process finds the endpoint and
+	// starts with its assignment. It is called after Listen. The task's variables
+	// override defaults, but not fixed ones.
 	Environment(elastic.Assignment) (defaults, fixed map[string]string)
-	// Admit gives the process its place in the ring that was joined last. What it
-	// asks before that is held.
+	// Admit gives the process its place in the ring that was joined last. Its requests
+	// before that are held.
 	Admit(generation uint64, a elastic.Assignment)
-	// Attested tells the process that its ring's connections are between members
-	// alone; see Events.Connected.
+	// Attested notifies the process that its ring's connections are between members
+	// only; see Events.Connected.
 	Attested(generation uint64, round int)
 	// Notify notifies the process, if it can change its ring, that the ring is to
-	// change, so that it leaves at its next commit. It may ignore a timestamp that is not newer than the last.
+	// change, so that it leaves at its next commit. It may ignore a timestamp that is
+	// not newer than the last.
 	Notify(ctx context.Context, timestamp int64) error
-	// Break reports to the process, where it listens for that, that its ring has lost
-	// a member: it is to give up what it waits for, and to ask for its next place.
+	// Break notifies the process, if it listens for that, that its ring has lost a
+	// member. The process is to give up waiting and to ask for its next place.
 	Break(generation uint64)
-	// Retire tells the process, which has left its ring and is held, that it has no next
-	// place: it is to end by itself. The error is that it can't be told, and has to be
-	// killed.
+	// Retire notifies the process, which has left its ring and is held, that it has no
+	// next place: it is to end by itself. An error means that the process can't be
+	// notified and has to be killed.
 	Retire(ctx context.Context) error
-	// Connections returns the listening addresses by which the connections of the
-	// process's ring are known, and the ring's generation. They are shut down when
-	// the ring breaks; none are where Break is enough.
+	// Connections returns the listening addresses that identify the connections of the
+	// process's ring, and the ring's generation. These connections are shut down when
+	// the ring breaks. Where Break is enough, there are no addresses.
 	Connections() (addrs map[netip.AddrPort]bool, generation uint64)
 	// Listening returns the addresses at which the process itself listens for others
-	// of its ring, as far as the exchange shows them, and the ring's generation. Where
-	// processes report them by Events.Connected, there are none.
+	// of its ring, as far as the exchange shows them, and the ring's generation. If
+	// processes report them through Events.Connected, there are none.
 	Listening() (addrs []netip.AddrPort, generation uint64)
-	// Close ends all answers. It may be called without Listen.
+	// Close stops answering. It may be called without Listen.
 	Close() error
 }
 
-// Events are what an endpoint reports of its process, from any goroutine.
+// Events are the functions with which an endpoint reports about its process, from any
+// goroutine.
 type Events struct {
-	// Arrived: the process has asked something for the first time. restarts: it can't
-	// change its ring; see elastic.SlotArrived.
+	// Arrived reports the first request of the process. restarts states that the
+	// process can't change its ring; see elastic.SlotArrived.
 	Arrived func(restarts bool)
-	// Waiting: it has left the ring at a commit, or because the ring broke, and
-	// asks for its place in the next.
+	// Waiting reports that the process left the ring, at a commit or because the ring
+	// broke, and asks for its place in the next.
 	Waiting func(generation uint64)
-	// Notifiable: it can be notified from now on.
+	// Notifiable reports that the process can be notified from now on.
 	Notifiable func()
-	// Progress: it reports how far the ring of a generation has come, as others do
-	// in the progress file.
+	// Progress reports the progress of the ring of a generation. Other processes write
+	// theirs to the progress file.
 	Progress func(generation uint64, p wire.Progress)
-	// Forming: the process still connects to the ring of a generation, and listens at
-	// these addresses so far. It is repeated as long as that lasts.
+	// Forming reports that the process is still connecting to the ring of a generation,
+	// and the addresses at which it listens so far. It is repeated until the process is
+	// connected.
 	Forming func(generation uint64, round int, listening []netip.AddrPort)
-	// Connected: the process is connected to the ring of a generation, and listens at
-	// these addresses for the others; known is false where it doesn't report them. It
-	// comes before Exchange.Up, and again with the next round where the ring's
-	// processes form another group; see wire.Connected. Where there is none, the
-	// addresses are Endpoint.Listening.
+	// Connected reports that the process is connected to the ring of a generation, and
+	// the addresses at which it listens for the others; known is false if it does not
+	// report them. It comes before Exchange.Up, and again with the next round when the
+	// ring's processes form another group; see wire.Connected. If an endpoint never
+	// calls it, the addresses are those of Endpoint.Listening.
 	Connected func(generation uint64, round int, listening []netip.AddrPort, known bool)
-	// Warn: people have to know something of the process. Of one process only the
-	// first text is reported.
+	// Warn reports a fact about the process to the user. Only the first text of each
+	// process is reported.
 	Warn func(text string)
 }
 
 // Callers checks the processes that call an endpoint.
 type Callers interface {
-	// Admit returns nil for a connection whose peer may be answered; local is the
+	// Admit returns nil if the peer of a connection may be answered. local is the
 	// endpoint's address, remote the peer's.
 	Admit(local, remote netip.AddrPort) error
 }
 
-// Exchange has what the processes of one ring exchange to connect, as this host
-// sees it. It does no I/O: the host carries values to the leader and back.
+// Exchange holds this host's view of the values that the processes of one ring exchange to
+// connect. It does no I/O: the host carries values to the leader and back.
 type Exchange interface {
-	// Outgoing returns the values that the leader has not been given yet.
+	// Outgoing returns the values that were not sent to the leader yet.
 	Outgoing() []wire.Put
-	// Fill takes what the leader gives out.
+	// Fill adds values from the leader.
 	Fill(wire.Fill) error
-	// Snapshot is all that another leader needs of this host.
+	// Snapshot returns everything that another leader needs from this host.
 	Snapshot() wire.Snapshot
-	// News has an element when Outgoing or Up may have changed. Close closes it.
+	// News returns a channel that has an element when Outgoing or Up may have changed.
+	// Close closes it.
 	News() <-chan struct{}
 	// Up reports whether the process of a rank is connected to all others. The ring
 	// trains when all are; its state is synced with the first step after that.
 	Up(rank int) bool
-	// Withdraw drops the values of a process that died, unless one of them may
-	// have been read: then visible is true. The leader has to drop puts, too.
+	// Withdraw drops the values of a process that died, and returns those that the
+	// leader has to drop, too. If one of them may have been read, it drops none, and
+	// visible is true.
 	Withdraw(rank int) (puts []wire.Put, visible bool)
-	// Close ends the exchange and all that waits for it.
+	// Close ends the exchange and everything that waits for it.
 	Close()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// framework is one whose processes have nothing to exchange.
+// framework is a framework whose processes exchange nothing.
 type framework struct{}
 
 func (framework) NewEndpoint(bool, Events) Endpoint { return endpoint{} }
@@ -68,7 +68,7 @@ func (exchange) Withdraw(int) ([]wire.Put, bool) { return nil, false }
 
 func (e exchange) Close() { close(e.news) }
 
-// leaderEnd is a session of which the test reads what the host sends.
+// leaderEnd is a session that records the host's messages.
 type leaderEnd struct{ sent []*wire.ToLeader }
 
 func (e *leaderEnd) Send(m *wire.ToLeader) error { e.sent = append(e.sent, m); return nil }

@@ -22,40 +22,40 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
-// Options are what a Host needs.
+// Options configure a Host.
 type Options struct {
 	Config config.Config
-	// Framework is that of the training processes.
+	// Framework is the framework of the training processes.
 	Framework Framework
 	// ID is the host's name in rings.
 	ID elastic.HostID
 	// Addr is the service address, at which other machines reach the host's
 	// agent.
 	Addr string
-	// Hostname is the machine's name as slots shall see it, empty for what it
-	// is; see hostnet.NameFor.
+	// Hostname is the machine's name for its slots; if empty, the real one. See
+	// hostnet.NameFor.
 	Hostname string
 	// Prefix is put before the slot's number in each line of output.
 	Prefix         string
 	Stdout, Stderr io.Writer
 	Events         *events.Log
 	Logger         hclog.Logger
-	// LastHost reports whether the registry names no agent of the job, for a host
-	// that leaves; nil: always.
+	// LastHost reports, for a host that leaves, whether the registry names no agent of
+	// the job; nil means that it never names one.
 	LastHost func() bool
 }
 
-// Result is how a host ended.
+// Result states how a host ended.
 type Result struct {
 	Code   int
 	Reason string
-	// Completed states that the leader ended the job as complete. Code is also 0 where
-	// the host has left, even if a process of it has exited with 0 before.
+	// Completed states that the leader ended the job as complete. A Code of 0 does not
+	// show that: it is also that of a host that left.
 	Completed bool
 }
 
-// Host runs the slots of one allocation. All its fields belong to the
-// goroutine of Run; others hand it functions.
+// Host runs the slots of one allocation. All its fields belong to the goroutine of Run;
+// other goroutines post functions to it.
 type Host struct {
 	o       Options
 	log     hclog.Logger
@@ -77,7 +77,7 @@ type Host struct {
 	completed   bool
 	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
 	restarts    atomic.Bool // a process can't change its ring
-	requested   uint64      // last ring that is to change, as far as the host was told; see elastic.HostInfo.Noticed
+	requested   uint64      // last ring that was notified, as far as the host knows; see elastic.HostInfo.Noticed
 
 	leaving    bool
 	deadline   time.Time
@@ -104,7 +104,7 @@ func New(o Options) *Host {
 	return h
 }
 
-// post hands f to the host's goroutine; it is dropped when the host has ended.
+// post runs f on the host's goroutine. If the host has ended, f is dropped.
 func (h *Host) post(f func()) {
 	select {
 	case h.todo <- f:
@@ -125,8 +125,8 @@ func (h *Host) tell(f func(context.Context)) {
 	})
 }
 
-// Run works until the job or the host's part in it has ended, or ctx has, and
-// returns how. No process of the host is left then.
+// Run runs until the job, the host's part in it, or ctx has ended, and returns how. No
+// process of the host is left then.
 func (h *Host) Run(ctx context.Context) Result {
 	var err error
 	if h.spawner, err = process.NewSpawner(h.o.Hostname); err != nil {
@@ -174,9 +174,9 @@ func (h *Host) end(r Result, kill bool) {
 	}
 }
 
-// Resize changes the number of slots the host offers. Those above it go on
-// until the ring has released them. The host has no standbys any more: it is for
-// processes that change their ring.
+// Resize changes the number of slots that the host offers. Slots above it run until the
+// ring has released them. It is only for processes that can change their ring: the host no
+// longer has standbys.
 func (h *Host) Resize(slots int) {
 	h.post(func() {
 		h.width = 0
@@ -222,7 +222,7 @@ func (h *Host) Status(ctx context.Context) *wire.Status {
 	return nil
 }
 
-// events are the latest events, where no task driver shows them.
+// events returns the latest events if no task driver shows them, else nil.
 func (h *Host) events() (list []wire.Event) {
 	if h.o.Config.EventFile != "" {
 		return nil
@@ -237,7 +237,7 @@ func (h *Host) proc(local int) elastic.Proc {
 	return elastic.Proc{Slot: elastic.SlotID{Host: h.o.ID, Local: local}, Incarnation: h.slots[local].Incarnation}
 }
 
-// find returns the slot that runs p now, nil when it is gone or not ours.
+// find returns the slot that runs p now, or nil if p is gone or belongs to another host.
 func (h *Host) find(p elastic.Proc) *slot {
 	if p.Slot.Host != h.o.ID || p.Slot.Local >= len(h.slots) {
 		return nil

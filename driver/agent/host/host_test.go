@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// A failure an hour ago is forgiven on the host as it is on the leader.
+// A failure of an hour ago no longer counts on the host, as on the leader.
 func TestAHostForgivesFailures(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 2}}, ID: "h", Logger: hclog.NewNullLogger()})
 	spawner, err := process.NewSpawner("")
@@ -66,15 +66,15 @@ func TestTheEarlierEndCounts(t *testing.T) {
 	must.Less(t, 30*time.Minute, time.Until(h.deadline), must.Sprint("a stop is never put off"))
 }
 
-// A host keeps what it was notified of last, for the next leader.
+// A host remembers the last notice for the next leader.
 func TestAHostReportsItsLastNotice(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "b", Logger: hclog.NewNullLogger()})
 	h.handle(&wire.ToAgent{Notify: &wire.Notify{Notify: elastic.Notify{Generation: 1}, Timestamp: 4711}})
 	must.Eq(t, 4711, h.register().Noticed)
 }
 
-// TestRingsAreNotShared is about a process that is replaced while its ring forms:
-// the host and messages on their way have rings of their own.
+// The host changes its ring when a process is replaced while the ring forms. Messages on
+// their way must have their own copies.
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Framework: framework{}, Config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}}, ID: "a", Logger: hclog.NewNullLogger()})

@@ -16,22 +16,22 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
-// Not every process leaves a ring that breaks: Gloo leaves one that has sent or received
-// a part of a message in a wait of minutes (elastic.Machine has the place). From outside
-// it is known by the CPU time that it does not use.
+// Not every process leaves a ring that breaks: one that has sent or received a part of a
+// message may wait in Gloo for minutes (see restartIdle in package elastic). From outside, it
+// is recognized because it uses no CPU time.
 
 const (
 	// idleInterval is the time between two looks at a process.
 	idleInterval = 250 * time.Millisecond
-	// idleUse is how much CPU time a process that does nothing uses in IdleTime at most.
-	// It is not 0: each of Gloo's threads wakes up every 10 ms (Loop::run,
-	// gloo/transport/tcp/loop.cc), which makes 1 % of a CPU with four of them.
+	// idleUse is the most CPU time that an idle process uses in IdleTime. It is not 0,
+	// because each of Gloo's threads wakes up every 10 ms (Loop::run,
+	// gloo/transport/tcp/loop.cc); four of them use 1 % of a CPU.
 	idleUse = elastic.IdleTime / 40
 	// clockTick is the unit of time in /proc.
 	clockTick = 10 * time.Millisecond
 )
 
-// idleWatch follows what a process does in a ring that broke.
+// idleWatch follows the activity of a process in a ring that broke.
 type idleWatch struct {
 	looked time.Time
 	since  time.Time     // it has not done anything
@@ -40,7 +40,7 @@ type idleWatch struct {
 }
 
 // watchIdle looks at a process that is still in a ring that broke, and reports to the
-// leader whether it does nothing.
+// leader when it becomes idle or busy.
 func (h *Host) watchIdle(p elastic.Proc, s *slot) {
 	now := time.Now()
 	if s.watch == nil || s.proc == nil || now.Sub(s.watch.looked) < idleInterval {
@@ -63,11 +63,11 @@ func (w *idleWatch) look(now time.Time, a activity) {
 	}
 }
 
-// activity is what is seen of the work of a process and its descendants.
+// activity is the work of a process and its descendants, as seen from outside.
 type activity struct {
 	used time.Duration // CPU time of their threads
-	// held: one of the threads waits for a disk or a file server, or someone has stopped
-	// it, as a debugger does. That ends, and is not the hang of the process.
+	// held states that one of the threads waits for a disk or a file server, or was
+	// stopped, for example by a debugger. The process does not hang: this ends.
 	held bool
 }
 
@@ -84,7 +84,7 @@ func activityOf(pid int) activity {
 	return a
 }
 
-// add takes in a line of the form of /proc/<pid>/stat.
+// add adds the values of a line in the format of /proc/<pid>/stat.
 func (a *activity) add(stat []byte) {
 	const state, utime, stime = 0, 11, 12 // after the command, in brackets, which may hold anything
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

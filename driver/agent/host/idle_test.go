@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// inBrokenRing is a host with a process that is in a ring that broke.
+// inBrokenRing returns a host with a process in a ring that broke.
 func inBrokenRing(t *testing.T, command string) (*Host, *leaderEnd) {
 	t.Helper()
 	end := &leaderEnd{}
@@ -35,7 +35,7 @@ func inBrokenRing(t *testing.T, command string) (*Host, *leaderEnd) {
 	return h, end
 }
 
-// watch polls until the process was reported as idle, or some time has passed.
+// watch polls until the process was reported as idle, or limit has passed.
 func watch(h *Host, end *leaderEnd, limit time.Duration) bool {
 	for begin := time.Now(); time.Since(begin) < limit && len(end.sent) == 0; time.Sleep(50 * time.Millisecond) {
 		h.poll()
@@ -71,7 +71,7 @@ func TestAProcessThatWasStoppedIsNotReported(t *testing.T) {
 	must.False(t, h.register().Info.Slots[0].Idle)
 }
 
-// TestComputing bounds no time: how much of it a process gets is not the test's to say.
+// TestComputing bounds no time: the test can't know how much CPU time a process gets.
 func TestComputing(t *testing.T) {
 	t.Parallel()
 	const spin = "while :; do :; done"
@@ -86,7 +86,7 @@ func TestComputing(t *testing.T) {
 	}
 }
 
-// What a process did in a ring that broke is nothing to the next ring.
+// The activity of a process in a ring that broke does not matter in the next ring.
 func TestAProcessThatLeavesABrokenRingIsNotWatched(t *testing.T) {
 	t.Parallel()
 	h, end := inBrokenRing(t, "sleep 1000")

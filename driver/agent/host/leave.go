@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Leave reports that the task is being stopped and how long it may take. The
-// slots go on until the ring has released them. Of several calls the earliest end
+// Leave reports that the task is being stopped and how long it may take. The slots train
+// on until the ring has released them. Of several calls, the one with the earliest end
 // counts: Nomad may stop a task that something else has signalled before.
 func (h *Host) Leave(timeout time.Duration) {
 	h.post(func() {
@@ -52,7 +52,7 @@ func (h *Host) poll() {
 	h.drainWithoutLeader()
 }
 
-// ranks names the members of the present ring that the host still has.
+// ranks returns, for a message, the members of the present ring that the host still has.
 func (h *Host) ranks() string {
 	var list []string
 	for local, s := range h.slots {
@@ -66,16 +66,17 @@ func (h *Host) ranks() string {
 	return strings.Join(list, "; ")
 }
 
-// How long a host that leaves waits for a leader, and the last host for others; and how
-// much of its time to leave it keeps for its processes to end by themselves.
+// A host that leaves waits leaderlessWait for a leader; the last host waits lastHostWait
+// for others. lastChance is the part of the time to leave that is reserved for processes to
+// end by themselves.
 const (
 	leaderlessWait = 2 * time.Second
 	lastHostWait   = 6 * time.Second
 	lastChance     = time.Second
 )
 
-// retireInTime has processes that wait retire while there is just time for it. Whether
-// a leader would still have a place for them no longer matters.
+// retireInTime has waiting processes retire while there is still time for that, even if a
+// leader might still have a place for them.
 func (h *Host) retireInTime() {
 	if h.leaving && h.result == nil && !h.Restarts() && !h.training() && !h.allDown() && time.Until(h.deadline) < lastChance {
 		h.retireAll(Result{Reason: "the task was stopped"}, h.timeToRetire())
@@ -87,12 +88,12 @@ func (h *Host) training() bool {
 	return slices.ContainsFunc(h.slots, func(s *slot) bool { return s.State == elastic.InRing })
 }
 
-// drainWithoutLeader is what hosts do when all of a job's are stopped at once.
-// Nomad has then taken them from the registry, so none of them may lead, and it
-// starts an allocation's successor only when the allocation has ended
-// (nomad/client/allocwatcher). So the ring is ended at its next commit, all hosts
-// end but that of rank 0, and that one keeps the state until their successors have
-// come and elected a leader, or it is clear that none comes.
+// drainWithoutLeader handles the case that all hosts of a job are stopped at once. Nomad
+// has then removed them from the registry, so none of them may lead, and it starts an
+// allocation's successor only when the allocation has ended (nomad/client/allocwatcher).
+// So the ring ends at its next commit, and all hosts end except for that of rank 0. That
+// host keeps the state until the successors have started and elected a leader, or until it
+// is clear that none comes.
 func (h *Host) drainWithoutLeader() {
 	led := h.session != nil && (h.status == nil || h.status.Hold == "")
 	if !h.leaving || led || h.result != nil {
@@ -114,7 +115,7 @@ func (h *Host) drainWithoutLeader() {
 	switch {
 	case training && h.Restarts():
 		h.requestCheckpoints()
-	case h.Restarts(): // no process keeps any state
+	case h.Restarts(): // no process holds the state
 		h.end(Result{Reason: "the task was stopped"}, true)
 	case training && root != nil:
 		if now.Sub(h.drained) > time.Second {
@@ -123,7 +124,7 @@ func (h *Host) drainWithoutLeader() {
 		}
 	case training:
 	case root == nil || h.allDown():
-		// Those who come start when this task has ended, and need time themselves.
+		// The successors start when this task has ended, and need time themselves.
 		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, h.timeToRetire()/2)
 	case h.o.LastHost != nil && !h.o.LastHost():
 		h.lastHost = time.Time{}

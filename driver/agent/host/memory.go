@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
-// lackOfMemory states why a process of the size of another does not fit beside it, and
-// is empty where it does. What they map of files, such as libraries, counts once.
+// lackOfMemory returns why a second process as large as a running one does not fit into
+// memory, or "" if it does. Mapped files, such as libraries, count once.
 func (h *Host) lackOfMemory(running *slot) string {
 	size, mapped := treeMemory(running.proc.PID())
 	promised := h.promisedMemory()
@@ -34,7 +34,8 @@ func (h *Host) lackOfMemory(running *slot) string {
 }
 
 // oomKilled reports whether the kernel has killed a process of this cgroup for lack of
-// memory since the last call. Where a task driver sees the cgroup, it reports that.
+// memory since the last call. Under Kolo's task driver it returns false, because the driver
+// reports that itself.
 func (h *Host) oomKilled() bool {
 	if h.o.Config.EventFile != "" {
 		return false
@@ -44,7 +45,8 @@ func (h *Host) oomKilled() bool {
 	return h.oomKills > before
 }
 
-// promisedMemory is what processes that have been started beside others have yet to take.
+// promisedMemory returns the memory that processes in the second place of a slot have yet
+// to take.
 func (h *Host) promisedMemory() int64 {
 	var bytes int64
 	for local, s := range h.slots {
@@ -59,8 +61,8 @@ func (h *Host) promisedMemory() int64 {
 	return bytes
 }
 
-// treeMemory is the memory that a process and its descendants have to themselves or
-// share with each other, and the most that one of them maps of files.
+// treeMemory returns the memory that a process and its descendants have to themselves or
+// share with each other, and the most that one of them has of mapped files.
 func treeMemory(pid int) (own, mapped int64) {
 	pids, _ := localpeer.Descendants(pid) // of one that is gone, none
 	for _, p := range pids {
@@ -71,7 +73,8 @@ func treeMemory(pid int) (own, mapped int64) {
 	return own, mapped
 }
 
-// fieldsOf returns the sizes that a file of /proc has in KiB, in bytes and by name.
+// fieldsOf returns the sizes in a file of /proc by name. The file has them in KiB, the
+// result in bytes.
 func fieldsOf(path string) map[string]int64 {
 	text, _ := os.ReadFile(path) // of a process that is gone, none
 	sizes := map[string]int64{}

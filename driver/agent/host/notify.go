@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// notify notifies a process that hosts changed, if it is one of this host. One that
-// can't change its ring is asked for its checkpoint.
+// notify notifies a process of a change, if it runs on this host. A process that can't
+// change its ring is asked for its checkpoint.
 func (h *Host) notify(a wire.Notify) {
 	h.notices.Heard(a.Timestamp)
 	if !h.Restarts() {
@@ -38,9 +38,8 @@ func (h *Host) notify(a wire.Notify) {
 	})
 }
 
-// breakRing makes processes leave that are still in a broken ring: it reports the
-// break to them, cuts the connections of those that are connected, and looks from now
-// on whether they hang.
+// breakRing makes processes leave a broken ring. It notifies them, cuts the connections of
+// those that are connected, and starts to watch whether they hang.
 func (h *Host) breakRing(gen uint64) {
 	for l, s := range h.slots {
 		if s.State != elastic.InRing || s.Generation != gen {
@@ -62,7 +61,7 @@ func (h *Host) breakRing(gen uint64) {
 			n, err := shutdownSockets(p.PID(), addrs)
 			if err != nil {
 				h.log.Warn("can't cut connections, the framework notices the failure by its time-out", "slot", id, "error", err)
-				h.post(func() { // until then it waits, and does not hang
+				h.post(func() { // until that time-out it is idle, but does not hang
 					if s.proc == p {
 						s.watch = nil
 					}

@@ -25,8 +25,8 @@ type progressFile struct {
 	step   time.Time // the last that the step file showed
 }
 
-// newProgressFile makes an empty file for the slot's next process. What the one
-// before has left in its place may be something else, which is not written to.
+// newProgressFile makes an empty file for the slot's next process. It removes anything
+// that the previous process left in its place, which may not be a file.
 func newProgressFile(path string) (progressFile, error) {
 	p := progressFile{path: path}
 	for _, old := range []string{path, p.stepFile()} {
@@ -41,11 +41,11 @@ func newProgressFile(path string) (progressFile, error) {
 	return p, f.Close()
 }
 
-// stepFile is the file that a script without progress lines, or its launcher, touches
-// after each step.
+// stepFile returns the path of the file that a script without progress lines, or its
+// launcher, touches after each step.
 func (p *progressFile) stepFile() string { return p.path + ".step" }
 
-// stepped returns when that file was touched, 0 where it was not since the last call.
+// stepped returns when the step file was touched, 0 if it was not since the last call.
 func (p *progressFile) stepped() float64 {
 	info, err := os.Lstat(p.stepFile())
 	if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(p.step) {
@@ -55,14 +55,14 @@ func (p *progressFile) stepped() float64 {
 	return wire.Seconds(p.step)
 }
 
-// maxLine bounds one progress line; what is longer is skipped.
+// maxLine bounds one progress line; longer ones are skipped.
 const maxLine = 64 << 10
 
-// read returns the lines that were appended since the last call, parsed. What is
-// no JSON object, or no number in it, is ignored: nothing breaks where a script
-// reports nonsense.
+// read returns the lines that were appended since the last call, parsed. It ignores
+// lines that are not JSON objects and fields that are not numbers, so that nonsense from a
+// script does no harm.
 func (p *progressFile) read() []wire.Progress {
-	// The script may have put a pipe there, which is not waited for.
+	// The script may have put a pipe there; don't wait for it.
 	f, err := os.OpenFile(p.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil

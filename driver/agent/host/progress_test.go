@@ -80,8 +80,8 @@ func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
 	must.Eq(t, 0.4, *s.latest.Loss)
 }
 
-// Steps show by numbers, or by a file that is touched; how far apart the numbers are
-// shows whether the last of them is that of the last step.
+// Steps are seen as numbers or as a file that is touched. The distance between the numbers
+// shows whether the last number is that of the last step.
 func TestStepsWithAndWithoutNumbers(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
 	s := h.slots[0]
@@ -118,8 +118,8 @@ func TestStepsWithAndWithoutNumbers(t *testing.T) {
 	must.Zero(t, s.latest.SteppedAt, must.Sprint("no file of the script"))
 }
 
-// What came too soon after the last report is reported later, though no line follows:
-// the script may be long at something else, or hang.
+// Progress that comes too soon after the last report is reported later, even if no line
+// follows: the script may be busy with something else, or hang.
 func TestTheLastStepIsReported(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
 	leader := &leaderEnd{}
@@ -147,8 +147,8 @@ func TestTheLastStepIsReported(t *testing.T) {
 	must.SliceEmpty(t, reported(), must.Sprint("it was reported"))
 }
 
-// A script that puts something else in the place of its progress file does not
-// stop the agent, which looks at it every few milliseconds.
+// A script that replaces its progress file with something else does not block the agent,
+// which reads it every few milliseconds.
 func TestProgressFileIsAFile(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
 		"a pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
@@ -183,8 +183,8 @@ func TestProgressFileIsAFile(t *testing.T) {
 	}
 }
 
-// FuzzProgress: for anything that a script appends, in any pieces, the agent
-// has numbers that it can count with and keeps no more than a line.
+// FuzzProgress appends anything to a progress file, in any pieces. The agent gets finite
+// numbers only, and keeps no more than a line in memory.
 func FuzzProgress(f *testing.F) {
 	f.Add([]byte(`{"step": 1, "samples": 32, "epoch": 1, "total_steps": 90, "loss": 0.5}`+"\n"), uint8(10))
 	f.Add([]byte(`{"step": 1e308, "loss": NaN}`+"\n"+`{"step": -9007199254740993}`+"\n"), uint8(1))

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// readProgress reads new progress lines of a slot, and reports to the leader: the
-// first line of a ring at once, it shows that the ring trains; later ones every second.
+// readProgress reads new progress lines of a slot and reports them to the leader: the
+// first of a ring at once, because it shows that the ring trains, later ones every second.
 func (h *Host) readProgress(s *slot) {
 	if s.progress.path == "" {
 		return
@@ -24,7 +24,7 @@ func (h *Host) readProgress(s *slot) {
 	h.report(s, lines)
 }
 
-// reportLast reports all of a ring that the process leaves.
+// reportLast reports the last progress in a ring that the process leaves.
 func (h *Host) reportLast(s *slot) {
 	h.readProgress(s)
 	if s.State == elastic.InRing && s.latest.Newest() > 0 {
@@ -33,14 +33,14 @@ func (h *Host) reportLast(s *slot) {
 	}
 }
 
-// progressed takes in what a process reports by its endpoint.
+// progressed handles progress that a process reports through its endpoint.
 func (h *Host) progressed(p elastic.Proc, e Endpoint, gen uint64, report wire.Progress) {
 	if s := h.find(p); s != nil && s.endpoint == e && s.Generation == gen {
 		h.report(s, []wire.Progress{report})
 	}
 }
 
-// report makes new lines the slot's progress, and reports it.
+// report updates the slot's progress from new lines, and reports it if that is due.
 func (h *Host) report(s *slot, lines []wire.Progress) {
 	if s.State != elastic.InRing {
 		return
@@ -56,7 +56,8 @@ func (h *Host) report(s *slot, lines []wire.Progress) {
 	}
 }
 
-// take makes a line, or a step without one, the slot's progress in the present ring.
+// take updates the slot's progress in the present ring from a line, or from a step that
+// came without one.
 func (s *slot) take(l wire.Progress) {
 	p := s.latest
 	p.Generation = s.Generation

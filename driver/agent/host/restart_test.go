@@ -25,8 +25,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// replacing is a framework whose processes can't change their ring. A process arrives
-// when the test lets it.
+// replacing is a framework whose processes can't change their ring. The test decides when
+// a process arrives.
 type replacing struct {
 	framework
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ func (f *replacing) NewEndpoint(_ bool, e Events) Endpoint {
 	return &endpoint{&f.retire}
 }
 
-// arrive lets the process arrive that was started last.
+// arrive lets the last started process arrive.
 func (f *replacing) arrive() {
 	f.mu.Lock()
 	e := f.events[len(f.events)-1]
@@ -59,7 +59,7 @@ func (f *replacing) arrive() {
 	e.Arrived(true)
 }
 
-// stage is a host of replacing processes, and the test is its leader.
+// stage is a host with such processes. The test is its leader.
 type stage struct {
 	t      *testing.T
 	f      *replacing
@@ -94,7 +94,7 @@ func newStage(t *testing.T, command string, change func(*config.Config)) *stage 
 	return s
 }
 
-// next returns the first message to the leader that is what the test waits for.
+// next waits for the first message to the leader for which is returns true.
 func (s *stage) next(what string, is func(*wire.ToLeader) bool) *wire.ToLeader {
 	s.t.Helper()
 	timer := time.AfterFunc(30*time.Second, s.leader.Close)
@@ -123,7 +123,7 @@ func (s *stage) start(p elastic.Proc) {
 	s.send(&wire.ToAgent{Start: &elastic.Start{Proc: p, Assignment: place(p.Slot.Local)}})
 }
 
-// train starts a process and makes it a ring.
+// train starts a process and forms a ring of it.
 func (s *stage) train(p elastic.Proc) {
 	s.t.Helper()
 	s.start(p)
@@ -139,7 +139,7 @@ func (s *stage) form(p elastic.Proc) {
 	s.send(&wire.ToAgent{Form: &elastic.Ring{Generation: s.ring, Term: 1, Members: []elastic.Member{{Proc: p, Assignment: place(p.Slot.Local)}}}})
 }
 
-// wrote waits for what the process with a number of its slot's starts has written.
+// wrote waits for the first line of a new process, and returns it.
 func (s *stage) wrote(p elastic.Proc) string {
 	s.t.Helper()
 	var text []byte
@@ -173,7 +173,7 @@ func (s *stage) exited(p elastic.Proc) elastic.SlotExited {
 	return s.next("exit", func(m *wire.ToLeader) bool { return m.Exited != nil && m.Exited.Proc == p }).Exited.SlotExited
 }
 
-// registered is what the host reports to another leader.
+// registered returns the host's registration with another leader.
 func (s *stage) registered() elastic.HostInfo {
 	got := make(chan elastic.HostInfo, 1)
 	s.h.post(func() { got <- s.h.register().Info })
@@ -186,13 +186,14 @@ func (s *stage) events() string {
 	return string(text)
 }
 
-// started is the begin of all scripts: it shows that the process runs, and what it knows.
+// started is the beginning of all scripts: it shows that the process runs, and its slot and
+// incarnation.
 const started = `echo "$KOLO_SLOT $KOLO_INCARNATION $(basename $KOLO_PROGRESS_FILE) ready" > started.$$; `
 
 // forever is a script that reacts to no request.
 const forever = started + `trap "" TERM USR1; while :; do sleep 0.05; done`
 
-// saves is a script that ends when it is asked for a checkpoint, with a status.
+// saves is a script that ends with $STATUS when it is asked for a checkpoint.
 const saves = started + `trap "echo saved > checkpoint; exit $STATUS" USR1; while :; do sleep 0.02; done`
 
 func bySignal(name string) func(*config.Config) {
@@ -246,8 +247,8 @@ func TestOneThatExitsUnaskedHasCompleted(t *testing.T) {
 	must.Eq(t, 1, s.registered().CompletedIn)
 }
 
-// A process may exit with 0 before its host receives the request for it; whether the
-// training is complete is the leader's to decide.
+// A process may exit with 0 before its host receives the request for it. The leader decides
+// whether the training is complete.
 func TestTheLeaderDecidesWhetherTrainingIsComplete(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -270,7 +271,7 @@ func TestTheLeaderDecidesWhetherTrainingIsComplete(t *testing.T) {
 	}
 }
 
-// What a process has started, such as its data loader, is not asked.
+// Children of a process, such as its data loader, get no request.
 func TestTheRequestIsForTheProcessAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, started+`sh -c 'trap "touch worker" USR1; while :; do sleep 0.02; done' & trap "touch asked" USR1; while :; do sleep 0.02; done`, bySignal("SIGUSR1"))
@@ -331,7 +332,8 @@ func TestARequestByFileWithoutItsDirectoryIsReported(t *testing.T) {
 	must.StrContains(t, s.events(), "create its directory before training starts")
 }
 
-// What a neighbour puts in the place of the file is neither followed nor waited for.
+// A link or pipe that a neighbour puts in place of the file is neither followed nor waited
+// for.
 func TestARequestByFileIsNotMisled(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(victim, file string) error{
@@ -367,7 +369,7 @@ func TestARequestByFileIsNotMisled(t *testing.T) {
 	}
 }
 
-// The request would be seen by the process that takes its place, and end it at once.
+// Its successor would see the request, and end at once.
 func TestAProcessThatHasEndedIsNotAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -383,7 +385,8 @@ func TestAProcessThatHasEndedIsNotAsked(t *testing.T) {
 	must.FileNotExists(t, filepath.Join(dir, "stop"))
 }
 
-// Without a signal the process goes on to its next own checkpoint, which has to be whole.
+// Without a signal, the process continues to its next regular checkpoint, which has to be
+// complete.
 func TestAProcessIsStoppedAfterItsNextCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ path, script string }{
@@ -471,7 +474,7 @@ func TestWithoutMemoryTheNextProcessWaits(t *testing.T) {
 	must.StrHasPrefix(t, "0", s.wrote(proc(2, 2)))
 	s.form(proc(2, 2))
 	s.until("the ring", func() bool { return s.registered().Slots[2].State == elastic.InRing })
-	s.f.arrive() // has no meaning for the leader any more
+	s.f.arrive() // the leader has had the arrival already
 	must.Eq(t, 1, strings.Count(s.events(), "does not fit"))
 }
 
@@ -536,7 +539,8 @@ func (s *stage) failures() []int {
 	return list
 }
 
-// When all hosts of a job are stopped at once, there is no leader, and each asks its own.
+// When all hosts of a job are stopped at once, there is no leader, so each host asks its own
+// processes.
 func TestWithoutALeaderALeavingHostAsksItsProcesses(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, saves, func(c *config.Config) { bySignal("SIGUSR1")(c); c.Env = map[string]string{"STATUS": "0"} })

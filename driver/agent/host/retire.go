@@ -14,13 +14,13 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// A process that has left its ring and has no next place retires: it is told, and ends by
-// itself. What it has buffered is written, and its threads and exit handlers come to their
-// end, while the next ring trains. Nothing that it does counts: an exit with 0 is not the
-// end of training.
+// A process that has left its ring and has no next place retires: it is notified, and ends
+// by itself. It flushes its output and runs its threads and exit handlers to their end
+// while the next ring trains. Its exit has no effect on the job: an exit with 0 does not
+// complete the training.
 
-// timeToRetire is what a process may take: what is left of the host's time to leave, or as
-// long as that would be, where the host stays.
+// timeToRetire returns how long a process may take to end: the rest of the host's time to
+// leave, or, if the host stays, LeaveTimeout.
 func (h *Host) timeToRetire() time.Duration {
 	if h.leaving {
 		return time.Until(h.deadline)
@@ -28,8 +28,8 @@ func (h *Host) timeToRetire() time.Duration {
 	return time.Duration(h.o.Config.LeaveTimeout)
 }
 
-// retire tells a process to end, once, and kills it where it can't be told; endRetired
-// does so after limit.
+// retire asks a process to end, once. The process is killed at once if it can't be asked,
+// and after limit by endRetired.
 func (h *Host) retire(p elastic.Proc, s *slot, limit time.Duration) {
 	if s.Retiring {
 		return
@@ -47,7 +47,7 @@ func (h *Host) retire(p elastic.Proc, s *slot, limit time.Duration) {
 	})
 }
 
-// retireAll ends the host without a leader: processes that wait retire, others are killed.
+// retireAll ends the host without a leader: waiting processes retire, others are killed.
 func (h *Host) retireAll(r Result, limit time.Duration) {
 	for local, s := range h.slots {
 		if s.State == elastic.Waiting && !s.Retiring {
@@ -64,7 +64,7 @@ func (h *Host) retireAll(r Result, limit time.Duration) {
 	}
 }
 
-// endRetired kills processes that have not ended in time.
+// endRetired kills retiring processes that have not ended in time.
 func (h *Host) endRetired() {
 	now := time.Now()
 	for local, s := range h.slots {
@@ -78,8 +78,8 @@ func (h *Host) endRetired() {
 	}
 }
 
-// returned kills a process that was to end, and asks for its next place once more. It
-// reports whether that is the case.
+// returned reports whether a process that asks for its next place retires. Such a process
+// is killed: it was to end.
 func (h *Host) returned(s *slot) bool {
 	if s.Retiring && !s.retireBy.IsZero() {
 		h.killRetired(slices.Index(h.slots, s), s, "goes on to train although it was told so")

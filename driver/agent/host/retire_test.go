@@ -22,8 +22,8 @@ import (
 // finishes is a script that ends once the file "end" is there.
 const finishes = started + `while [ ! -e end ]; do sleep 0.02; done; echo all > written`
 
-// leaver is a process that has left ring 1, in which it had rank 1, and waits; retire is
-// what it does when it is told that it has no next place.
+// leaver is a process that has left ring 1, in which it had rank 1, and waits. retire is
+// called when it is asked to retire.
 type leaver struct {
 	*stage
 	p       elastic.Proc
@@ -123,8 +123,8 @@ func TestAProcessIsKilledThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A host that leaves and finds no leader has its processes retire, in half of the time where
-// others wait for its end.
+// A host that leaves and finds no leader has its processes retire. They get half of the time
+// if others wait for the host's end.
 func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLeaver(t, func(dir string) error { return os.WriteFile(filepath.Join(dir, "end"), nil, 0o600) })
@@ -134,8 +134,8 @@ func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	must.FileExists(t, filepath.Join(l.dir, "written"))
 }
 
-// A host that has hardly any time left has its processes retire, whether a leader might
-// have a place for them or not.
+// A host that has hardly any time left has its processes retire, even if a leader might have
+// a place for them.
 func TestAHostTellsItsProcessesInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		left  time.Duration

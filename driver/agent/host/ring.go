@@ -11,7 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// form takes in a ring, and admits the held processes that belong to it.
+// form makes r the present ring unless the host has a newer one, and admits the held
+// processes that belong to it.
 func (h *Host) form(r *elastic.Ring) {
 	if h.ring.Newer(r) {
 		return
@@ -32,7 +33,7 @@ func (h *Host) form(r *elastic.Ring) {
 	}
 }
 
-// join begins the exchange of the present ring, if the host has a part in it.
+// join begins the exchange of the present ring if the host has members in it.
 func (h *Host) join() {
 	if !slices.Contains(h.ring.Hosts(), h.o.ID) {
 		return
@@ -59,7 +60,7 @@ func (h *Host) join() {
 	})
 }
 
-// news carries what local processes exchange to the leader, and notices which are
+// news sends values of local processes to the leader, and reports which processes are
 // connected.
 func (h *Host) news(x Exchange, id wire.RingID) {
 	if h.exchange != x {
@@ -81,7 +82,7 @@ func (h *Host) news(x Exchange, id wire.RingID) {
 	}
 }
 
-// arrived: the process has sent its first request and is held.
+// arrived handles a process that has sent its first request and is held.
 func (h *Host) arrived(p elastic.Proc, e Endpoint, restarts bool) {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || s.State != elastic.Starting {
@@ -95,7 +96,7 @@ func (h *Host) arrived(p elastic.Proc, e Endpoint, restarts bool) {
 	h.tryAdmit(s, p.Slot)
 }
 
-// waiting: the process has left its ring and asks for its next assignment.
+// waiting handles a process that has left its ring and asks for its next assignment.
 func (h *Host) waiting(p elastic.Proc, e Endpoint, gen uint64) {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || h.returned(s) {
@@ -114,7 +115,7 @@ func (h *Host) notifiable(p elastic.Proc, e Endpoint) {
 	}
 }
 
-// tryAdmit admits a held process to the present ring if it belongs to it.
+// tryAdmit admits a process to the present ring if it is held and a member.
 func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 	if s.State != elastic.Arrived && s.State != elastic.Waiting || s.Retiring || h.ring == nil || h.exchange == nil || s.Generation >= h.ring.Generation {
 		return

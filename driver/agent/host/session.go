@@ -17,8 +17,8 @@ type Session interface {
 	Close()
 }
 
-// Attach makes s the host's session with the leader: the host reports all
-// it knows and then follows the leader's messages until the session breaks.
+// Attach makes s the host's session with the leader. The host registers with its whole
+// state and then handles the leader's messages until the session breaks.
 func (h *Host) Attach(s Session) error {
 	defer s.Close()
 	h.post(func() {
@@ -66,7 +66,8 @@ func (h *Host) register() *wire.Register {
 	return r
 }
 
-// send sends to the leader; the next one learns what is lost at registration.
+// send sends a message to the leader. A lost message is not repeated: the next registration
+// reports the whole state.
 func (h *Host) send(m *wire.ToLeader) {
 	if h.session == nil {
 		return

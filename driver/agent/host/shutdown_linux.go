@@ -17,16 +17,15 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/remotecall"
 )
 
-// The collectives of a framework notice a peer that died only on the connections
-// to that peer; the other members of a ring wait for one another until their
-// time-out, 30 s by default in Gloo. The agent knows at once, and is an ancestor of
-// its slots, so it may take their sockets (pidfd_getfd, Linux 5.6) and shut down
-// those of the broken ring, or have them do it themselves (package remotecall). Each
-// process then sees what it would see if its neighbour had died, and recovers.
+// The collectives of a framework notice a peer that died only on the connections to that
+// peer. The other members of a ring wait for one another until their time-out, 30 s by
+// default in Gloo. The agent knows at once. As an ancestor of its slots, it may take their
+// sockets (pidfd_getfd, Linux 5.6) and shut down those of the broken ring, or have the
+// processes do it themselves (package remotecall). To each process this looks as if its
+// neighbour had died, and it recovers.
 
-// shutdownSockets shuts down the connections of a process and its descendants
-// that have one end at one of the given listening addresses, and returns how
-// many.
+// shutdownSockets shuts down the connections of a process and its descendants that have
+// an end at one of the listening addresses, and returns how many there were.
 func shutdownSockets(pid int, listening map[netip.AddrPort]bool) (int, error) {
 	pids, err := localpeer.Descendants(pid)
 	if err != nil {
@@ -71,7 +70,7 @@ func shutdownProcess(pid int, listening map[netip.AddrPort]bool) (int, error) {
 	return n + more, nil
 }
 
-// descriptorsOf are the descriptors of a process that are the sockets with these inodes.
+// descriptorsOf returns the descriptors of a process for the sockets with these inodes.
 func descriptorsOf(pid int, inodes map[string]bool) ([]int, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
@@ -91,8 +90,8 @@ func descriptorsOf(pid int, inodes map[string]bool) ([]int, error) {
 	return fds, nil
 }
 
-// takeAndShutdown shuts down sockets of a process by descriptors of this one's own. It
-// fails where that is denied.
+// takeAndShutdown duplicates sockets of a process into this one and shuts them down. It
+// fails where the kernel denies that.
 func takeAndShutdown(pid int, fds []int) (n int, err error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -111,8 +110,8 @@ func takeAndShutdown(pid int, fds []int) (n int, err error) {
 	return n, nil
 }
 
-// matchSockets reads a table in the form of /proc/net/tcp and notes the inodes
-// of established connections with an end at a listening address.
+// matchSockets reads a table in the format of /proc/net/tcp and adds the inodes of
+// established connections with an end at a listening address.
 func matchSockets(r io.Reader, listening map[netip.AddrPort]bool, inodes map[string]bool) {
 	for s := range localpeer.Table(r) {
 		if s.State == localpeer.Established && (listening[s.Local] || listening[s.Remote]) {

@@ -20,8 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 )
 
-// peerMode makes this test binary a process that connects to an address,
-// reports so, and reports when the connection ends.
+// peerMode makes this test binary a process that connects to an address, and reports when
+// it is connected and when the connection ends.
 const peerMode = "KOLO_TEST_PEER"
 
 func TestMain(m *testing.M) {

@@ -28,25 +28,26 @@ type slot struct {
 	latest   wire.Progress
 	sent     time.Time // when progress was last reported to the leader
 	unsent   bool      // latest is newer than what was reported
-	// stopAt is when the process is stopped that was asked for its checkpoint, zero
-	// before that.
+	// stopAt is when a process that was asked for its checkpoint is stopped; zero if it
+	// was not asked.
 	stopAt time.Time
 	watch  *idleWatch // nil where its ring is not broken
-	// rank is that in the last ring that admitted it. retireBy is when it is killed that
-	// retires, zero where it does not, or has been; see retire.
+	// rank is that in the last ring that admitted the process. retireBy is when a
+	// process that retires is killed; zero if it does not retire or was killed. See
+	// retire.
 	rank     int
 	retireBy time.Time
-	// connected is what was reported of its connecting to its ring; nil before.
+	// connected is the last report that the process is connected to its ring, or nil.
 	connected *wire.Connected
-	// forming is when the leader is to learn where the process listens, should it still
-	// connect then; listed is how many of its addresses the leader has.
+	// forming is when the process's addresses are reported next, if it is still
+	// connecting then. listed is how many of them the leader has.
 	forming time.Time
 	listed  int
 	// postponed is a start that waits for memory.
 	postponed *elastic.Start
 }
 
-// start starts a process with its assignment in a ring to come.
+// start starts a process with its assignment in a ring.
 func (h *Host) start(a elastic.Start) {
 	local := a.Proc.Slot.Local
 	if a.Proc.Slot.Host != h.o.ID || local >= len(h.slots) || h.result != nil {
@@ -76,7 +77,7 @@ func (h *Host) start(a elastic.Start) {
 	}
 }
 
-// launch starts a slot's process, or reports why that is not possible.
+// launch starts a slot's process, or reports why it can't.
 func (h *Host) launch(s *slot, a elastic.Start) {
 	if err := h.spawn(s, a); err != nil {
 		h.o.Events.Emit(fmt.Sprintf("slot %d can't be started: %v", h.number(a.Proc.Slot.Local), err))
@@ -142,8 +143,8 @@ func (h *Host) spawn(s *slot, a elastic.Start) error {
 	return nil
 }
 
-// watchLine looks for what the framework writes of a collective that does not come
-// to an end, and reports it to the user once per slot and ring.
+// watchLine looks for the framework's warning of a collective that does not end, and
+// reports it to the user once per slot and ring.
 func (h *Host) watchLine(local int, line string) {
 	if !h.o.Framework.Stalled(line) {
 		return
@@ -154,7 +155,7 @@ func (h *Host) watchLine(local int, line string) {
 	})
 }
 
-// warn reports to the user what an endpoint has to say of its process.
+// warn reports an endpoint's warning about its process to the user.
 func (h *Host) warn(p elastic.Proc, e Endpoint, text string) {
 	if s := h.find(p); s != nil && s.endpoint == e && !s.warned {
 		s.warned = true
@@ -162,7 +163,7 @@ func (h *Host) warn(p elastic.Proc, e Endpoint, text string) {
 	}
 }
 
-// exited takes in the end of a process.
+// exited handles the end of a process.
 func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 	if s.proc != p {
 		return
@@ -183,7 +184,7 @@ func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 		}
 	}
 	switch {
-	case s.asked, s.requested(): // nor is it the end of training
+	case s.asked, s.requested(): // neither a failure nor the end of training
 	case ev.Success && s.State == elastic.InRing:
 		h.completed, h.completedIn = true, s.Generation
 	case s.Restarts && s.State == elastic.InRing: // or its peers' failure; see elastic.Failed
@@ -207,7 +208,7 @@ func (h *Host) countFailure(local int) {
 	}
 }
 
-// down notes that a slot has no process and reports it to the leader.
+// down records that a slot has no process, and reports it to the leader.
 func (h *Host) down(s *slot, ev elastic.SlotExited) {
 	m := &wire.Exited{SlotExited: ev, Ring: wire.IDOf(h.ring)}
 	if s.State == elastic.InRing && !s.Up && h.exchange != nil && h.ring.Generation == s.Generation {

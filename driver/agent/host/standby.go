@@ -10,10 +10,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Where processes can't change their ring, those of the next one start beside those of
-// the present: each of the host's slots has two places, entries i and width+i of
-// Host.slots. They share the GPU, the local rank, the number by which people know the
-// slot, and the count of its failures.
+// Where processes can't change their ring, those of the next ring start while those of the
+// present one train. So each slot has two places, entries i and width+i of Host.slots.
+// They share the GPU, the local rank, the slot's number in messages, and the count of its
+// failures.
 
 // places returns the entries for a number of slots.
 func (h *Host) places(slots int) []*slot {
@@ -28,10 +28,10 @@ func (h *Host) places(slots int) []*slot {
 	return entries
 }
 
-// number is the number of an entry's slot, as people and scripts know it.
+// number returns the number of an entry's slot, as messages and scripts use it.
 func (h *Host) number(local int) int { return elastic.SlotNumber(local, h.width) }
 
-// beside returns the other place of an entry's slot, nil where there is none.
+// The result is the other place of an entry's slot, or nil if there is none.
 func (h *Host) beside(local int) *slot {
 	if h.width == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (h *Host) beside(local int) *slot {
 	return h.slots[(local+h.width)%len(h.slots)]
 }
 
-// starts is how often an entry's slot has been started.
+// starts returns how often an entry's slot has been started.
 func (h *Host) starts(local int) int {
 	n := h.slots[local].Incarnation
 	if other := h.beside(local); other != nil {
@@ -48,9 +48,9 @@ func (h *Host) starts(local int) int {
 	return n
 }
 
-// postpone keeps a process from being started beside another of its slot where the
-// task's memory is too small for both. To the leader it has arrived: the ring that it is
-// for forms when the others have ended.
+// postpone delays the start of a process if memory is too small for it and the other
+// process of its slot. It reports the process to the leader as arrived, so that the present
+// ring ends and the next one can form.
 func (h *Host) postpone(s *slot, a elastic.Start) bool {
 	other := h.beside(a.Proc.Slot.Local)
 	if other == nil || other.proc == nil {
@@ -67,7 +67,7 @@ func (h *Host) postpone(s *slot, a elastic.Start) bool {
 	return true
 }
 
-// resume starts the process that waits for the end of the one in the other place.
+// resume starts a postponed process after the process in the other place has ended.
 func (h *Host) resume(local int) {
 	s := h.beside(local)
 	if s == nil || s.postponed == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// step feeds the machine and performs the actions that it returns.
+// step gives the machine an event and performs the actions that it returns.
 func (l *Leader) step(ctx context.Context, ev elastic.Event) {
 	for _, a := range l.machine.Step(time.Now(), ev) {
 		if l.failed != nil {
@@ -66,8 +66,8 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 	}
 }
 
-// notify has a process notified. Where processes can change their ring, every host gets
-// to know the timestamp; else each of them is asked to end.
+// notify sends a notice to a process. Where processes can change their ring, every host
+// gets it, so that all of them know its timestamp.
 func (l *Leader) notify(a elastic.Notify) {
 	m := &wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}}
 	if !l.machine.Restarts() {
@@ -83,10 +83,10 @@ func (l *Leader) breakRing(a elastic.Break) {
 	l.broadcast(&wire.ToAgent{Break: &a})
 }
 
-// form asks for consent to a new ring and sends it out.
+// form asks the quorum for consent to a new ring and sends the ring to its hosts.
 func (l *Leader) form(ctx context.Context, a elastic.Form) {
 	id := wire.IDOf(&a.Ring)
-	// Up to the floor, rings of this term were agreed to before this leader began again.
+	// Rings of this term up to the floor have consent already: this leader began again.
 	if fresh := id.Term == l.o.Term && id.Generation > l.o.Floor && id != l.agreed; fresh {
 		if l.o.Quorum != nil {
 			var allocs []string

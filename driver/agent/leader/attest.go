@@ -17,20 +17,21 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// secondLook is the time between a look that found a stranger and the one that has to
-// confirm it: a member that dies in the meantime leaves connections with one end, too.
+// secondLook is the time between a look that found an intruder and the one that has to
+// confirm it. A member that dies during a look also leaves connections with one end, but
+// not for long.
 const secondLook = 100 * time.Millisecond
 
-// lookTimeout is how long hosts may take to answer a look, and to report that all are
-// connected once the ring is up; switchTimeout is the same for a later round, in which
-// members still receive the rest of the state.
+// lookTimeout is how long hosts may take to answer a look, and to report that all
+// processes are connected once the ring is up. switchTimeout is the latter for a later
+// round, in which members are still receiving the rest of the state.
 const (
 	lookTimeout   = 5 * time.Second
 	switchTimeout = time.Minute
 )
 
-// look is how the leader looks at one round of a ring: all hosts report the connections
-// of their processes.
+// look is the state of the leader's looks at one round of a ring. In a look, all hosts
+// report the connections of their processes.
 type look struct {
 	round     int
 	listening attest.Addresses              // of the members, as far as they are known
@@ -48,7 +49,7 @@ type attestation struct {
 	done    bool                  // it is over, and the ring may go on
 }
 
-// connected takes in that a process of the ring is connected.
+// connected handles a process of the ring that is connected.
 func (l *Leader) connected(m *wire.Connected) {
 	delete(l.mute, m.Proc.Slot.Host)
 	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
@@ -62,7 +63,7 @@ func (l *Leader) connected(m *wire.Connected) {
 	switch {
 	case m.Attested && a.round == m.Round: // by an earlier leader
 		l.attested(a)
-	case a.done || a.round > m.Round: // which a process begins when the one before is attested
+	case a.done || a.round > m.Round: // a later round begins when this one is attested
 		l.send(m.Proc.Slot.Host, &wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: m.Round}})
 	default:
 		a.members[m.Proc] = m.Known
@@ -73,7 +74,7 @@ func (l *Leader) connected(m *wire.Connected) {
 	}
 }
 
-// checkAttestation begins to look once all members are connected.
+// checkAttestation starts the first look once all members are connected.
 func (l *Leader) checkAttestation() {
 	a := l.attestation
 	if a == nil || a.done || a.number > 0 || !l.machine.Up() {
@@ -121,7 +122,7 @@ func (l *Leader) ask(k *look, sign int) {
 		Listening: slices.SortedFunc(maps.Keys(k.listening), netip.AddrPort.Compare)}})
 }
 
-// looked takes in what a host has found.
+// looked handles a host's answer to a look.
 func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	a := l.attestation
 	if a == nil || a.done || !l.machine.Up() {
@@ -132,7 +133,7 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 		return
 	}
 	v := attest.Judge(a.listening, ends)
-	if a.number > 1 { // who has connected since then takes no one's place
+	if a.number > 1 { // a process that connected after the first look takes no member's place
 		v.Strangers = slices.DeleteFunc(v.Strangers, func(e attest.End) bool { return !slices.Contains(a.strangers, e) })
 	}
 	a.strangers = v.Strangers
@@ -151,9 +152,9 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	}
 }
 
-// answered takes in a host's answer to a look. It returns what all hosts of the ring have
-// answered, and why that is not all there is, empty where it is; all is false as long as a
-// host has not answered, and where the answer is to another look.
+// answered records a host's answer to a look. Once every host of the ring has answered,
+// all is true, ends has their answers, and unknown states why ends is incomplete, or is "".
+// all is false while an answer is missing, and if this one is to another look.
 func (l *Leader) answered(k *look, id elastic.HostID, m *wire.Ends) (ends []attest.End, unknown string, all bool) {
 	if k.answers == nil || m.Ring != l.ring || m.Round != k.round || m.Number != k.number {
 		return nil, "", false
@@ -179,8 +180,8 @@ func (l *Leader) answered(k *look, id elastic.HostID, m *wire.Ends) (ends []atte
 
 const oldAgent = "the agent of a member does not report where its processes listen: update all clients of the job"
 
-// lookAgain looks once more where that is due, and waits no longer for hosts that do
-// not answer.
+// lookAgain starts the second look when it is due, and gives up on hosts that do not
+// answer.
 func (l *Leader) lookAgain(now time.Time) {
 	a := l.attestation
 	if a == nil || a.done {
@@ -194,7 +195,7 @@ func (l *Leader) lookAgain(now time.Time) {
 	}
 	switch since := now.Sub(a.asked); {
 	case a.number == 0 && since < lookTimeout, a.number == 0 && a.round > 1 && since < switchTimeout:
-	case a.number == 0: // all are connected, so the agent of one is older
+	case a.number == 0: // all are connected, so the agent that did not report it is older
 		l.silence(a)
 		l.unattested(oldAgent)
 	case a.again && since >= secondLook:
@@ -210,8 +211,8 @@ func (l *Leader) complete() bool {
 	return l.machine.Up() && !slices.ContainsFunc(l.machine.Ring().Hosts(), away)
 }
 
-// silence notes the hosts that have not reported that their processes are connected. The
-// next rings do not wait for them.
+// silence records the hosts that have not reported that their processes are connected.
+// The next rings do not wait for them.
 func (l *Leader) silence(a *attestation) {
 	for _, m := range l.machine.Ring().Members {
 		if _, connected := a.members[m.Proc]; !connected {
@@ -220,14 +221,14 @@ func (l *Leader) silence(a *attestation) {
 	}
 }
 
-// attested lets the ring go on.
+// attested reports to the hosts that a round is attested, so that the ring goes on.
 func (l *Leader) attested(a *attestation) {
 	a.done, l.formation = true, nil
 	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: a.round}})
 }
 
-// unattested lets a ring go on of which nothing is known. The user learns the first
-// reason of a term.
+// unattested lets a ring go on although its connections could not be checked. The first
+// reason in a term is reported to the user.
 func (l *Leader) unattested(why string) {
 	l.log.Warn("the ring's connections are not attested", "generation", l.ring.Generation, "reason", why)
 	if !l.toldUnattested {
@@ -238,8 +239,8 @@ func (l *Leader) unattested(why string) {
 	l.attested(l.attestation)
 }
 
-// intruded breaks a ring that strangers are connected to. Each host reports them, with
-// what it knows of those on its machine.
+// intruded breaks a ring with unidentified connections. Each host reports them, with the
+// processes on its machine that they belong to.
 func (l *Leader) intruded(ctx context.Context, round int, strangers []attest.End) {
 	generation := l.ring.Generation
 	l.log.Warn("strangers are connected to the ring", "generation", generation, "connections", len(strangers), "first", strangers[0])

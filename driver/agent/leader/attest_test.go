@@ -29,15 +29,15 @@ var (
 	intrusion = map[elastic.HostID][]attest.End{"a": {connects.Other(), stranger}, "b": {connects}}
 )
 
-// found is what the leader has sent about the connections of a ring.
+// found counts the leader's messages about the connections of a ring.
 type found struct {
 	looks, attested, breaks int
 	strangers               []attest.End
 	events                  []string
 }
 
-// attests lets each member of the ring report that it is connected, and the hosts
-// answer each look with what they see, nil for a host that does not answer.
+// attests reports each member of the ring as connected, and answers each look for the
+// hosts with the result of sees; nil means no answer.
 func (l *ledBy) attests(known bool, sees func(look int, id elastic.HostID) *wire.Ends) found {
 	l.t.Helper()
 	l.sent()
@@ -87,7 +87,7 @@ func TestARingOfMembersIsAttested(t *testing.T) {
 	must.True(t, l.machine.Up())
 }
 
-// Each host learns where the strangers are, and the ring breaks, once.
+// Each host learns of the unidentified connections, and the ring breaks, once.
 func TestAStrangerBreaksTheRing(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	f := l.attests(true, saw(intrusion))
@@ -112,7 +112,7 @@ func TestAStrangerIsSeenTwice(t *testing.T) {
 	must.Eq(t, fmt.Sprint(found{looks: 4, attested: 2}), fmt.Sprint(f))
 }
 
-// Those who have come since the first look take no one's place: all members were
+// Processes that connected after the first look take no member's place: all members were
 // connected by then.
 func TestTheSameStrangerIsSeenTwice(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
@@ -138,7 +138,7 @@ func TestListenersWithoutAddressAreUnknown(t *testing.T) {
 	must.True(t, l.toldUnattested)
 }
 
-// What can't be known breaks no ring, and is said once.
+// A look without a result breaks no ring, and is reported once.
 func TestWhatIsUnknownIsNoStranger(t *testing.T) {
 	translated := map[elastic.HostID][]attest.End{"a": {{Local: listenA, Remote: netip.MustParseAddrPort("192.0.2.1:1")}}, "b": {connects}}
 	for name, c := range map[string]struct {
@@ -172,8 +172,8 @@ func TestWhatIsUnknownIsNoStranger(t *testing.T) {
 	}
 }
 
-// connects lets the first members of the ring report that they are connected, and returns
-// how often the leader has attested the ring then.
+// connects reports the first members of the ring as connected, and returns how often the
+// leader then attests the ring.
 func (l *ledBy) connects(members, round int) int {
 	for _, m := range l.machine.Ring().Members[:members] {
 		l.receive(l.t.Context(), m.Proc.Slot.Host, &wire.ToLeader{Connected: &wire.Connected{
@@ -192,7 +192,7 @@ func (l *ledBy) verdicts() (n int) {
 }
 
 // While a job's clients are updated, its rings wait once for the agent of an earlier
-// release, and never for good.
+// release, for a bounded time.
 func TestAnAgentThatDoesNotReportIsAwaitedOnce(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.sent()
@@ -220,7 +220,8 @@ func TestALaterRoundIsNotAwaitedForGood(t *testing.T) {
 	must.Eq(t, 2, l.verdicts())
 }
 
-// A host that another leader has yet to hear of is not one that does not report.
+// A host that has yet to register with a new leader does not count as one that does not
+// report.
 func TestAHostThatIsAwayIsAwaited(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.sent()
@@ -236,8 +237,8 @@ func TestAHostThatIsAwayIsAwaited(t *testing.T) {
 	must.Eq(t, 2, l.verdicts())
 }
 
-// What an earlier leader has attested is not looked at again: those who connect to a
-// listener later take no one's place.
+// A round that an earlier leader has attested is not looked at again: processes that
+// connect to a listener later take no member's place.
 func TestAnEarlierLeadersVerdictStands(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.sent()

@@ -5,7 +5,7 @@
 //
 //	hosts ── sessions ──> Leader ── events ──> elastic.Machine
 //	      <── messages ──   │    <── actions ──
-//	                        ├── Exchange: what processes exchange to connect
+//	                        ├── Exchange: values that processes exchange to connect
 //	                        ├── ringStats: gaps, lost steps, step times
 //	                        └── Status, sent to every host
 //
@@ -13,7 +13,7 @@
 // that it returns. It holds nothing that can't be rebuilt from what the hosts
 // report, so another leader may take over at any time.
 //
-// It knows neither Nomad nor the training framework: consent to a ring, the record
-// of a completed training and the framework's Exchange are interfaces that the
-// agent fills in.
+// It depends neither on Nomad nor on the training framework. Consent to a ring, the record
+// of a completed training and the framework's Exchange are interfaces, which the agent
+// implements.
 package leader

@@ -7,26 +7,25 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Exchange gathers what the processes of one ring exchange to connect, and gives
-// it out. It does no I/O. The training framework
-// implements it.
+// Exchange collects and distributes the values that the processes of one ring exchange to
+// connect. It does no I/O. The training framework implements it.
 type Exchange interface {
-	// Expect names the hosts of a ring that an earlier leader has formed: what that
-	// one gave out is not known until each of them is restored.
+	// Expect names the hosts of a ring that an earlier leader has formed. Which values
+	// that leader distributed is unknown until Restore was called for each of them.
 	Expect(hosts []string)
-	// Submit takes values from a host and returns what is to be sent out.
+	// Submit takes values from a host, and returns those to send out.
 	Submit(host string, puts []wire.Put) ([]wire.Fill, error)
-	// Restore takes all that a host has when it registers.
+	// Restore takes all values of a host that registers, and returns those to send out.
 	Restore(host string, s wire.Snapshot) ([]wire.Fill, error)
-	// Withdraw drops the values of a process that died, unless one of them may
-	// have been read: then visible is true, and the ring does not form.
+	// Withdraw drops the values of a process that died. If one of them may have been
+	// read, it drops none and visible is true: the ring does not form.
 	Withdraw(puts []wire.Put) (visible bool)
 	// Connected is called when all processes of the ring are connected.
 	Connected()
 }
 
-// followRing begins an exchange with each newest ring. For a ring of an earlier
-// leader, its hosts have yet to report what that one gave out.
+// followRing begins an exchange when there is a new newest ring. If an earlier leader
+// formed it, its hosts have yet to report the values that leader distributed.
 func (l *Leader) followRing() {
 	last := l.machine.Last()
 	id := wire.IDOf(last)

@@ -16,26 +16,26 @@ import (
 )
 
 // formingLook is the time between looks at a group that does not form. Processes report
-// more often than that where they listen meanwhile.
+// their listening addresses more often than that.
 const formingLook = time.Second
 
-// formation is a round whose processes take their time to connect, possibly because a
-// stranger has taken the place of one: Gloo closes the connection of the one that comes
-// second.
+// formation is a round whose processes have not connected yet. An intruder may have taken
+// the place of one: of two that connect, Gloo closes the connection of the second.
 type formation struct {
 	look
 	reported map[elastic.Proc][]netip.AddrPort // where processes listen
-	clean    time.Time                         // when the last look began that has found no stranger, or could not tell
+	clean    time.Time                         // begin of the last look that found no intruder or had no result
 }
 
-// gaveUp are the members that have given up connecting. The machine learns it a moment
-// later, because the others then close the connections that show the reason.
+// gaveUp has the members that gave up connecting. They are reported to the machine only
+// after a look: the machine breaks the ring, and the others then close the connections that
+// show the reason.
 type gaveUp struct {
 	waiting []elastic.SlotWaiting
 	since   time.Time
 }
 
-// forming takes in where a process listens whose group has not formed yet.
+// forming handles the report of a process whose group has not formed yet.
 func (l *Leader) forming(m *wire.Forming) {
 	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
 		return
@@ -49,7 +49,7 @@ func (l *Leader) forming(m *wire.Forming) {
 	l.formationOf(m.Round).reported[m.Proc] = m.Listening
 }
 
-// formationOf returns the formation of a round, a new one where there is none.
+// formationOf returns the formation of a round. It begins one if there is none.
 func (l *Leader) formationOf(round int) *formation {
 	if l.formation == nil || l.formation.round < round {
 		l.formation = &formation{look: look{round: round}, reported: map[elastic.Proc][]netip.AddrPort{}}
@@ -57,7 +57,7 @@ func (l *Leader) formationOf(round int) *formation {
 	return l.formation
 }
 
-// lookForming looks at a group that does not form, where that is due.
+// lookForming looks at a group that does not form when that is due.
 func (l *Leader) lookForming(now time.Time) {
 	f := l.formation
 	if f == nil {
@@ -95,8 +95,8 @@ func (l *Leader) lookAtForming(f *formation, now time.Time) {
 	l.ask(&f.look, -1)
 }
 
-// lookedForming takes in what a host has found. What is unknown is not reported: the
-// group may still form, and is looked at then.
+// lookedForming handles a host's answer to a look at a group that does not form. A look
+// without a result is not reported: the group may still form, and is looked at then.
 func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	f := l.formation
 	if f == nil || !l.machine.Intact() {
@@ -117,10 +117,10 @@ func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.E
 	}
 }
 
-// intruders returns the ends that listeners of the ring have accepted, which no member
-// has connected. An end that has connected, and is not accepted yet, is a slow member's.
-// While a listener has both, nothing is known of either: they may be one connection whose
-// address is translated on the way.
+// intruders returns the accepted ends of connections with a listener of the ring that no
+// member opened. An end that a member opened and no listener has accepted yet is not one:
+// it belongs to a slow member. While a listener has ends of both kinds, neither counts,
+// because they may belong to one connection whose address is translated on the way.
 func intruders(listening attest.Addresses, ends []attest.End) []attest.End {
 	strangers := attest.Judge(listening, ends).Strangers
 	pending := attest.Addresses{}
@@ -132,10 +132,10 @@ func intruders(listening attest.Addresses, ends []attest.End) []attest.End {
 	return slices.DeleteFunc(strangers, func(e attest.End) bool { return !listening[e.Local] || pending[e.Local] })
 }
 
-// postpone reports whether the machine is to learn later that a member waits for its next
-// ring although this one is not connected: once the connections of the others were looked
-// at. Where no look can succeed, or the ring's time to form ends first, it learns it at
-// once.
+// postpone records a member that gave up connecting and waits for its next ring, and
+// reports whether the machine is to learn of it only after a look at the connections of
+// the others. The machine learns of it at once if no look can succeed, or if the ring's
+// time to form ends first.
 func (l *Leader) postpone(w elastic.SlotWaiting, now time.Time) bool {
 	ring := l.machine.Ring()
 	switch {
@@ -154,8 +154,8 @@ func (l *Leader) postpone(w elastic.SlotWaiting, now time.Time) bool {
 	return true
 }
 
-// releaseAfterLook lets the machine learn that members gave up, once a look that began
-// long enough after it has ended and found no stranger.
+// releaseAfterLook reports to the machine that members gave up. It waits for a look that
+// began at least formingLook later and found no intruder, at most lookTimeout.
 func (l *Leader) releaseAfterLook(ctx context.Context, now time.Time) {
 	if len(l.gaveUp.waiting) == 0 {
 		return
@@ -166,15 +166,15 @@ func (l *Leader) releaseAfterLook(ctx context.Context, now time.Time) {
 	}
 }
 
-// releaseFor lets the machine learn that a process gave up before more is learned of it:
-// its exit is not that of a member.
+// releaseFor reports to the machine that a process gave up, before it reports anything
+// else about it: if the process exits now, it does not exit as a member.
 func (l *Leader) releaseFor(ctx context.Context, p elastic.Proc) {
 	if slices.ContainsFunc(l.gaveUp.waiting, func(w elastic.SlotWaiting) bool { return w.Proc == p }) {
 		l.release(ctx)
 	}
 }
 
-// release lets the machine learn which members gave up.
+// release reports the members that gave up to the machine.
 func (l *Leader) release(ctx context.Context) {
 	waiting := l.gaveUp.waiting
 	l.gaveUp = gaveUp{}

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
 )
 
-// forms ends the ring by a notice and forms the next, whose members do not connect.
+// forms ends the ring with a notice and forms the next one, whose members do not connect.
 func (l *ledBy) forms() {
 	l.t.Helper()
 	last := l.machine.Ring()
@@ -42,8 +42,8 @@ func (l *ledBy) listens(rank int, at ...netip.AddrPort) {
 	l.receive(l.t.Context(), p.Slot.Host, &wire.ToLeader{Forming: &wire.Forming{Proc: p, Ring: l.ring, Round: 1, Listening: at}})
 }
 
-// formFor plays the time of the leader, and the hosts that answer its looks with what they
-// see, nil for one that does not answer. It ends early when the ring does.
+// formFor simulates the leader's clock for d, and answers each look for the hosts with the
+// result of sees; nil means no answer. It ends early if the ring does.
 func (l *ledBy) formFor(d time.Duration, sees func(look int, id elastic.HostID) *wire.Ends) (f found) {
 	l.t.Helper()
 	generation := l.ring.Generation
@@ -75,7 +75,7 @@ func (l *ledBy) formFor(d time.Duration, sees func(look int, id elastic.HostID) 
 	return f
 }
 
-// taken is a stranger in a member's place: what that member has connected to was closed.
+// taken has an intruder in a member's place; the member's own connection was closed.
 var taken = map[elastic.HostID][]attest.End{"a": {stranger}}
 
 // The other members wait for the one whose place is taken.
@@ -108,8 +108,8 @@ func TestAMemberThatGivesUpDoesNotHideTheStranger(t *testing.T) {
 	must.SliceEmpty(t, l.gaveUp.waiting)
 }
 
-// A ring that does not form for another reason ends a moment after the first has given
-// up, at once when none is left or one is lost, and in any case.
+// If a ring does not form for another reason, it ends a moment after the first member gave
+// up, and at once when no member is left or one is lost.
 func TestAMemberThatGivesUpEndsTheRing(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(l *ledBy)
@@ -141,8 +141,8 @@ func TestAMemberThatGivesUpEndsTheRing(t *testing.T) {
 	}
 }
 
-// No look can succeed where the agent of a member is too old to answer, and none does in
-// time where the ring's time to form is over.
+// No look can succeed if the agent of a member is too old to answer, or if the ring's time to
+// form ends before the answer.
 func TestAMemberThatGivesUpIsNotKeptBackInVain(t *testing.T) {
 	for name, prepare := range map[string]func(*ledBy) time.Time{
 		"an old agent": func(l *ledBy) time.Time { l.mute["a"] = true; return time.Now() },
@@ -158,9 +158,9 @@ func TestAMemberThatGivesUpIsNotKeptBackInVain(t *testing.T) {
 	}
 }
 
-// While a listener has accepted what no member has connected, and a member has connected
-// to it what it has not accepted, addresses may be translated on the way, of as many
-// connections as there will be in the end.
+// A listener has accepted a connection that no member opened, and a member has opened one to
+// it that it has not accepted. They may be one connection whose address is translated on the
+// way.
 func TestTranslatedAddressesOfMembersThatConnectAreNoStrangers(t *testing.T) {
 	from := func(s string) attest.End { return attest.End{Local: listenA, Remote: netip.MustParseAddrPort(s)} }
 	second := attest.End{Local: netip.MustParseAddrPort("10.0.0.3:40000"), Remote: listenA}
@@ -208,8 +208,8 @@ func TestReportsOfOtherFormingRingsAreIgnored(t *testing.T) {
 	}
 }
 
-// A member that waits leaves nothing behind when it ends: neither a failure in training
-// nor, where it was told that it has no next place, the completion of the job.
+// The exit of a member that waits is no failure in training. If the member retires, its exit
+// does not complete the job either.
 func TestAMemberThatGivesUpAndEndsIsNoMember(t *testing.T) {
 	for name, retiring := range map[string]bool{"gives up": false, "retires": true} {
 		t.Run(name, func(t *testing.T) {

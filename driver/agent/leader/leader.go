@@ -16,47 +16,47 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Quorum is asked before a ring may form; see discovery.Elector. Hosts are
-// named by their allocations.
+// Quorum gives consent to rings; see discovery.Elector. Hosts are named by their
+// allocations.
 type Quorum interface {
 	Connect(alloc string)
 	MayForm(connected []string) (bool, string)
 	Form(ctx context.Context, generation uint64, hosts []string) error
 }
 
-// Recorder keeps the fact that training is complete for allocations that Nomad
-// places later.
+// Recorder records that training is complete, for allocations that Nomad places later.
 type Recorder interface {
 	Save(ctx context.Context, reason string) error
 }
 
-// Options are what a Leader needs.
+// Options configure a Leader.
 type Options struct {
 	Config config.Config
 	Term   uint64
-	// Floor is the highest generation that may be spent.
+	// Floor is the highest generation that may be in use already.
 	Floor  uint64
-	Quorum Quorum   // nil: always
-	Record Recorder // nil: nowhere
-	// Framework is what the machine needs to know of the training framework.
+	Quorum Quorum   // nil means that rings need no consent
+	Record Recorder // nil means that completion is not recorded
+	// Framework describes the training framework to the machine.
 	Framework elastic.Framework
-	// Exchange returns what begins a ring's exchange; see the type.
+	// Exchange returns a new exchange for a ring.
 	Exchange func() Exchange
-	// Present reports whether an allocation is still registered, by a view of the
-	// registry that is newer than the given time; nil: sessions alone decide.
+	// Present reports whether an allocation is still registered, and whether the view of
+	// the registry is newer than the given time. If nil, only sessions decide.
 	Present func(alloc string, after time.Time) (present, fresh bool)
-	// Address is where the registry has an allocation, given by its id or how that begins;
-	// empty where it has none. Nil: hosts of an earlier leader's ring are not probed.
+	// Address returns the address of an allocation in the registry, or "". The
+	// allocation is given by its ID or a prefix of it. If nil, hosts of an earlier
+	// leader's ring are not probed.
 	Address func(alloc string) string
-	// PeerAuth is how agents authenticate each other, for the status.
+	// PeerAuth names how agents authenticate each other, for the status.
 	PeerAuth string
 	// HostTimeout is how long a host may be without a session, 8 s by default.
 	HostTimeout time.Duration
 	Logger      hclog.Logger
 }
 
-// Leader runs the membership machine of a job. Its fields belong to the
-// goroutine of Run.
+// Leader runs the membership machine of a job. Its fields belong to the goroutine of
+// Run.
 type Leader struct {
 	o       Options
 	log     hclog.Logger
@@ -72,7 +72,7 @@ type Leader struct {
 	exchange       Exchange
 	agreed         wire.RingID
 	attestation    *attestation // of the newest round of the ring
-	formation      *formation   // nil while no process has reported that it takes its time to connect
+	formation      *formation   // nil while no process reports that it is still connecting
 	gaveUp         gaveUp
 	notices        wire.NotifyClock
 	stats          *ringStats
@@ -87,12 +87,12 @@ type Leader struct {
 	status         *wire.Status
 }
 
-// ErrRefused reports that a ring was refused: the leader must begin again with
-// what the hosts know.
+// ErrRefused reports that a ring was refused. The leader must begin again from the
+// reports of the hosts.
 var ErrRefused = errors.New("the ring was refused")
 
-// checkpointMargin is how much longer than a checkpoint may take the leader waits for the
-// processes of a ring that ends: the host stops them first.
+// checkpointMargin is added to the time for a checkpoint when the leader waits for the
+// processes of a ring that ends, so that their host stops them first.
 const checkpointMargin = 10 * time.Second
 
 // New returns the leader of a term.
@@ -160,8 +160,8 @@ func (l *Leader) Run(ctx context.Context) error {
 	return l.failed
 }
 
-// Spent returns the highest generation that the leader has used or tried to;
-// call it when Run has returned.
+// Spent returns the highest generation that the leader has used or tried to use. Call it
+// after Run has returned.
 func (l *Leader) Spent() uint64 {
 	if last := l.machine.Last(); last != nil {
 		return last.Generation
@@ -174,8 +174,8 @@ func (l *Leader) Resize(host elastic.HostID, slots int) {
 	l.post(func() { l.step(l.ctx, elastic.HostSlots{Host: host, Slots: slots}) })
 }
 
-// Status returns the status as it is now, nil when ctx ends first. When the leader
-// has ended it returns the last one.
+// Status returns the present status, or nil if ctx ends first. After the leader has ended,
+// it returns the last one.
 func (l *Leader) Status(ctx context.Context) *wire.Status {
 	c := make(chan *wire.Status, 1)
 	l.post(func() { l.publish(); c <- l.status })
@@ -189,8 +189,7 @@ func (l *Leader) Status(ctx context.Context) *wire.Status {
 	}
 }
 
-// Attached returns the hosts that are in session now, none when the leader has
-// ended.
+// Attached returns the hosts that are in session now, or none if the leader has ended.
 func (l *Leader) Attached() []elastic.HostID {
 	c := make(chan []elastic.HostID, 1)
 	l.post(func() {

@@ -21,10 +21,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// oneSlot is the configuration of a job that one process is enough for.
+// oneSlot is the configuration of a job that needs only one process.
 var oneSlot = config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}
 
-// hostEnd is a session of which the test reads what the leader sends.
+// hostEnd is a session that records the leader's messages.
 type hostEnd struct{ sent []*wire.ToAgent }
 
 func (e *hostEnd) Send(m *wire.ToAgent) error { e.sent = append(e.sent, m); return nil }
@@ -44,8 +44,8 @@ func (silent) Restore(string, wire.Snapshot) ([]wire.Fill, error) { return nil, 
 func (silent) Withdraw([]wire.Put) bool                           { return false }
 func (silent) Connected()                                         {}
 
-// ledBy is a leader that is called instead of run, with hosts of one slot each
-// that are played by the test.
+// ledBy is a leader whose methods the test calls directly, without Run. The test simulates
+// its hosts, which have one slot each.
 type ledBy struct {
 	*Leader
 	t    *testing.T
@@ -72,7 +72,7 @@ func (l *ledBy) sent() map[elastic.HostID][]*wire.ToAgent {
 	return all
 }
 
-// connect plays the hosts until the next ring is up.
+// connect simulates the hosts until the next ring is up.
 func (l *ledBy) connect() {
 	l.t.Helper()
 	generation := uint64(0)
@@ -94,7 +94,7 @@ func (l *ledBy) connect() {
 	}
 }
 
-// reform ends the ring by a notice and connects the next.
+// reform ends the ring with a notice and connects the next one.
 func (l *ledBy) reform() {
 	l.t.Helper()
 	ring := l.machine.Ring()
@@ -109,8 +109,8 @@ func (l *ledBy) report(id elastic.HostID, p wire.Progress) {
 	l.receive(l.t.Context(), id, &wire.ToLeader{Progress: &p})
 }
 
-// stalled reports whether the ring is broken when the leader looks at it so much
-// later. If it is, it is reported to each host once, and not again when the leader looks again.
+// stalled reports whether the leader breaks the ring when it checks it after a time. If so,
+// each host must get one report, and no other at the next check.
 func (l *ledBy) stalled(later time.Duration) bool {
 	l.t.Helper()
 	generation := l.ring.Generation
@@ -179,7 +179,7 @@ func TestStall(t *testing.T) {
 	must.False(t, l.stalled(late), must.Sprint("training is complete, rank 0 may write its last checkpoint"))
 }
 
-// What JSON can't hold would end the sessions that a status is sent on.
+// Numbers that JSON can't represent would end the sessions on which a status is sent.
 func TestStatusStaysFinite(t *testing.T) {
 	t.Parallel()
 	l := lead(t, config.Config{}, "a")
@@ -194,7 +194,7 @@ func TestStatusStaysFinite(t *testing.T) {
 	must.NoError(t, err)
 }
 
-// refusing asks long, and gets no consent.
+// refusing takes long to answer, and gives no consent.
 type refusing struct{ asked chan struct{} }
 
 func (refusing) Connect(string)                  {}
@@ -206,8 +206,8 @@ func (r refusing) Form(context.Context, uint64, []string) error {
 	return errors.New("no majority")
 }
 
-// A host that registers while the leader waits for a consent that it does not
-// get must not stay in session with a leader that is over.
+// A host registers while the leader waits for a consent that it does not get. The host must
+// not stay in session with that leader, which ends.
 func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	t.Parallel()
 	r := refusing{make(chan struct{})}
@@ -278,8 +278,8 @@ func TestHostsOfOneFrameworkOnly(t *testing.T) {
 	must.MapEmpty(t, l.hosts)
 }
 
-// TestNoticesOutliveTheLeader is about a leader that is lost together with rank 0:
-// the next one learns from the other hosts how far notices were.
+// A leader is lost together with rank 0. The next one learns the last notice's timestamp
+// from the other hosts.
 func TestNoticesOutliveTheLeader(t *testing.T) {
 	t.Parallel()
 	first := lead(t, config.Config{}, "a", "b")
@@ -298,8 +298,8 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 	must.Greater(t, was, b.sent[0].Notify.Timestamp)
 }
 
-// TestRingsAreNotShared is about a process that is replaced while its ring forms:
-// messages on their way have rings of their own.
+// The leader changes its ring when a process is replaced while the ring forms. Messages on
+// their way must have their own copies.
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Exchange: noExchange, Config: oneSlot, Logger: hclog.NewNullLogger()})
@@ -321,8 +321,8 @@ func (disagreeing) Form(context.Context, uint64, []string) error {
 	return errors.New("generation already used")
 }
 
-// A leader that begins again, because a ring was refused, sends out the ring that its
-// hosts are in without asking for it again, and asks for the next one.
+// A leader that begins again, because a ring was refused, sends out its hosts' present ring
+// without asking for consent again. It asks for consent to the next one.
 func TestBeginningAgain(t *testing.T) {
 	for generation, asks := range map[uint64]bool{2: false, 3: false, 4: true} {
 		l := New(Options{Exchange: noExchange, Config: oneSlot, Term: 7, Floor: 3, Quorum: disagreeing{}, Logger: hclog.NewNullLogger()})
@@ -336,8 +336,8 @@ func TestBeginningAgain(t *testing.T) {
 	}
 }
 
-// A new leader does not wait for a host of the ring that is dead: nothing listens at its
-// address, or its allocation has another process.
+// A new leader does not wait for a dead host of the ring. A host is dead if nothing listens
+// at its address, or if its allocation has another agent.
 func TestDeadHostsOfAnEarlierLeader(t *testing.T) {
 	ring := func() *ledBy {
 		l := lead(t, config.Config{}, "a-1", "b-1")
@@ -374,9 +374,9 @@ func TestDeadHostsOfAnEarlierLeader(t *testing.T) {
 	must.Nil(t, l.hosts["b-1"])
 }
 
-// A host without a session is lost when a view that is newer than its parting does
-// not name it, or after HostTimeout. One of the ring that has yet to register is
-// looked for alike.
+// A host without a session is lost after HostTimeout, or when a view of the registry that is
+// newer than the end of its session does not name it. The same applies to a host of the ring
+// that has yet to register.
 func TestHostsAreLostByTheRegistry(t *testing.T) {
 	start := func(present, fresh bool) *ledBy {
 		l := lead(t, config.Config{}, "a", "b", "c")

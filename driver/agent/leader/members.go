@@ -25,10 +25,10 @@ type Session interface {
 	Close()
 }
 
-// member is a host as the leader knows it.
+// member is the leader's view of a host.
 type member struct {
 	alloc, addr string
-	awaited     bool // of an earlier leader's ring, and not here yet: alloc is how the id begins
+	awaited     bool // of an earlier leader's ring, and has yet to register: alloc is a prefix of the ID
 	width       int  // of its slots, where they have standbys; see elastic.HostInfo
 	session     Session
 	gone        time.Time // without a session since
@@ -52,8 +52,8 @@ func (l *Leader) Serve(s Session) error {
 	id := r.Info.ID
 	q := newSendQueue(s)
 	defer q.Close()
-	// A leader that is over closes the sessions of its hosts; this one may not be
-	// among them yet, and heartbeats would keep it open.
+	// A leader that ends closes the sessions of its hosts. This one may not be among
+	// them yet, and heartbeats would keep it open.
 	go func() {
 		select {
 		case <-l.quit:
@@ -81,21 +81,21 @@ func (l *Leader) Serve(s Session) error {
 	}
 }
 
-// refuse keeps out a host whose processes can't be in a ring with the others. While an
-// update of the job changes its driver, there are hosts of both.
+// refuse returns an error for a host whose processes can't be in a ring with the others.
+// While an update of the job changes its driver, there are hosts with either driver.
 func (l *Leader) refuse(r *wire.Register, s Session) error {
 	if r.Framework == "" || r.Framework == l.o.Config.Framework {
 		return nil
 	}
 	err := fmt.Errorf("its driver is %s, and that of the job's other allocations %s: stop the job before you change its driver",
 		plaintext.Line(r.Framework, plaintext.Limit), l.o.Config.Framework)
-	if r.Info.Ring == nil { // else it trains, and others of its kind may lead later
+	if r.Info.Ring == nil { // else it trains, and a host with its driver may lead later
 		_ = s.Send(&wire.ToAgent{Release: &elastic.ReleaseHost{Host: r.Info.ID, Failed: true, Reason: err.Error()}})
 	}
 	return err
 }
 
-// join takes in a host that registers.
+// join handles a host that registers.
 func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	id := r.Info.ID
 	for other, m := range l.hosts {
@@ -122,8 +122,7 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 		l.stats = newRingStats(r.Status)
 	}
 	if r.Info.Ring != nil && !r.Info.Leaving && l.o.Present != nil {
-		// It was registered once, so a view without it means that it is not
-		// any more.
+		// It was registered once, so a view without it means that Nomad has removed it.
 		present, known := l.o.Present(r.AllocID, time.Time{})
 		r.Info.Dropped = known && !present
 	}
@@ -139,8 +138,8 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	}
 }
 
-// parted takes in the end of a session. A host that is alive comes back at once.
-// Its address is probed: a refused connection means that it is dead.
+// parted handles the end of a session. A host that is alive comes back at once. Its
+// address is probed: a refused connection means that it is dead.
 func (l *Leader) parted(ctx context.Context, id elastic.HostID, s Session) {
 	m := l.hosts[id]
 	if m == nil || m.session != s {
@@ -175,7 +174,8 @@ func (l *Leader) probe(ctx context.Context, id elastic.HostID, m *member) {
 	}()
 }
 
-// await gives a host that has yet to register its time, unless it is dead.
+// await starts to wait for a host of an earlier leader's ring to register, unless it is
+// dead.
 func (l *Leader) await(ctx context.Context, id elastic.HostID, now time.Time) {
 	if l.restarted(id) {
 		l.lost(ctx, id)
@@ -189,8 +189,8 @@ func (l *Leader) await(ctx context.Context, id elastic.HostID, now time.Time) {
 	l.probe(ctx, id, m)
 }
 
-// restarted reports whether another process of a host's allocation is here, so that the
-// host is dead.
+// restarted reports whether another agent of the host's allocation is in session, which
+// means that the host is dead.
 func (l *Leader) restarted(id elastic.HostID) bool {
 	for other, m := range l.hosts {
 		if other != id && m.session != nil && wire.AllocPrefix(other) == wire.AllocPrefix(id) {
@@ -200,7 +200,7 @@ func (l *Leader) restarted(id elastic.HostID) bool {
 	return false
 }
 
-// lost gives a host up.
+// lost gives up a host.
 func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 	m := l.hosts[id]
 	if m != nil {
@@ -248,7 +248,7 @@ func (l *Leader) tick(ctx context.Context) {
 	}
 }
 
-// checkQuorum keeps the machine informed whether it may form rings.
+// checkQuorum reports to the machine when it may or may no longer form rings.
 func (l *Leader) checkQuorum(ctx context.Context) {
 	if l.o.Quorum == nil {
 		return

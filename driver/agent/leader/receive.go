@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// receive takes in one message of a host.
+// receive handles one message of a host.
 func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeader) {
 	switch {
 	case m.Leaving != nil:
@@ -73,7 +73,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	}
 }
 
-// countExit notes that a process ended, for the ring's statistics.
+// countExit records in the ring's statistics that a process ended.
 func (l *Leader) countExit(ev elastic.SlotExited) {
 	ring := l.machine.Ring()
 	asked := ev.Noticed || l.machine.Restarts() && ring != nil && l.machine.Asked() == ring.Generation
@@ -94,7 +94,7 @@ func (l *Leader) send(id elastic.HostID, m *wire.ToAgent) {
 	}
 }
 
-// sendTo sends to the hosts of a list, or to all where there is none.
+// sendTo sends a message to the given hosts, or to all if hosts is nil.
 func sendTo[ID ~string](l *Leader, hosts []ID, m *wire.ToAgent) {
 	if hosts == nil {
 		l.broadcast(m)

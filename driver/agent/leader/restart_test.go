@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// leadReplaced is a leader of processes that can't change their ring, with hosts of one
+// leadReplaced returns a leader of processes that can't change their ring, with hosts of one
 // slot and its standby each.
 func leadReplaced(t *testing.T, hosts ...elastic.HostID) *ledBy {
 	t.Helper()
@@ -35,8 +35,8 @@ func (l *ledBy) joinReplaced(id elastic.HostID) {
 	l.join(l.t.Context(), &wire.Register{Info: elastic.HostInfo{ID: id, Index: len(l.ends), Width: 1, Slots: make([]elastic.SlotReport, 2)}, AllocID: "alloc-" + string(id)}, l.ends[id])
 }
 
-// play plays the hosts until the ring of a generation is up: their processes arrive, and
-// end when they are asked to. It returns who was notified.
+// play simulates the hosts until the ring of a generation is up: their processes arrive, and
+// end when they are asked to. It returns the processes that were notified.
 func (l *ledBy) play(t *testing.T, generation uint64) map[elastic.HostID][]elastic.Proc {
 	t.Helper()
 	notified := map[elastic.HostID][]elastic.Proc{}
@@ -105,7 +105,7 @@ func TestAFailureIsReportedToItsHost(t *testing.T) {
 	must.True(t, l.stats.failures)
 }
 
-// What hosts report of a leader before is enough to know of its requests.
+// A new leader learns of the previous one's requests from the hosts' reports.
 func TestALeaderKnowsOfARequestBefore(t *testing.T) {
 	t.Parallel()
 	c := config.Config{}

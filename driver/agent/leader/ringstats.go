@@ -20,12 +20,12 @@ type ringStats struct {
 	closed   bool        // open has been added to resizes
 	stopped  time.Time
 	formed   time.Time
-	last     wire.Progress // of the ring before
+	last     wire.Progress // of the previous ring
 	latest   wire.Progress // of the present ring
 	reports  bool          // the script reports steps
 	every    float64       // most steps between two reports; see wire.Progress
-	vanished bool          // with a host went what it had yet to report of the ring before
-	replaced bool          // other processes form the ring that is measured
+	vanished bool          // a host was lost, with progress of the previous ring that it had yet to report
+	replaced bool          // the members are other processes than those of the previous ring
 	resizes  []wire.Resize
 	tallies  map[int]tally // by ring size
 	size     int
@@ -33,10 +33,11 @@ type ringStats struct {
 	failures bool
 }
 
-// A tally is what was measured of the steps of rings of one size.
+// A tally adds up the measured steps of rings of one size.
 type tally struct {
 	steps, seconds float64
-	// samples are those of so many of the steps, for which they are known.
+	// samples is the number of samples in those steps for which it is known, and sampled
+	// the number of these steps.
 	samples, sampled float64
 }
 
@@ -60,20 +61,20 @@ func newRingStats(s *wire.Status) *ringStats {
 	return r
 }
 
-// leave notes that the first process left the ring.
+// leave records that the first process left the ring.
 func (r *ringStats) leave(now time.Time) {
 	if r.stopped.IsZero() {
 		r.stopped = now
 	}
 }
 
-// fail notes that the ring lost a process.
+// fail records that the ring lost a process.
 func (r *ringStats) fail() { r.failures = true }
 
-// vanish notes that the ring lost a host.
+// vanish records that the ring lost a host.
 func (r *ringStats) vanish() { r.failures, r.vanished = true, true }
 
-// form notes a new ring.
+// form records a new ring.
 func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 	cause := "resize"
 	switch {
@@ -103,9 +104,9 @@ func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 	r.latest, r.counted, r.size = wire.Progress{}, wire.Progress{}, len(ring.Members)
 }
 
-// up notes that all processes are connected, and returns the resize when it is
-// measured: a script that reports steps has yet to make one. Of processes that take the
-// places of others no more is known then than that they were let go.
+// up records that all processes are connected, and returns the resize if that completes
+// it. It does not if the script reports steps: the ring has yet to make one. Where other
+// processes form the ring, no time is measured: they may still have to load a checkpoint.
 func (r *ringStats) up(now time.Time) *wire.Resize {
 	if r.closed {
 		return nil
@@ -125,8 +126,7 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
-// progress takes in what the script reports, and returns the resize when this
-// completes it.
+// progress records a report of the script, and returns the resize if that completes it.
 func (r *ringStats) progress(p wire.Progress) *wire.Resize {
 	r.reports = r.reports || p.Step != nil
 	r.every = cmp.Or(p.Every, r.every)
@@ -148,13 +148,13 @@ func (r *ringStats) progress(p wire.Progress) *wire.Resize {
 	return r.close()
 }
 
-// awaitsNumber reports whether the number of the ring's first step is still to come. A
-// step shows before the script's line about it.
+// awaitsNumber reports whether the number of the ring's first step is still to come: a
+// step may be seen before the script's line with its number.
 func (r *ringStats) awaitsNumber(p wire.Progress) bool {
 	return r.open.LostSteps == nil && p.First == nil && r.last.Step != nil && r.every == 1 && p.SteppedAt == p.FirstSteppedAt
 }
 
-// measure compares the first step of a ring to the last one of the ring before.
+// measure compares the first step of a ring with the last one of the previous ring.
 func (r *ringStats) measure(p wire.Progress) {
 	if r.last.SteppedAt > 0 {
 		r.open.Gap = nil
@@ -177,7 +177,7 @@ func (r *ringStats) close() *wire.Resize {
 	return &r.open
 }
 
-// count adds the steps since the last call to the size's tally.
+// count adds the steps since the last call to the tally of the ring's size.
 func (r *ringStats) count() {
 	p, from := r.latest, r.counted
 	if p.Step == nil || p.First == nil || r.size == 0 {
@@ -198,7 +198,8 @@ func (r *ringStats) count() {
 	}
 }
 
-// newest is the last report of the present ring, or of the one before it.
+// newest returns the last report of the present ring or, if there is none, of the
+// previous one.
 func (r *ringStats) newest() wire.Progress {
 	if r.latest.Newest() > 0 {
 		return r.latest

@@ -42,7 +42,7 @@ func TestRingStatsMeasuresGapsBetweenSteps(t *testing.T) {
 	must.Eq(t, wire.Resize{Generation: 2, From: 2, To: 4, Cause: "resize", Gap: &gap, Rendezvous: &rendezvous, LostSteps: new(float64), Time: 1004}, *r)
 }
 
-// Ranks that have a batch each do more in a step the more they are.
+// If each rank has a batch of its own, a larger ring has more samples in a step.
 func TestRingStatsMeasuresSamplesPerStep(t *testing.T) {
 	report := func(l *ringStats, generation uint64, first, firstSamples, step, samples, now float64) {
 		p := at(generation, first, step, 1000, now)

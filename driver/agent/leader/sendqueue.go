@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// sendQueue lets the leader's goroutine send without waiting for a slow host,
-// and lets the host know that the leader is there, however busy it is.
+// sendQueue lets the leader's goroutine send without waiting for a slow host. It also
+// sends heartbeats, however busy the leader is.
 type sendQueue struct {
 	s     Session
 	queue chan *wire.ToAgent

@@ -12,11 +12,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// checkStall looks for a ring that makes no steps any more, which is what a
-// process that hangs looks like from outside: the others wait for it in a
-// collective, and the framework's own check does not notice every case. A ring
-// that makes no first step counts too, once the script is known to report steps.
-// The time is that of this clock: those of the hosts may differ.
+// checkStall warns of a ring that no longer makes steps, and breaks it after
+// StallTimeout. The likely cause is a process that hangs, while the others wait for it in
+// a collective; the framework's own check does not notice every case. Once the script is
+// known to report steps, a ring that makes no first step counts, too. Time is measured by
+// this machine's clock, because the hosts' clocks may differ.
 func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 	if !l.stats.reports || !l.machine.Up() || l.machine.Ending() || !l.hearsAll() {
 		l.stepped = now
@@ -44,8 +44,8 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 	}
 }
 
-// hearsAll reports whether every host of the ring is in session: whether one that
-// is not makes steps is not known.
+// hearsAll reports whether every host of the ring is in session. A host that is not may
+// be making steps that the leader does not hear of.
 func (l *Leader) hearsAll() bool {
 	for _, id := range l.machine.Ring().Hosts() {
 		if m := l.hosts[id]; m == nil || m.session == nil {

@@ -49,7 +49,7 @@ func (l *Leader) publish() {
 	l.broadcast(&wire.ToAgent{Status: s})
 }
 
-// ranksOf names the ranks of a host: "rank 2", "ranks 2-3", where replicas span hosts
+// ranksOf names the ranks of a host: "rank 2", "ranks 2-3" or, where replicas span hosts,
 // "ranks 2-3, 6".
 func ranksOf(ring *elastic.Ring, h elastic.HostID) string {
 	var spans []string
@@ -73,7 +73,7 @@ func ranksOf(ring *elastic.Ring, h elastic.HostID) string {
 	return "ranks " + strings.Join(spans, ", ")
 }
 
-// costOf states what a resize cost the training.
+// costOf describes the cost of a resize: its gap and lost steps.
 func costOf(r *wire.Resize) string {
 	text := "gap unknown"
 	if r.Gap != nil {

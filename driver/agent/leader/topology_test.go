@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// A host of another version may tell anything of its place in the network. What can't be
-// one is left out, and the host is taken in.
+// A host of another version may report anything as its place in the network. An invalid place
+// is ignored, and the host joins.
 func TestJoin_TopologyOfAnyHost(t *testing.T) {
 	l := New(Options{Exchange: noExchange, Config: oneSlot, Term: 1, Logger: hclog.NewNullLogger()})
 	for path, want := range map[string]string{

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package port shares the one port of an agent between its two protocols, and
-// bounds what callers cost that have not authenticated themselves.
+// limits the resources of callers that have not authenticated themselves.
 //
 //	                     ┌─ TLS ────────> Agents: gRPC, for other agents
 //	listener ── 1st byte ┤

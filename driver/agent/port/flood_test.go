@@ -38,12 +38,12 @@ import (
 const (
 	// floodSize connections cost 208 MB when each had gRPC's buffers.
 	floodSize = 3000
-	// floodCost bounds what they may hold, the test's own ends included.
+	// floodCost bounds their memory, including the test's own ends.
 	floodCost = 32 << 20
 )
 
-// flood opens connections from so many addresses, sends something on each, and
-// leaves them open.
+// flood opens connections from a number of addresses, sends something on each, and leaves
+// them open.
 func flood(t *testing.T, addr string, from int, send []byte) {
 	t.Helper()
 	for i := range floodSize {
@@ -55,7 +55,7 @@ func flood(t *testing.T, addr string, from int, send []byte) {
 	}
 }
 
-// floodOn goes on with the flood until the test ends.
+// floodOn continues the flood until the test ends.
 func floodOn(t *testing.T, addr string, from int, send []byte) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -95,7 +95,7 @@ func (l *tiredListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// listen serves what a test wants on a port of both protocols.
+// listen serves both protocols on a port.
 func listen(t *testing.T, server *grpc.Server, web *http.Server, failures int) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -121,8 +121,7 @@ func TestThePortOutlivesAWantOfDescriptors(t *testing.T) {
 	must.Eq(t, "ok\n", string(body))
 }
 
-// TestAFlood_ofOthers: readers at an address that takes no part in a flood are
-// answered each time.
+// Readers of the status at an address outside the flood are always answered.
 func TestAFlood_ofOthers(t *testing.T) {
 	addr := listen(t, grpc.NewServer(), statusapi.NewServer(func(context.Context) *wire.Status { return &wire.Status{} }), 0)
 	for range 4 {
@@ -159,9 +158,8 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// TestAFlood is of connections that never authenticate themselves. They must
-// not cost the task its memory, end a session, or keep others out, not even
-// those at their own address, while it goes on.
+// The flood consists of connections that never authenticate themselves. It must not exhaust
+// the task's memory, end a session, or keep others out, not even those at its own address.
 func TestAFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, c := range map[string]struct {
@@ -206,7 +204,7 @@ func TestAFlood(t *testing.T) {
 	}
 }
 
-// comeIn has an agent and a reader of the status come from the address.
+// comeIn connects an agent and a reader of the status from an address.
 func comeIn(t *testing.T, n *peertest.Nomad, addr string, from net.IP) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}

@@ -10,13 +10,15 @@ import (
 	"sync"
 )
 
-// limiter bounds how many connections there are, in total and from one address.
-// A new one beyond a bound takes the place of one of its own address, or else of
-// the address that has the most: a flood from few addresses takes no place from
-// others. Which one of the address is left to chance: the oldest would always be
-// the honest peer that a flood has passed while it proved itself. One that
-// authenticates itself needs milliseconds, so behind the address of a flood some
-// get in at each try, but a strong flood delays them.
+// limiter bounds how many connections there are, in total and from one address. Beyond a
+// bound, a new connection takes the place of another: of one from the same address if that
+// has too many, else of one from the address with the most. So a flood from few addresses
+// takes no place from others.
+//
+// The connection that loses its place is chosen at random. The oldest would always be an
+// honest peer, overtaken by a flood from its address while it authenticates itself. That
+// takes milliseconds, so some peers behind such an address get in at each try, but a strong
+// flood delays them.
 type limiter struct {
 	bounds func() (total, each int)
 
@@ -29,8 +31,8 @@ type limiter struct {
 type claim struct {
 	conn net.Conn
 	addr netip.Prefix
-	at   int           // among those of its address, -1 when it is not counted any more
-	gone chan struct{} // closed when another connection has taken it
+	at   int           // index among those of its address, -1 when it no longer counts
+	gone chan struct{} // closed when another connection has taken the place
 	l    *limiter
 }
 
@@ -38,8 +40,8 @@ func newLimiter(bounds func() (total, each int)) *limiter {
 	return &limiter{bounds: bounds, from: make(map[netip.Prefix][]*claim)}
 }
 
-// add counts the connection until it is released, and closes another one where
-// there are too many.
+// add counts the connection until it is released. If there are too many, it closes
+// another one.
 func (l *limiter) add(c net.Conn) *claim {
 	n := &claim{conn: c, addr: origin(c.RemoteAddr()), gone: make(chan struct{}), l: l}
 	total, each := l.bounds()
@@ -57,7 +59,7 @@ func (l *limiter) add(c net.Conn) *claim {
 	return n
 }
 
-// busiest is the address with the most connections. The caller holds l.mu.
+// busiest returns the address with the most connections. The caller holds l.mu.
 func (l *limiter) busiest() (most netip.Prefix) {
 	for addr, list := range l.from {
 		if len(list) > len(l.from[most]) {
@@ -98,8 +100,9 @@ func (n *claim) release() {
 	n.l.drop(n)
 }
 
-// origin is the address that counts as one: an IPv4 address, or the 64 bits of
-// IPv6 that belong to one network, within which a machine may choose.
+// origin returns the prefix that counts as one address: an IPv4 address, or the first 64
+// bits of an IPv6 address. Those are one network, in which a machine may choose its
+// address.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -52,7 +52,7 @@ func TestLimiter(t *testing.T) {
 		select {
 		case <-n.gone:
 		default:
-			n.release() // it is not counted any more
+			n.release() // it no longer counts
 			n.release()
 		}
 	}

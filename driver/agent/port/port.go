@@ -11,35 +11,36 @@ import (
 	"time"
 )
 
-// The port is open to all who reach it. These bound what callers that have not
-// authenticated themselves cost: a connection before its first byte some
-// kilobytes, one in a handshake some tens of them, one that asks for the status
-// at most MaxHeader.
+// The port is open to everyone who can reach it. These limits bound the memory for callers
+// that have not authenticated themselves: some kilobytes for a connection before its first
+// byte, some tens of kilobytes for one in a handshake, and at most MaxHeader for one that
+// asks for the status.
 const (
-	// maxUnknown connections are in a handshake, or have not sent anything yet;
-	// maxUnknownEach of one address. In a large job there may be more of either,
-	// unknownPerPeer for each agent: all of them may call at once, when another
-	// leader is elected, and from one address where there is NAT between them. An
-	// agent opens two at a time.
+	// maxUnknown is the most connections that are in a handshake or have not sent
+	// anything yet, and maxUnknownEach the most from one address. A large job may have
+	// more of either, unknownPerPeer for each agent. When another leader is elected, all
+	// agents may call at once, from one address if there is NAT between them. An agent
+	// opens two connections at a time.
 	maxUnknown, maxUnknownEach, unknownPerPeer = 256, 64, 4
-	// maxWeb connections ask for the status, maxWebEach of one address.
+	// maxWeb is the most connections that ask for the status, maxWebEach the most from
+	// one address.
 	maxWeb, maxWebEach = 64, 16
-	// firstByteWait is how long a caller may be silent.
+	// firstByteWait is how long a caller may wait before it sends its first byte.
 	firstByteWait = 5 * time.Second
 	// MaxHeader bounds the headers of one call or request.
 	MaxHeader = 64 << 10
 	// IdleLimit is how long a connection is kept without a call or request.
 	IdleLimit = time.Minute
-	// acceptPause is how long a port rests after a connection that could not be
-	// taken.
+	// acceptPause is how long a port pauses after a connection that it could not
+	// accept.
 	acceptPause = 50 * time.Millisecond
 	// tlsHandshake is the first byte of TLS (RFC 8446, 5.1). No HTTP method
 	// begins with it.
 	tlsHandshake = 0x16
 )
 
-// Port serves two protocols on one port, so that a job needs only one: gRPC
-// within TLS, for agents, and HTTP/1, for those who read the status.
+// Port serves two protocols, so that a job needs only one port: gRPC within TLS for
+// agents, and HTTP/1 for readers of the status.
 type Port struct {
 	l                net.Listener
 	agents, web      *half
@@ -59,7 +60,7 @@ func newHalf(addr net.Addr) *half {
 	return &half{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
 }
 
-// Share serves the listener. peers returns how many agents the job has.
+// Share starts to serve the listener. peers returns how many agents the job has.
 func Share(l net.Listener, peers func() int) *Port {
 	p := &Port{l: l, agents: newHalf(l.Addr()), web: newHalf(l.Addr()),
 		unknown: newLimiter(func() (total, each int) {
@@ -72,10 +73,10 @@ func Share(l net.Listener, peers func() int) *Port {
 	return p
 }
 
-// Agents listens for other agents.
+// Agents returns the listener for other agents.
 func (p *Port) Agents() net.Listener { return p.agents }
 
-// Web listens for those who read the status.
+// Web returns the listener for readers of the status.
 func (p *Port) Web() net.Listener { return p.web }
 
 func (p *Port) serve() {
@@ -100,9 +101,9 @@ func (p *Port) serve() {
 	}
 }
 
-// sort reads the first byte of a connection. TLS goes to the side of the agents,
-// and counts until the caller is authenticated; the rest to that of the status,
-// and counts there until its end.
+// sort passes a connection on by its first byte. A TLS connection goes to the listener for
+// agents, and counts until the caller is authenticated. Any other goes to the listener for
+// readers of the status, and counts there until it ends.
 func (p *Port) sort(c net.Conn, claim *claim) {
 	first := &peekedConn{Conn: c, claim: claim}
 	_ = c.SetReadDeadline(time.Now().Add(firstByteWait))
@@ -126,7 +127,7 @@ func (p *Port) sort(c net.Conn, claim *claim) {
 	}
 }
 
-// Close closes the port and waits for what is being sorted.
+// Close closes the port and waits for connections that have yet to be passed on.
 func (p *Port) Close() {
 	_ = p.l.Close()
 	p.wg.Wait()
@@ -148,10 +149,10 @@ func (h *half) Close() error {
 	return nil
 }
 
-// Addr is the shared port's address.
+// Addr returns the shared port's address.
 func (h *half) Addr() net.Addr { return h.addr }
 
-// peekedConn gives back the byte that was looked at.
+// peekedConn is a connection whose first byte was read and is returned again by Read.
 type peekedConn struct {
 	net.Conn
 	claim *claim
@@ -172,7 +173,7 @@ func (c *peekedConn) Read(b []byte) (int, error) {
 // Admitted ends the limits of a connection whose caller is an agent of the job.
 func (c *peekedConn) Admitted() { c.claim.release() }
 
-// Gone is closed when the connection was closed for another one.
+// Gone returns a channel that is closed when the connection lost its place to another one.
 func (c *peekedConn) Gone() <-chan struct{} { return c.claim.gone }
 
 // Close closes the connection.

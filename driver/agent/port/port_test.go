@@ -12,8 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestPort_evictedBeforeServing: a connection that is given up for another one
-// costs nothing more, also while no one serves yet.
+// A connection that lost its place to another holds no resources, even if no one serves yet.
 func TestPort_evictedBeforeServing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -36,8 +35,7 @@ func TestPort_evictedBeforeServing(t *testing.T) {
 	t.Fatalf("%d goroutines serve %d connections", left, maxUnknownEach)
 }
 
-// TestPort_largeJob: the agents of a large job may all call at once, from one
-// address.
+// The agents of a large job may all call at once, from one address.
 func TestPort_largeJob(t *testing.T) {
 	const peers = 2 * maxUnknown
 	l, err := net.Listen("tcp", "127.0.0.1:0")

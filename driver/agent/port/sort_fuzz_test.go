@@ -12,8 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzSort: what a stranger sends goes to one side, byte for byte, and leaves
-// nothing behind.
+// FuzzSort sends anything. It must arrive at one listener, byte for byte, and leave nothing
+// behind.
 func FuzzSort(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Add([]byte{tlsHandshake, 3, 1, 0, 0})

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LookCommand finds the command as the slots' environment would.
+// LookCommand returns an error if a slot could not find the command.
 func LookCommand(command, dir string) error {
 	path := command
 	if strings.Contains(command, "/") && !filepath.IsAbs(command) && dir != "" {
@@ -25,9 +25,9 @@ func LookCommand(command, dir string) error {
 	return nil
 }
 
-// CheckDir is nil where slots can start in a directory. Asked by the agent, it goes by the
-// links and the rights that a slot will meet; a failed start names the program instead of
-// the directory.
+// CheckDir returns an error if slots can't start in a directory. The agent calls it, so it
+// sees the links and has the rights that a slot will have. The error of a failed start
+// would name the program, not the directory.
 func CheckDir(dir string) error {
 	if dir == "" {
 		return nil

@@ -20,7 +20,7 @@ import (
 // end.
 const maxTail = 8
 
-// copyLines reads one stream line by line; a line that is too long is cut in parts.
+// copyLines copies one stream line by line. It splits lines that are too long.
 func copyLines(r io.Reader, prefix string, merged, log io.Writer, each func(string)) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -74,7 +74,7 @@ func (p *Process) LastError() string {
 	return ""
 }
 
-// SharedWriter keeps lines of several processes apart.
+// SharedWriter is a writer for several processes that does not mix their lines.
 type SharedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -83,16 +83,15 @@ type SharedWriter struct {
 // NewSharedWriter returns a SharedWriter to w.
 func NewSharedWriter(w io.Writer) *SharedWriter { return &SharedWriter{w: w} }
 
-// Write writes lines without those of others in between.
+// Write writes whole lines at once, so that no other write comes in between.
 func (s *SharedWriter) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.w.Write(b)
 }
 
-// IgnoreSIGPIPE lets this process go on when no one reads its output any more:
-// training must not end with a log collector or a pager. What is written then is
-// lost, and what is written when there is a reader again is not.
+// IgnoreSIGPIPE keeps this process alive when no one reads its output: training must not
+// end with a log collector or a pager. Output is lost until there is a reader again.
 //
-// Notify, not Ignore: that would be inherited by the training processes.
+// It calls Notify, because training processes would inherit the effect of Ignore.
 func IgnoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -14,7 +14,7 @@ import (
 // killGrace is the time between SIGTERM and SIGKILL of one process.
 const killGrace = 3 * time.Second
 
-// Process is one running training process and what it started.
+// Process is a training process and the processes that it started.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended and its output is read
@@ -23,7 +23,7 @@ type Process struct {
 	tail []string
 }
 
-// Done is closed when the process has ended and its output is read.
+// Done returns a channel that is closed when the process has ended and its output is read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Ended reports whether Done is closed.
@@ -36,7 +36,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// PID is the number of the process and of its process group.
+// PID returns the ID of the process, which is also that of its process group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the whole process group.
@@ -46,8 +46,8 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 }
 
-// SignalAlone sends a signal to the process, and not to what it has started: a worker
-// process of its data loader may not expect it.
+// SignalAlone sends a signal to the process, and not to the processes that it started:
+// a worker process of a data loader may not expect it.
 func (p *Process) SignalAlone(sig syscall.Signal) {
 	if !p.Ended() {
 		_ = p.cmd.Process.Signal(sig)
@@ -73,23 +73,23 @@ func (p *Process) Stop(kill bool) {
 	}()
 }
 
-// Exit is how the process ended; call it when Done is closed.
+// Exit returns how the process ended. Call it after Done is closed.
 func (p *Process) Exit() Exit { return Exit{p.cmd.ProcessState.Sys().(syscall.WaitStatus)} }
 
-// Exit is how a process ended.
+// Exit states how a process ended.
 type Exit struct{ syscall.WaitStatus }
 
 // Success reports whether the process exited with code 0.
 func (e Exit) Success() bool { return e.Exited() && e.ExitStatus() == 0 }
 
-// By reports whether the signal ended the process, or what a shell around it ran:
-// a shell reports a signal as exit code 128 + its number.
+// By reports whether the signal ended the process. If the process is a shell, it is enough
+// that the signal ended the shell's command: the exit code is then 128 + its number.
 func (e Exit) By(sig syscall.Signal) bool {
 	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
 }
 
-// Aborted reports whether SIGABRT ended the process, or what a shell around it ran.
-// why is whose abort that is, where it is the process's own.
+// Aborted reports whether SIGABRT ended the process, or the command of a shell. why is
+// whose if the process itself was aborted, else "".
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose
@@ -97,7 +97,7 @@ func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	return e.By(syscall.SIGABRT), why
 }
 
-// String describes the end for people.
+// String describes the end for messages.
 func (e Exit) String() string {
 	if e.Signaled() {
 		return fmt.Sprintf("signal %d (%s)", e.Signal(), e.Signal())

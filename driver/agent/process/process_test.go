@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/remotecall"
 )
 
-// What a script starts in a session of its own is out of the group kill's
-// reach, and keeps the script's output open.
+// A process that a script starts in another session escapes the kill of the process group,
+// and keeps the script's output open.
 func TestAProcessEndsWithoutWhatItLeavesBehind(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip(err)
@@ -71,7 +71,7 @@ func TestATracedProcessHasNotEnded(t *testing.T) {
 	must.Eq(t, "signal 15 (terminated)", p.Exit().String())
 }
 
-// What a slot writes last is shown to users, as the reason of its end.
+// The last line of a slot is shown to users as the reason of its end.
 func TestLastErrorIsPrintable(t *testing.T) {
 	s, err := NewSpawner("")
 	must.NoError(t, err)

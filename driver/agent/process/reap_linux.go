@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapEvery is the least time between two looks at all processes.
+// reapEvery is the shortest time between two looks at all processes.
 const reapEvery = time.Second
 
-// own are the children of this process that a Process waits for.
+// own has the children of this process that a Process waits for.
 var own = children{pids: map[int]bool{}}
 
-// children are those that ReapOrphans leaves alone. A child is among them from its start
-// on: start holds the lock, as a reaper does while it looks.
+// children has the child processes that ReapOrphans leaves alone. A child is among them
+// from its start on, because both start and the reaper hold the lock.
 type children struct {
 	mu   sync.Mutex
 	pids map[int]bool
@@ -47,11 +47,11 @@ func (c *children) wait(cmd *exec.Cmd) {
 	delete(c.pids, cmd.Process.Pid)
 }
 
-// ReapOrphans reaps processes that have lost their parent and become children of this
-// one, as they do of the first process of a container, until ctx ends. It leaves those
-// alone that a Spawner has started; this process must start no others.
+// ReapOrphans reaps processes that lost their parent and became children of this one,
+// until ctx ends. In a container, they become children of the first process. ReapOrphans
+// leaves processes alone that a Spawner started; this process must start no others.
 func ReapOrphans(ctx context.Context) {
-	ended := make(chan os.Signal, 1) // more while it looks are one more look
+	ended := make(chan os.Signal, 1) // several signals during a look cause one more look
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
 	for {
@@ -69,7 +69,7 @@ func ReapOrphans(ctx context.Context) {
 	}
 }
 
-// reapOthers reaps children that have ended and are none of those that are waited for.
+// reapOthers reaps children that have ended and that no Process waits for.
 func (c *children) reapOthers() {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaperMode makes this test binary a process that orphans come to, as they do to the
-// first of a container.
+// reaperMode makes this test binary the parent of orphans, like the first process of a
+// container.
 const reaperMode = "KOLO_TEST_REAPER"
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// reaper starts scripts that leave orphans behind, and ends with 0 when all of those are
-// reaped and the scripts' exit codes are what they were.
+// reaper starts scripts that leave orphans behind. It ends with 0 if all orphans are reaped
+// and the scripts' exit codes are correct.
 func reaper() int {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return 10
@@ -63,7 +63,8 @@ func reaper() int {
 	return 14
 }
 
-// zombies is how many children its first thread has, which orphans go to, running or not.
+// zombies returns how many children the first thread has, running or not. Orphans become
+// its children.
 func zombies() int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
 	return len(strings.Fields(string(text)))

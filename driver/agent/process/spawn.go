@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
 )
 
-// outputGrace is how long the output of a process is read when the process has
-// ended: what it started in a session of its own may hold its streams open.
+// outputGrace is how long the output of a process is read after the process has ended: a
+// process that it started in another session may hold its streams open.
 const outputGrace = 2 * time.Second
 
 // Spec specifies a process.
@@ -30,21 +30,20 @@ type Spec struct {
 	Env     []string
 	// Prefix is put before each line of its output.
 	Prefix string
-	// Log is a file for its output alone, none when empty.
+	// Log is a file for its output alone; if empty, there is none.
 	Log            string
 	Stdout, Stderr io.Writer
-	// Watch sees each line of stderr, as printable text.
+	// Watch is called with each line of stderr, as printable text.
 	Watch func(line string)
 }
 
-// Spawner starts processes from one thread that lives as long as the agent:
-// the kernel sends a child's parent-death signal when the thread that started
-// it ends, not the process.
+// Spawner starts processes from one thread that lives as long as the agent. The kernel
+// sends a child's parent-death signal when the thread that started it ends, not when the
+// process ends.
 type Spawner struct{ work chan func() }
 
-// NewSpawner returns a spawner whose processes see hostname as the machine's
-// name, unless it is empty. The error reports that they do not; the spawner
-// works all the same.
+// NewSpawner returns a spawner whose processes see hostname as the machine's name, unless
+// it is empty. If the name can't be set, it returns an error and a spawner that works.
 func NewSpawner(hostname string) (*Spawner, error) {
 	s := &Spawner{work: make(chan func())}
 	named := make(chan error)
@@ -106,10 +105,10 @@ func (s *Spawner) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// wait waits for the process and for the readers of its output. A grandchild may
-// hold the streams open; the group is killed when the process itself is gone,
-// which Wait can't notice before the streams are read. What has left the group is
-// not waited for.
+// wait waits for the process and for the readers of its output. A grandchild may hold the
+// streams open, so wait kills the process group as soon as the process itself has ended.
+// Wait would notice that only after the streams are read. wait does not wait for processes
+// that have left the group.
 func (p *Process) wait(readers *sync.WaitGroup, streams ...io.Reader) {
 	if waitNoReap(p.PID()) == nil {
 		_ = syscall.Kill(-p.PID(), syscall.SIGKILL)

@@ -13,8 +13,8 @@ import (
 // whileTraced is the time between two looks at a child that is stopped.
 const whileTraced = time.Millisecond
 
-// waitNoReap waits until a child has ended and leaves it to be reaped. While this
-// process traces the child (see package remotecall), the kernel reports its stops, too.
+// waitNoReap waits until a child has ended, without reaping it. While this process traces
+// the child (see package remotecall), the kernel reports stops of the child, too.
 func waitNoReap(pid int) error {
 	for {
 		var info unix.Siginfo
@@ -29,6 +29,5 @@ func waitNoReap(pid int) error {
 	}
 }
 
-// ended reports whether a child's state (CLD_… of waitid(2)) is that it has exited, was
-// killed, or has dumped core.
+// ended reports whether a child's state (CLD_… of waitid(2)) is exited, killed or dumped.
 func ended(code int32) bool { return code >= 1 && code <= 3 }

@@ -27,8 +27,8 @@ const (
 	maxMessage = 256 << 20
 )
 
-// keepAlive finds a partner that vanished without a word. Only a server may ask
-// this often: gRPC makes a client's 10 s of anything less.
+// keepAlive detects a peer that vanished silently. Only a server can probe this often: for
+// a client, gRPC raises shorter intervals to 10 s.
 var keepAlive = struct{ time, timeout time.Duration }{2 * time.Second, 3 * time.Second}
 
 type jsonCodec struct{}
@@ -39,8 +39,8 @@ func (jsonCodec) Name() string                       { return jsonCodecName }
 
 func init() { encoding.RegisterCodec(jsonCodec{}) }
 
-// NewServer returns a gRPC server for peers that the credentials admit: nothing
-// of a call is read from anyone else.
+// NewServer returns a gRPC server for peers that the credentials admit. It reads no call
+// of any other client.
 func NewServer(creds credentials.TransportCredentials) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(creds),

@@ -19,7 +19,7 @@ import (
 // ErrNotLeader is the answer of an agent that does not lead.
 var ErrNotLeader = status.Error(codes.Unavailable, "this agent does not lead")
 
-// Register offers sessions, each of which serve runs to its end.
+// Register adds the session service to a server; serve runs each session to its end.
 func Register(s grpc.ServiceRegistrar, serve func(*LeaderEnd) error) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: sessionService,
@@ -65,7 +65,7 @@ func (e *LeaderEnd) Recv() (*wire.ToLeader, error) {
 	}
 }
 
-// mayRegister is nil when the caller may register so.
+// mayRegister returns an error if the caller may not register as r.
 func mayRegister(ctx context.Context, r *wire.Register) error {
 	id, ok := discovery.IdentityFrom(ctx)
 	switch {

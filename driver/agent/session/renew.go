@@ -15,16 +15,16 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// jitter is between half of d and d: agents that lost the leader at once do not
-// all come back at once.
+// jitter returns a time between d/2 and d, so that agents that lost the leader together do
+// not all come back together.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// Follower keeps a host in session with one leader. A session ends with the
-// certificates of its connection, so that what no longer proves itself is not
-// listened to. Another one takes its place before that: the host registers once
-// more, as after a session that broke, but is never without one.
+// Follower keeps a host in session with one leader. A session ends when a certificate of
+// its connection expires, so that no one is heard without a valid identity. The Follower
+// opens another one before that. The host then registers again, as after a session that
+// broke, but is never without a session.
 type Follower struct {
 	// Open begins a session.
 	Open func() (*HostEnd, error)
@@ -36,8 +36,8 @@ type Follower struct {
 	soonest time.Duration
 }
 
-// Follow keeps the host in session until ctx ends. It calls lost each time that
-// the leader could not be reached, or a session ended.
+// Follow keeps the host in session until ctx ends. It calls lost each time that the leader
+// can't be reached or the session ends without another.
 func (f *Follower) Follow(ctx context.Context, lost func(error)) {
 	for pause := retrySoonest; ctx.Err() == nil; pause = min(2*pause, retryLatest) {
 		s, err := f.Open()
@@ -64,13 +64,13 @@ const (
 	retrySoonest, retryLatest = 50 * time.Millisecond, time.Second
 	// renewRetry is the longest pause after a renewal that failed.
 	renewRetry = 5 * time.Second
-	// renewSoonest is the least time before a renewal. It is less than what
-	// clocks may differ by, for which a session goes on after its certificates.
+	// renewSoonest is the shortest time before a renewal. It is less than the clock
+	// skew that is tolerated after the certificates' end.
 	renewSoonest = 10 * time.Second
 )
 
-// stay attaches the host to the session, and to those that take its place, until
-// one breaks. It returns why, when nothing of it runs any more.
+// stay attaches the host to the session, and to those that take its place, until one
+// breaks. It returns the cause, after all that it started has ended.
 func (f *Follower) stay(ctx context.Context, s *HostEnd) error {
 	ended := f.start(ctx, s)
 	for {
@@ -90,7 +90,7 @@ func (f *Follower) stay(ctx context.Context, s *HostEnd) error {
 	}
 }
 
-// start attaches the host to the session and returns how it ends.
+// start attaches the host to the session, and returns a channel with the session's result.
 func (f *Follower) start(ctx context.Context, s *HostEnd) <-chan error {
 	ended := make(chan error, 1)
 	unhook := context.AfterFunc(ctx, s.Close)
@@ -101,8 +101,8 @@ func (f *Follower) start(ctx context.Context, s *HostEnd) <-chan error {
 	return ended
 }
 
-// next opens the session that takes the place of s when it is time to, or
-// returns nil and why s has ended.
+// next waits until s is due for renewal, and returns the session that takes its place. If
+// s ends first, it returns nil and the cause.
 func (f *Follower) next(s *HostEnd, ended <-chan error) (*HostEnd, error) {
 	due := time.NewTimer(time.Until(renewal(time.Now(), s.until, cmp.Or(f.soonest, renewSoonest))))
 	defer due.Stop()
@@ -134,8 +134,8 @@ func (f *Follower) longer(s *HostEnd) (*HostEnd, error) {
 	return next, nil
 }
 
-// renewal is when to renew what ends at the time: with a third to half of what is
-// left to spare for tries that fail.
+// renewal returns when to renew a session that ends at until. A third to half of the
+// remaining time is left for tries that fail.
 func renewal(now, until time.Time, soonest time.Duration) time.Time {
 	left := max(until.Sub(now), 0)
 	return now.Add(max(left/2+rand.N(left/6+1), soonest))

@@ -38,8 +38,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestRenewal_noLonger: while an identity is not renewed, a session that would not
-// last longer takes no other's place.
+// While Nomad has not renewed an identity, a new session would not last longer than the
+// present one, and does not replace it.
 func TestRenewal_noLonger(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
@@ -120,8 +120,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	}
 }
 
-// TestASessionIsOfItsAllocation: no agent registers as another, nor with the name of
-// another's host.
+// No agent can register as another, nor with the name of another's host.
 func TestASessionIsOfItsAllocation(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a", "b")
@@ -149,7 +148,7 @@ func TestASessionIsOfItsAllocation(t *testing.T) {
 	}
 }
 
-// noFramework is of a host that starts no process.
+// noFramework is the framework of a host that starts no process.
 type noFramework struct{ host.Framework }
 
 func (noFramework) Standbys() bool { return false }

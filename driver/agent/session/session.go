@@ -25,8 +25,8 @@ type HostEnd struct {
 	until  time.Time // when its certificates expire
 }
 
-// idleTracker notes when something came over a connection: a message that takes
-// long is not silence.
+// idleTracker records when bytes last arrived on a connection. Part of a long message
+// counts, too.
 type idleTracker struct {
 	begun time.Time
 	heard atomic.Int64 // nanoseconds after begun
@@ -47,8 +47,8 @@ func (c trackedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Open begins a session with the leader at an address, which ends when nothing is
-// heard for so long, and when a certificate expires.
+// Open begins a session with the leader at addr. The session ends when nothing arrives for
+// timeout, or when a certificate expires.
 func Open(ctx context.Context, addr string, creds *discovery.ClientSide, timeout time.Duration) (*HostEnd, error) {
 	tracker := &idleTracker{begun: time.Now()}
 	conn, err := Dial(addr, creds, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -71,7 +71,7 @@ func Open(ctx context.Context, addr string, creds *discovery.ClientSide, timeout
 	return e, nil
 }
 
-// expire ends the session when nothing has come for so long.
+// expire ends the session when nothing has arrived for timeout.
 func (e *HostEnd) expire(t *idleTracker, timeout time.Duration) {
 	for left := timeout; left > 0; left = timeout - t.idle() {
 		select {

@@ -31,7 +31,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// oneSlot is the configuration of a job that one process is enough for.
+// oneSlot is the configuration of a job that needs only one process.
 var oneSlot = config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}
 
 // serve serves a test's server on an agent's port.
@@ -45,7 +45,7 @@ func serve(t *testing.T, server *grpc.Server) string {
 	return l.Addr().String()
 }
 
-// lead has sessions with the server be those of the leader.
+// lead serves sessions with the server by the leader.
 func lead(server *grpc.Server, l *leader.Leader) {
 	Register(server, func(s *LeaderEnd) error { return l.Serve(s) })
 }
@@ -82,8 +82,8 @@ func TestASilentLeaderIsLost(t *testing.T) {
 	must.ErrorContains(t, err, "no message from the leader for 50ms")
 }
 
-// TestALongMessageIsNoSilence sends one that takes twice as long as the leader
-// may be silent.
+// TestALongMessageIsNoSilence sends a message that takes twice as long as the leader may be
+// silent.
 func TestALongMessageIsNoSilence(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
@@ -103,8 +103,8 @@ func TestALongMessageIsNoSilence(t *testing.T) {
 	must.NotNil(t, m.Fill)
 }
 
-// slowLine passes connections on to addr; what comes back is passed on in small
-// pieces, of 1 MiB in a second.
+// slowLine passes connections on to addr. It passes answers on in small pieces, 1 MiB per
+// second.
 func slowLine(t *testing.T, addr string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,8 +145,7 @@ func TestAVanishedLeaderIsNotWaitedFor(t *testing.T) {
 	must.Eq(t, codes.Unavailable, status.Code(err), must.Sprint(err))
 }
 
-// TestStrangersAreRefusedUnread has a call whose request would be noticed as
-// soon as the server looks at it.
+// TestStrangersAreRefusedUnread makes a call whose request would show if the server read it.
 func TestStrangersAreRefusedUnread(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")

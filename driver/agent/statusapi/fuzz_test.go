@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// FuzzHandler has anyone ask anything of an agent's status port, while
-// the status is what a leader might send.
+// FuzzHandler sends any request to an agent's status port, while the status is one that a
+// leader might send.
 func FuzzHandler(f *testing.F) {
 	f.Add("GET", "/v1/status", "example.test", `{"job":"train","size":2,"step_seconds":{"2":{"mean":0.5,"n":3}}}`)
 	f.Add("GET", "/metrics", "", `{"job":"train","step":1e308,"resizes":[{"cause":"resize","gap_seconds":0.3},{"cause":"\ufffd","lost_steps":-1}]}`)

@@ -11,9 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// collector turns a status into metrics. Every allocation has the status of the
-// ring, and only the leader's exports it, so that a sum over all allocations
-// counts a ring once.
+// collector exports a status as metrics. Every allocation has the status of the ring, but
+// only the leader's exports it, so that a sum over all allocations counts a ring once.
 type collector struct{ s *wire.Status }
 
 const leaderDoc = "1 on the allocation that leads the ring, which exports the other metrics."

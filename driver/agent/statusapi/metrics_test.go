@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// A training of two allocations, of which "a" leads.
+// trainingStatus returns the status of two allocations that train; "a" leads.
 func trainingStatus() *wire.Status {
 	step, samples, epoch, loss := 1860.0, 44640.0, 9.0, 0.01
 	none, gap, start, lost := 0.0, 2.0, 0.1, 3.0
@@ -44,7 +44,7 @@ func TestMetricsOfARingAreExportedOnce(t *testing.T) {
 	must.StrContains(t, text, `kolo_ring_size{job_id="first",namespace="default"} 4`)
 	must.StrContains(t, text, `kolo_ring_gap_seconds{cause="resize",job_id="first",namespace="default"} 2`)
 
-	// What is not known of one resize is neither 0 nor what another one cost.
+	// The unknown cost of a resize is neither 0 nor that of another resize.
 	s.Resizes = append(s.Resizes, wire.Resize{Cause: "resize"})
 	text = scrape(t, s)
 	must.StrContains(t, text, `kolo_ring_gap_seconds{cause="start",`)

@@ -12,30 +12,30 @@ import (
 
 // How the connections of a ring are attested:
 //
-//	Host ── Forming (of a process that takes its time) ──> Leader, which looks in the meantime
+//	Host ── Forming (of a process that is still connecting) ──> Leader, which may look already
 //	     ── Connected (of each process, before Up) ──>
 //	     <── Look: the listening addresses of all ── once all are connected
-//	     ── Ends: what this host has there ──>          and judges
-//	     <── Attest: the members alone, or the strangers ──
+//	     ── Ends: this host's connections with them ──>  and judges
+//	     <── Attest: members only, or the strangers ──
 
-// Connected reports that a process has connected to the group of its ring, and where
-// it listens for the others.
+// Connected reports that a process has connected to the group of its ring, and the
+// addresses at which it listens for the others.
 type Connected struct {
 	Proc elastic.Proc `json:"proc"`
 	Ring RingID       `json:"ring"`
-	// Round counts the groups of one ring, from 1: newcomers that have received the
-	// state while others trained form another group with these.
+	// Round counts the groups of one ring, from 1. Newcomers that received the state
+	// while others trained form another group with these.
 	Round int `json:"round"`
-	// Known reports that Listening has all its addresses. Where it is false, the
-	// process does not report any.
+	// Known reports that Listening has all its addresses. If false, the process does not
+	// report any.
 	Known     bool             `json:"known"`
 	Listening []netip.AddrPort `json:"listening,omitempty"`
 	// Attested reports that an earlier leader has attested this round.
 	Attested bool `json:"attested,omitempty"`
 }
 
-// Forming reports where a process listens whose group has not formed yet. It comes again
-// as long as that lasts.
+// Forming reports the addresses at which a process listens while its group has not formed
+// yet. It is repeated until the group has formed.
 type Forming struct {
 	Proc      elastic.Proc     `json:"proc"`
 	Ring      RingID           `json:"ring"`
@@ -43,16 +43,16 @@ type Forming struct {
 	Listening []netip.AddrPort `json:"listening"`
 }
 
-// MaxListening is the most listening addresses that are taken of one process: it has
-// two groups, those of a device mesh, and in Horovod six meshes of 10,000 ranks.
+// MaxListening is the most listening addresses that one process may report. A process has
+// two groups, those of a device mesh and, with Horovod, six meshes of up to 10,000 ranks.
 const MaxListening = 1 << 16
 
 // Look asks the hosts of a ring for the connections of their processes.
 type Look struct {
 	Ring  RingID `json:"ring"`
 	Round int    `json:"round"`
-	// Number tells a later look at the same round from an earlier one. It is negative
-	// while members still connect.
+	// Number distinguishes the looks at one round. It is negative while members are
+	// still connecting.
 	Number int `json:"number"`
 	// Listening has the addresses at which members listen.
 	Listening []netip.AddrPort `json:"listening"`
@@ -64,19 +64,19 @@ type Ends struct {
 	Round  int          `json:"round"`
 	Number int          `json:"number"`
 	Ends   []attest.End `json:"ends,omitempty"`
-	// Unknown states why the host can't tell; empty where it can.
+	// Unknown states why the host does not know its connections; empty if it does.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Attest gives out the leader's verdict.
+// Attest is the leader's verdict on a round.
 type Attest struct {
 	Ring  RingID `json:"ring"`
 	Round int    `json:"round"`
-	// Strangers are ends of members' connections that no other member has, at most
-	// MaxStrangers. The ring breaks. Where there are none, the ring may exchange the
+	// Strangers are the ends of members' connections whose other end no member has, at
+	// most MaxStrangers. If there are any, the ring breaks; else it may exchange the
 	// training state.
 	Strangers []attest.End `json:"strangers,omitempty"`
 }
 
-// MaxStrangers is the most connections of strangers that are named.
+// MaxStrangers is the most connections that Attest names.
 const MaxStrangers = 3

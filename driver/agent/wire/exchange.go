@@ -3,32 +3,32 @@
 
 package wire
 
-// Put is a value that processes of a ring exchange to connect, on its way from an agent to the leader.
+// Put is a value that processes of a ring exchange to connect, on its way from an agent to
+// the leader.
 type Put struct {
-	// Scope and Key name the value; what they mean is the framework's.
+	// Scope and Key name the value; the framework defines their meaning.
 	Scope string
 	Key   string
 	Value []byte
-	// Size is how many values make the scope complete: the leader gives them out
-	// when it has that many. 0 means that the number is not known, and that each
-	// value is given out as it comes.
+	// Size is how many values make the scope complete. The leader sends them out once it
+	// has that many. 0 means that the number is unknown, and that each value is sent out
+	// as it comes.
 	Size int
 }
 
-// Fill is what the leader gives out about one scope.
+// Fill has the values of one scope, on their way from the leader to agents.
 type Fill struct {
 	Scope  string
 	Values map[string][]byte
 	// Complete reports that Values has all values of the scope.
 	Complete bool
-	// Hosts are the hosts it is for, sorted; nil means all of the ring.
+	// Hosts are the hosts that are to receive it, sorted; nil means all of the ring.
 	Hosts []string
 }
 
-// Snapshot is all a new leader needs to know of what one agent's processes have exchanged.
+// Snapshot has everything that a new leader needs from one agent to continue an exchange.
 type Snapshot struct {
-	// Puts are all local values that the leader has to have, those sent before
-	// among them.
+	// Puts are all local values that the leader needs, including those sent before.
 	Puts []Put
 	// Released are the scopes whose values this agent's processes may have read.
 	Released []string

@@ -13,8 +13,8 @@ import (
 const (
 	// HeartbeatInterval is how often a leader sends something in each session.
 	HeartbeatInterval = time.Second
-	// HeartbeatTimeout is how long a host waits for a message of the leader, and
-	// for a connection to it.
+	// HeartbeatTimeout is how long a host waits for a message of the leader, or for a
+	// connection to it.
 	HeartbeatTimeout = 5 * time.Second
 )
 
@@ -35,18 +35,18 @@ type ToLeader struct {
 	Progress   *Progress               `json:"progress,omitempty"`
 }
 
-// Register begins a session: all that the host knows.
+// Register begins a session, with the whole state of the host.
 type Register struct {
 	Info    elastic.HostInfo `json:"info"`
 	AllocID string           `json:"alloc_id"`
-	// Framework is the host's training framework, empty where it is of an older driver.
+	// Framework is the host's training framework, or empty for an older driver.
 	Framework string `json:"framework,omitempty"`
-	// Addr is where the leader probes whether the host lives when its session has
-	// ended.
+	// Addr is the address that the leader probes when the session has ended, to find
+	// out whether the host lives.
 	Addr string `json:"addr"`
 	// Keys are the host's values in the exchange of Info.Ring.
 	Keys Snapshot `json:"keys"`
-	// Status is the newest status the host has seen of the job.
+	// Status is the newest status of the job that the host has seen.
 	Status *Status `json:"status,omitempty"`
 	// Noticed is the newest timestamp of a notice that the host knows of.
 	Noticed int64 `json:"noticed,omitempty"`
@@ -54,27 +54,27 @@ type Register struct {
 
 // Leaving reports that the host's task is being stopped.
 type Leaving struct {
-	// Within is the time in seconds until the host stops its processes, 0 where an
-	// older host does not report it.
+	// Within is the time in seconds until the host stops its processes; 0 if the host is
+	// of a version that does not report it.
 	Within float64 `json:"within,omitempty"`
 }
 
-// Exited is the end of a process.
+// Exited reports the end of a process.
 type Exited struct {
 	elastic.SlotExited
-	// Ring is the ring in whose exchange it was, and Withdrawn its values there
-	// that no one on its host has read.
+	// Ring is the host's present ring. Withdrawn are the values of the process in the
+	// ring's exchange that no process on its host has read.
 	Ring      RingID `json:"ring"`
 	Withdrawn []Put  `json:"withdrawn,omitempty"`
 }
 
-// RingID names a ring.
+// RingID identifies a ring.
 type RingID struct {
 	Generation uint64 `json:"generation"`
 	Term       uint64 `json:"term"`
 }
 
-// IDOf returns the ID of a ring, zero for none.
+// IDOf returns the ID of a ring, or zero for nil.
 func IDOf(r *elastic.Ring) RingID {
 	if r == nil {
 		return RingID{}
@@ -82,9 +82,9 @@ func IDOf(r *elastic.Ring) RingID {
 	return RingID{r.Generation, r.Term}
 }
 
-// CloneRing returns a ring to be kept. Within one process, messages are handed
-// over as they are, and hosts and leader change their rings: the process of a
-// slot may be replaced while a ring forms.
+// CloneRing returns a copy of a ring. Hosts and leader change their rings when a process
+// is replaced while a ring forms. Within one process, messages are passed by reference, so
+// a ring in a message must be copied.
 func CloneRing(r *elastic.Ring) *elastic.Ring {
 	if r == nil {
 		return nil
@@ -94,14 +94,13 @@ func CloneRing(r *elastic.Ring) *elastic.Ring {
 	return &c
 }
 
-// RingPuts are values of a ring's exchange for other hosts.
+// RingPuts has values of a ring's exchange from a host, for the others.
 type RingPuts struct {
 	Ring RingID `json:"ring"`
 	Puts []Put  `json:"puts"`
 }
 
-// ToAgent is one message of the leader; one field is set, or none to show that
-// the leader is there.
+// ToAgent is one message of the leader; one field is set, or none in a heartbeat.
 type ToAgent struct {
 	Start   *elastic.Start       `json:"start,omitempty"`
 	Stop    *elastic.Stop        `json:"stop,omitempty"`
@@ -119,7 +118,7 @@ type ToAgent struct {
 	Status  *Status              `json:"status,omitempty"`
 }
 
-// RingFill gives out values of a ring's exchange.
+// RingFill has values of a ring's exchange from the leader.
 type RingFill struct {
 	Ring RingID `json:"ring"`
 	Fill Fill   `json:"fill"`

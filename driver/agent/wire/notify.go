@@ -9,20 +9,20 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Notify is a notice on its way to rank 0. Every host gets it, so that the
-// timestamp is known to the next leader.
+// Notify is a notice on its way to rank 0. Every host gets it, so that the next leader
+// learns the timestamp from any of them.
 type Notify struct {
 	elastic.Notify
-	// Timestamp is what the framework compares; 0 leaves it to the host.
+	// Timestamp is compared by the framework; 0 lets the host choose it.
 	Timestamp int64 `json:"timestamp,omitempty"`
 }
 
-// NotifyClock gives out the timestamps of notices. Horovod ignores a notice
-// that is not newer than the last that its ring acted on (horovod/common/
-// elastic.py, check_host_updates), and with each commit all processes take over
-// what rank 0 knows. So timestamps grow from ring to ring, through changes of the
-// leader and of rank 0. Repeated ones only follow the clock: those that ran ahead
-// of it would make a leader that does not know them wait.
+// NotifyClock makes the timestamps of notices. Horovod ignores a notice that is not newer
+// than the last one that its ring acted on (horovod/common/elastic.py,
+// check_host_updates), and with each commit all processes adopt the newest timestamp of
+// rank 0. So timestamps must grow from ring to ring, across changes of the leader and of
+// rank 0. A repeated notice has the time of the clock. If it were ahead of the clock, a
+// leader that has not heard of it would have to wait.
 type NotifyClock struct {
 	last       int64
 	generation uint64 // of the ring that last is for
@@ -38,8 +38,8 @@ func (n *NotifyClock) Next(generation uint64, now time.Time) int64 {
 	return n.last
 }
 
-// Heard takes in a timestamp that another host or leader gave out.
+// Heard records a timestamp that another host or leader made.
 func (n *NotifyClock) Heard(timestamp int64) { n.last = max(n.last, timestamp) }
 
-// Last is the newest timestamp that was given out or heard.
+// Last returns the newest timestamp that was made or heard.
 func (n *NotifyClock) Last() int64 { return n.last }

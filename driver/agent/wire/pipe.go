@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// queue is one direction of a pipe. It has no bounds: one end never makes the
-// other wait.
+// queue is one direction of a pipe. It is unbounded, so that one end never blocks the
+// other.
 type queue[T any] struct {
 	mu    sync.Mutex
 	items []T
@@ -71,7 +71,7 @@ func (e End[Out, In]) Send(m Out) error { return e.out.put(m) }
 // Recv waits for a message of the other end.
 func (e End[Out, In]) Recv() (In, error) { return e.in.get() }
 
-// Close ends the session. What was sent is still received.
+// Close ends the session. Messages that were sent before are still received.
 func (e End[Out, In]) Close() { e.out.close() }
 
 // HostEnd is the host's end of a pipe.

@@ -8,20 +8,20 @@ import "math"
 // Progress is the newest line that a script wrote to its progress file.
 type Progress struct {
 	Generation uint64 `json:"generation"`
-	// At is when the line was written, in seconds of Unix time by the clock of
-	// its host.
+	// At is when the line was written, in Unix seconds by the clock of its host.
 	At         float64  `json:"at"`
 	Step       *float64 `json:"step,omitempty"`
 	Samples    *float64 `json:"samples,omitempty"`
 	Epoch      *float64 `json:"epoch,omitempty"`
 	TotalSteps *float64 `json:"total_steps,omitempty"`
 	Loss       *float64 `json:"loss,omitempty"`
-	// First is the first line of this generation: its step, samples and time.
+	// First, FirstSamples and FirstAt are the step, samples and time of the first line
+	// of this generation.
 	First        *float64 `json:"first,omitempty"`
 	FirstSamples *float64 `json:"first_samples,omitempty"`
 	FirstAt      float64  `json:"first_at,omitempty"`
-	// Every is the most steps from one line of this generation to the next; 0 before
-	// two of them. Only where it is 1 the last step that was made is known.
+	// Every is the most steps from one line of this generation to the next, 0 until
+	// there are two. The last step that was made is known only if it is 1.
 	Every float64 `json:"every,omitempty"`
 	// SteppedAt and FirstSteppedAt are the times of the last and the first step of this
 	// generation, whether the script gave them numbers or not.
@@ -29,14 +29,14 @@ type Progress struct {
 	FirstSteppedAt float64 `json:"first_stepped_at,omitempty"`
 }
 
-// Newest is when the script last reported anything, 0 where it has not.
+// Newest returns when the script last reported anything, 0 if never.
 func (p *Progress) Newest() float64 { return max(p.At, p.SteppedAt) }
 
-// MaxCount bounds what a script may count; up to here a float64 distinguishes any two
-// whole numbers apart. More would make sums that JSON can't hold.
+// MaxCount is the largest count that a script may report. Up to it, a float64 represents
+// every whole number. Larger ones could add up to sums that JSON can't represent.
 const MaxCount = 1 << 53
 
-// Bound drops what can't be a count or a time.
+// Bound drops values that can't be counts or times.
 func (p *Progress) Bound() {
 	for _, v := range []**float64{&p.Step, &p.Samples, &p.Epoch, &p.TotalSteps, &p.First, &p.FirstSamples} {
 		if *v != nil && math.Abs(**v) > MaxCount {

@@ -8,10 +8,10 @@ import (
 	"regexp"
 )
 
-// number is a JSON number, or nil where something else is.
+// number is a JSON number, or nil for any other value.
 type number struct{ v *float64 }
 
-// UnmarshalJSON fails for nothing, so that one field does not spoil a line.
+// UnmarshalJSON never fails, so that one bad field does not spoil a line.
 func (n *number) UnmarshalJSON(b []byte) error {
 	if json.Unmarshal(b, &n.v) != nil {
 		n.v = nil
@@ -19,14 +19,16 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// notNumbers are what Python's json writes of a loss that has diverged, and no
-// JSON. Strings are not looked at, so they may be hit too.
+// notNumbers matches values that Python's json writes for a loss that has diverged, and
+// that are not JSON. It may match inside strings, too.
 var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
 
-// ValidJSON returns a line that Python has written, with null for what is no number.
+// ValidJSON returns a line that Python's json wrote, with null in place of NaN and
+// infinities.
 func ValidJSON(line []byte) []byte { return notNumbers.ReplaceAllLiteral(line, []byte("null")) }
 
-// ParseProgress returns what a line of JSON reports, and whether it reports anything.
+// ParseProgress returns the progress that a line of JSON reports, and whether it reports
+// any.
 func ParseProgress(line []byte) (Progress, bool) {
 	var v struct {
 		Step, Samples, Epoch, Loss number

@@ -5,9 +5,8 @@ package wire
 
 import "time"
 
-// Status is what the leader knows of the job; GET /v1/status on the job's
-// service returns it as JSON. Fields that the script does not report are left
-// out.
+// Status is the leader's view of the job. GET /v1/status on the job's service returns it
+// as JSON, without fields that the script does not report.
 type Status struct {
 	Job       string `json:"job"`
 	Namespace string `json:"namespace,omitempty"`
@@ -16,7 +15,7 @@ type Status struct {
 	AllocID string `json:"alloc_id,omitempty"`
 	// Leader is the leader's allocation.
 	Leader string `json:"leader,omitempty"`
-	// PeerAuth is how agents authenticate each other. It is empty where there is one
+	// PeerAuth names how agents authenticate each other. It is empty if all run in one
 	// process.
 	PeerAuth string `json:"peer_auth,omitempty"`
 	Term     uint64 `json:"term"`
@@ -30,7 +29,7 @@ type Status struct {
 	MinNP      int    `json:"min_np"`
 	MaxNP      int    `json:"max_np,omitempty"`
 	Resets     int    `json:"resets"`
-	// Hold is why no new ring may be formed just now.
+	// Hold is the reason why no new ring may form now, or empty.
 	Hold string `json:"hold,omitempty"`
 	// Surplus is how many slots wait because they make up no whole replica.
 	Surplus int `json:"surplus,omitempty"`
@@ -42,7 +41,7 @@ type Status struct {
 	Loss       *float64 `json:"loss,omitempty"`
 	// ProgressAt is when the script last reported, in Unix seconds.
 	ProgressAt float64 `json:"progress_at,omitempty"`
-	// SteppedAt is when the last step was made that is known of, in Unix seconds.
+	// SteppedAt is when the last known step was made, in Unix seconds.
 	SteppedAt float64 `json:"stepped_at,omitempty"`
 
 	// StepSeconds has the measured time of a step by ring size.
@@ -50,8 +49,8 @@ type Status struct {
 	// Resizes are the latest changes of the ring, the newest last.
 	Resizes []Resize `json:"resizes"`
 
-	// Events are the latest of the allocation that answers, the newest last. It has
-	// none under a task driver of Kolo, which shows them as task events.
+	// Events are the latest events of the allocation that answers, the newest last.
+	// There are none under Kolo's task drivers, which show them as task events.
 	Events []Event `json:"events,omitempty"`
 
 	Complete bool   `json:"complete"`
@@ -60,7 +59,7 @@ type Status struct {
 	Updated float64 `json:"updated"`
 }
 
-// Rank is where one rank of the ring runs.
+// Rank states where one rank of the ring runs.
 type Rank struct {
 	Rank    int    `json:"rank"`
 	AllocID string `json:"alloc_id,omitempty"`
@@ -71,13 +70,13 @@ type Rank struct {
 // StepTime is the time of one global step at one ring size.
 type StepTime struct {
 	Mean float64 `json:"mean"` // seconds
-	N    int     `json:"n"`    // steps it was measured over
-	// Samples is the mean number of samples in a step, where the script
-	// reports them. It grows with the ring unless ranks share a fixed batch.
+	N    int     `json:"n"`    // number of steps that were measured
+	// Samples is the mean number of samples in a step, if the script reports them. It
+	// grows with the ring unless ranks share a fixed batch.
 	Samples float64 `json:"samples,omitempty"`
 }
 
-// Event is what happened to an allocation.
+// Event is an event of an allocation.
 type Event struct {
 	Time    float64 `json:"time"` // Unix seconds
 	Message string  `json:"message"`
@@ -90,20 +89,20 @@ type Resize struct {
 	To         int    `json:"to"`
 	// Cause is start, resize or failure.
 	Cause string `json:"cause"`
-	// Gap is the time in seconds from the last step of the old ring to the
-	// first step of the new one. Where the script reports no steps it is that from the
-	// first process that left the old ring to the last that joined the new; nil, which
-	// is unknown, where other processes train on: those load a checkpoint first.
+	// Gap is the time in seconds from the last step of the old ring to the first step of
+	// the new one. If the script reports no steps, it is the time from the first process
+	// that left the old ring to the last that joined the new one. It is then unknown,
+	// nil, if other processes form the new ring: they load a checkpoint first.
 	Gap *float64 `json:"gap_seconds,omitempty"`
-	// Rendezvous is the part of it that the processes took to connect; nil where that
-	// is unknown.
+	// Rendezvous is the part of the gap in which the processes connected, nil if
+	// unknown.
 	Rendezvous *float64 `json:"rendezvous_seconds,omitempty"`
-	// LostSteps are steps of the old ring that were made again; nil where it is unknown
-	// how many.
+	// LostSteps is the number of steps of the old ring that were made again, nil if
+	// unknown.
 	LostSteps *float64 `json:"lost_steps,omitempty"`
 	// Time is when the new ring was formed, in Unix seconds.
 	Time float64 `json:"time"`
 }
 
-// Seconds is a time as the status has it.
+// Seconds returns a time in Unix seconds, as in the status.
 func Seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
