@@ -11,21 +11,20 @@
 //
 // # Step times
 //
-// A Measurement is the mean of the steps at one size; it follows a training that
-// gets slower or faster. Measurements that argue against growth expire: after 10
-// minutes the first time, doubling with each trial up to a week. Jobs of one
-// kind learn from each other how they scale.
+// A Measurement is the mean of the steps at one size; it follows a training that gets
+// slower or faster. Measurements that argue against growth expire: after 10 minutes the
+// first time, doubling with each trial up to a week. Jobs of one kind learn from each other
+// how they scale.
 //
-// Trainings report their own times. One counts if Nomad saw the job at its size, and
-// for as many steps as fit into the time that it had it; a curve that scales better
-// than perfectly counts as perfect. Of resizes only those that the autoscaler wrote
-// count as the cost of one.
+// Trainings report their own step times. One counts only if Nomad saw the job at that size,
+// and only for as many steps as fit into the time spent there. A curve that scales better
+// than linearly counts as linear. Only resizes that the autoscaler wrote count when it
+// learns what a resize costs.
 //
 // # Loss
 //
-// Package store saves a History. Where it is lost, attained service and times
-// are estimated from the workers that Nomad remembers: policies lose some
-// knowledge, and no job anything.
+// Package store saves a History. If it is lost, attained service and times are estimated
+// from the workers that Nomad remembers: policies lose some knowledge, jobs lose nothing.
 //
 // # Completion
 //

@@ -12,18 +12,18 @@ import (
 type Job struct {
 	Created    uint64         `json:"created"` // index of the job's creation
 	FirstSeen  time.Time      `json:"first_seen"`
-	Submitted  time.Time      `json:"submitted,omitzero"` // first of this life: scaling moves Nomad's
+	Submitted  time.Time      `json:"submitted,omitzero"` // first in this life: scaling changes Nomad's time
 	FirstStart time.Time      `json:"first_start,omitzero"`
 	LastChange time.Time      `json:"last_change,omitzero"` // of the count
 	Attained   float64        `json:"attained"`             // slot-seconds
 	RunTime    float64        `json:"run_time"`             // seconds with workers
 	Resizes    int            `json:"resizes"`
 	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
-	LastIndex  uint64         `json:"last_index,omitempty"` // in Nomad, of the last write
-	// ManualUntil is until when a count that was set by hand is left alone.
+	LastIndex  uint64         `json:"last_index,omitempty"` // JobModifyIndex after our last write
+	// ManualUntil is the time until which a count that was set by hand is left alone.
 	ManualUntil time.Time `json:"manual_until,omitzero"`
-	// GrowAfter are the groups in which workers found no place, and until when
-	// they do not grow.
+	// GrowAfter holds, for each group whose workers found no place, the time until which it
+	// does not grow.
 	GrowAfter map[string]time.Time `json:"grow_after,omitempty"`
 
 	Frozen    bool      `json:"frozen,omitempty"`    // a worker has completed
@@ -31,10 +31,10 @@ type Job struct {
 	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index are of an earlier life
 	Completed time.Time `json:"completed,omitzero"`
 
-	Measurements []Measurement   `json:"points,omitempty"` // of step times
-	Had          map[int]float64 `json:"had,omitempty"`    // seconds at each size, in workers, less those of steps taken in
-	Placed       []Placed        `json:"placed,omitempty"` // of step times by where the workers were
-	Batch        float64         `json:"batch,omitempty"`  // samples in the step that work is counted in
+	Measurements []Measurement   `json:"points,omitempty"` // step times
+	Had          map[int]float64 `json:"had,omitempty"`    // seconds at each size, in workers, minus those of steps already counted
+	Placed       []Placed        `json:"placed,omitempty"` // step times by where the workers were
+	Batch        float64         `json:"batch,omitempty"`  // samples of one step in which work is counted
 	Done         float64         `json:"done,omitempty"`   // global steps
 	Total        float64         `json:"total,omitempty"`  // as the training reports
 	Gaps         []Gap           `json:"gaps,omitempty"`   // the last resizes
@@ -44,19 +44,19 @@ type Job struct {
 	Moves []time.Time `json:"moves,omitempty"` // when moves began
 
 	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
-	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them of which that is known
-	// Uncounted reports that it is not known of all.
+	Lost    float64 `json:"lost,omitempty"`     // steps lost to resizes, as far as known
+	// Uncounted is true if it is unknown how many steps some resize lost.
 	Uncounted bool `json:"uncounted,omitempty"`
 	Tagged    bool `json:"tagged,omitempty"` // a version of the job is tagged by us
 
 	// Not saved.
-	PendingSince time.Time `json:"-"` // since when workers wait for a place
+	PendingSince time.Time `json:"-"` // when workers began to wait for a place
 	Size         int       `json:"-"` // of the ring, in slots
 	Loss         *float64  `json:"-"`
 	lastSeen     time.Time
 	where        Where  // as Nomad reports
-	settled      Where  // at the last report of the training, where the ring is of these workers
-	stay         uint64 // counts the rings and where they were
+	settled      Where  // at the last progress report; zero if the ring was not of these workers
+	stay         uint64 // counts changes of the ring and of its place
 	tenure       tenure
 	wrote        []written
 }
@@ -69,7 +69,7 @@ type Gap struct {
 	Lost    *float64 `json:"lost,omitempty"`    // steps that were repeated; nil: unknown
 }
 
-// KnownSeconds returns the seconds of those gaps of which they are known.
+// KnownSeconds returns the seconds of the gaps, without unknown ones.
 func KnownSeconds(gaps []Gap) (known []float64) {
 	for _, g := range gaps {
 		if g.Seconds != nil {
@@ -87,23 +87,22 @@ const (
 
 // Observation is what Nomad reports of a job now.
 type Observation struct {
-	Created   uint64 // index of the job's creation: another one is another job
+	Created   uint64 // index of the job's creation: a different index means a different job
 	Version   uint64
 	Changed   uint64 // JobModifyIndex
 	Submitted time.Time
 	Batch     bool // a batch job ends when a worker completes
 	Stopped   bool
-	// Completed is the index at which a worker last ended well by itself, 0 for
-	// never.
+	// Completed is the index at which a worker last completed by itself, 0 if none has.
 	Completed uint64
-	Counts    map[string]int // of workers asked for, by group
+	Counts    map[string]int // workers asked for, by group
 	Running   int            // workers that exist and are not being stopped
 	Slots     int            // of one worker
 	Oldest    time.Time      // creation of the oldest known worker
-	Where     Where          // the workers are, in a pool with a topology
+	Where     Where          // place of the workers, if the pool has a topology
 }
 
-// newJob begins a history, which is estimated where the job is older.
+// newJob begins a history. The past of a job with older workers is estimated.
 func newJob(o *Observation, now time.Time) *Job {
 	j := &Job{Created: o.Created, FirstSeen: now, Submitted: o.Submitted, Counts: maps.Clone(o.Counts)}
 	if o.Oldest.IsZero() || !o.Oldest.Before(now) {
@@ -122,9 +121,9 @@ func newJob(o *Observation, now time.Time) *Job {
 	return j
 }
 
-// observe brings the history up to date with what Nomad reports. dt is the time
-// since the last observation. It returns the history of the job's next life
-// where that has begun, else j.
+// observe brings the history up to date with what Nomad reports. dt is the time since the
+// last observation. It returns the history of the job's next life if that has begun, else
+// j.
 func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	if o.Running > 0 {
 		if j.FirstStart.IsZero() {
@@ -146,11 +145,11 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	case j.PendingSince.IsZero():
 		j.PendingSince = now
 	}
-	j.LastChange = earlier(j.LastChange, now) // by another's clock it may be yet to come
+	j.LastChange = earlier(j.LastChange, now) // another autoscaler's clock may have been ahead
 	j.followMove(o.Counts, now)
 	j = j.freeze(o, now)
 	if j.Frozen || o.Stopped {
-		j.Move = nil // no one ends it
+		j.Move = nil // no one will end it
 	}
 	j.where = o.Where
 	j.see(o.Running, now)
@@ -158,8 +157,8 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	return j
 }
 
-// freeze notes a completion, and returns the history of the next life where the
-// job was registered after one.
+// freeze notes a completion. It returns the history of the next life if the job was
+// registered again after a completion, else j.
 func (j *Job) freeze(o *Observation, now time.Time) *Job {
 	if !o.Batch {
 		return j

@@ -13,62 +13,60 @@ import (
 
 // Measurement is what is known of the time of a step at one number of workers.
 type Measurement struct {
-	// The time in force, in steps of Job.Batch; a StepTime of 0 is none.
+	// The time in force, for a step of Job.Batch samples; a StepTime of 0 is none.
 	speedup.Point
 
-	At      time.Time `json:"at,omitzero"`       // of the last steps that were taken in
-	Trials  int       `json:"trials,omitempty"`  // how often it was measured from nothing
-	Counted int       `json:"counted,omitempty"` // steps that the training had counted by then
+	At      time.Time `json:"at,omitzero"`       // when steps were last taken in
+	Trials  int       `json:"trials,omitempty"`  // how often measuring began with no time in force
+	Counted int       `json:"counted,omitempty"` // steps that the training had counted then
 
 	// Not saved.
 	last StepTime // as last reported
-	stay uint64   // Job.stay by then
+	stay uint64   // Job.stay then
 	mean float64  // of the last steps; the time in force follows it
 }
 
 const (
-	// minSteps is how many steps a time must be the mean of: the first of a ring
-	// fall into the time in which others start and stop.
+	// minSteps is the fewest steps from which a time is taken: the first steps of a ring
+	// overlap with the start and stop of other workers.
 	minSteps = 4
 
-	// memory is the time in which steps come to count 1/e, so that the mean
-	// follows a training that gets slower or faster; memorySteps is the same in
-	// steps, for those that take long.
+	// memory is the time after which a step's weight has fallen to 1/e, so that the mean
+	// follows a training that gets slower or faster. For slow steps, memorySteps is the
+	// same in steps.
 	memory      = 10 * time.Minute
 	memorySteps = 64
 
-	// minChange is by which part a time must have changed for policies to see
-	// it: each time they do, they plan again.
+	// minChange is the relative change from which policies see a new time: they plan again
+	// each time they see one.
 	minChange = 0.02
 
-	// measurementTTL is for how long a time is believed after the first trial
-	// that speaks against growing to a size at all. No policy would go there
-	// again, and what made it slow may have passed: a bad node, another tenant,
-	// the first steps of a ring. It doubles with each trial, so that a training
-	// which really does not scale is seldom resized for it.
+	// measurementTTL is how long a time is believed after the first trial, if it argues
+	// against growing to a size. No policy would go there again, and the cause may have
+	// passed: a bad node, another tenant, the first steps of a ring. It doubles with each
+	// trial, so that a training that really does not scale is seldom resized for it.
 	measurementTTL = 10 * time.Minute
 	maxDoublings   = 10
 
 	maxSamples = 1 << 29
 )
 
-// steps are those that were made since the last report, and counted: none where
-// that is not known.
+// steps are the new steps since the last report; none if their number is unknown.
 type steps struct {
 	n    int
 	mean float64 // seconds, in steps of Job.Batch
 	took float64 // seconds, all of them
 }
 
-// update takes in what the training has counted at this size, in steps of batch
-// samples (0: of whatever a step takes), as far as they fit into so many seconds. It
-// returns the steps that are new, and by how much the training has got slower or
-// faster since this size was first measured, 1 where it has not.
+// update takes in the steps that the training has counted at this size, but no more than
+// fit into had seconds. Times are for steps of batch samples (0: regardless of samples). It
+// returns the new steps, and the factor by which the training has got slower, 1 if it has
+// not.
 func (m *Measurement) update(t StepTime, batch, had float64, now time.Time) (made steps, drift float64) {
 	t.N = max(0, t.N)
 	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted || m.Counted == 0 && m.StepTime > 0) {
-		// Another leader counts, or an autoscaler that has ended took some of them
-		// in, maybe one that saved no count: which steps are new is unknown.
+		// Which steps are new is unknown: another leader counts, or an earlier autoscaler
+		// took some of them in, perhaps without saving its count.
 		m.Counted, m.last = t.N, t
 		return steps{}, 1
 	}
@@ -85,14 +83,14 @@ func (m *Measurement) update(t StepTime, batch, had float64, now time.Time) (mad
 		if most < minSteps {
 			return steps{}, 1
 		}
-		fresh.N = int(most) // the first ones may be of before Nomad was watched
+		fresh.N = int(most) // the first ones may predate our first look at Nomad
 	}
 	m.At = now
 	return steps{fresh.N, step, float64(fresh.N) * fresh.Mean}, m.average(step, fresh.N)
 }
 
-// step is the time of a step of batch samples (0: of whatever a step takes), ok is
-// false where that cannot be.
+// step returns the time of a step of batch samples (0: regardless of samples); ok is false
+// if that is unknown or not plausible.
 func (t StepTime) step(batch float64) (seconds float64, ok bool) {
 	seconds = t.Mean
 	if batch > 0 {
@@ -104,8 +102,8 @@ func (t StepTime) step(batch float64) (seconds float64, ok bool) {
 	return seconds, within(seconds, minStepTime, maxSeconds)
 }
 
-// average lets the time in force follow n more steps, or a mean of all of them
-// (0).
+// average lets the time in force follow n more steps; n is 0 if step is the mean of all
+// steps so far. It returns the drift, as update does.
 func (m *Measurement) average(step float64, n int) (drift float64) {
 	if m.StepTime == 0 {
 		m.Trials++
@@ -135,7 +133,7 @@ func (m *Measurement) average(step float64, n int) (drift float64) {
 	return m.StepTime / before
 }
 
-// since are the steps made since the last report.
+// since returns the steps made since the last report.
 func (m *Measurement) since(t StepTime) StepTime {
 	switch t.N {
 	case 0: // not counted
@@ -152,8 +150,8 @@ func (m *Measurement) since(t StepTime) StepTime {
 	return fresh
 }
 
-// measure takes in what the training has counted at a size, if it had that. A size
-// that has no time in force yet takes none of the places.
+// measure takes in what the training has counted at a size, if Nomad saw the job at it. A
+// size without a time in force takes up none of the measurementsLimit.
 func (j *Job) measure(size int, t StepTime, now time.Time) {
 	had, ok := j.has(size, now)
 	if !ok {
@@ -181,7 +179,7 @@ func (j *Job) measure(size int, t StepTime, now time.Time) {
 	case stayed && made.n > 0:
 		at, drift = j.place(made, now)
 	case len(j.Placed) > 0:
-		// Workers that are elsewhere now may be as much slower or faster as that.
+		// The workers may have moved, which could explain the change.
 		drift = 1
 	}
 	if drift != 1 {
@@ -189,9 +187,9 @@ func (j *Job) measure(size int, t StepTime, now time.Time) {
 	}
 }
 
-// drift takes in that the training has got slower or faster, as was seen in one
-// measurement and, where it is known, where that was. A training that gets slower
-// does so at all sizes: measured at different times, they would compare ill.
+// drift applies a drift to all other measurements: a training that gets slower does so at
+// all sizes, and times measured before and after would not compare. It was seen in one
+// measurement and, if the place is known, in that of the place.
 func (j *Job) drift(by float64, seen, at *Measurement) {
 	follow := func(m *Measurement) {
 		if m != seen && m != at && within(m.StepTime*by, minStepTime, maxSeconds) {
@@ -206,7 +204,7 @@ func (j *Job) drift(by float64, seen, at *Measurement) {
 	}
 }
 
-// Points are the step times in force.
+// Points returns the step times in force.
 func (j *Job) Points() []speedup.Point {
 	var out []speedup.Point
 	for _, m := range j.Measurements {
@@ -217,8 +215,8 @@ func (j *Job) Points() []speedup.Point {
 	return out
 }
 
-// expire gives up times that have spoken against growing for long enough; not
-// that of the size at which the training runs.
+// expire forgets times that have argued against growth for long enough, except that of the
+// size at which the training runs.
 func (j *Job) expire(running int, now time.Time) {
 	for i := range j.Measurements {
 		m := &j.Measurements[i]
@@ -232,12 +230,13 @@ func (j *Job) expire(running int, now time.Time) {
 	}
 }
 
-// ttl doubles a time with each trial after the first.
+// ttl returns how long a measurement is believed: first, doubled with each trial after the
+// first.
 func ttl(first time.Duration, trials int) time.Duration {
 	return first << min(max(0, trials-1), maxDoublings)
 }
 
-// expired are the sizes whose times were given up.
+// expired returns the sizes whose times have expired.
 func (j *Job) expired() []int {
 	var out []int
 	for _, m := range j.Measurements {

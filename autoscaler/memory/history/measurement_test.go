@@ -26,7 +26,7 @@ func newTraining() *training {
 	return &training{map[int]float64{}, map[int]float64{}, map[int]float64{}}
 }
 
-// run makes steps of so many seconds at a size, and each of so many samples.
+// run makes steps that take step seconds and samples samples each.
 func (tr *training) run(size int, steps, step, samples float64) {
 	tr.steps[size] += steps
 	tr.seconds[size] += steps * step
@@ -77,7 +77,7 @@ func TestMeasurement_OneSlowStepChangesLittle(t *testing.T) {
 	must.InDelta(t, 0.1, timeOf(t, r, 4), 0.003)
 }
 
-// Step times that waver are no event: policies would plan again all the time.
+// Step times that waver are not reported as changes: policies would plan again each time.
 func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r, tr, news := &Job{}, newTraining(), map[float64]bool{}
@@ -90,8 +90,8 @@ func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	must.InDelta(t, 0.5, timeOf(t, r, 4), 0.02)
 }
 
-// A training that doubles its batch does twice as much in a step, which then
-// takes twice as long: a step of the first batch takes as long as before.
+// A training that doubles its batch does twice as much in a step, which takes twice as
+// long. The time of a step of the first batch stays the same.
 func TestMeasurement_OfALargerBatch(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := t0
@@ -110,8 +110,8 @@ func TestMeasurement_OfALargerBatch(t *testing.T) {
 	}
 }
 
-// The next autoscaler knows what the last one made of the steps, and not what the
-// training had reported by then.
+// The next autoscaler knows the time in force and the count of steps, but not the mean that
+// the training had reported.
 func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 1, 8*time.Hour)
@@ -129,8 +129,8 @@ func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
-// A history of a build that saved the count of steps by another name has none: what
-// was taken in is not taken in again.
+// A history without the count of steps, saved by an older build: steps that were taken in
+// are not taken in again.
 func TestMeasurement_WithoutItsCount(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 1, 8*time.Hour)
@@ -146,7 +146,7 @@ func TestMeasurement_WithoutItsCount(t *testing.T) {
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
-// A leader of the driver that lost its count begins with another.
+// A leader of the driver that lost its count of steps begins a new one.
 func TestMeasurement_OfATrainingThatCountsAnew(t *testing.T) {
 	r := &Job{}
 	now := report(r, newTraining(), 4, t0, 1, time.Hour)
@@ -194,7 +194,7 @@ func TestMeasurement_BelievesNoNonsense(t *testing.T) {
 	}
 }
 
-// Statuses of two hosts may be a second apart.
+// Statuses of two hosts may be a second apart, so a count may go back.
 func TestMeasurement_ATallyThatGoesBackIsNoNews(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 0.25, 8*time.Hour)
@@ -211,7 +211,7 @@ func TestMeasurement_ATallyThatGoesBackIsNoNews(t *testing.T) {
 	must.Eq(t, []int{8}, r.expired())
 }
 
-// A training that got slower is slower at the sizes it left, too.
+// A training that got slower is also slower at the sizes that it left.
 func TestMeasurement_SizesCompareAcrossADrift(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 3, t0, 1.0/3, time.Hour)
@@ -242,8 +242,8 @@ func TestMeasurement_SizesPassedThroughTakeNoPlace(t *testing.T) {
 	must.InDelta(t, 1, timeOf(t, r, 100), 1e-6)
 }
 
-// A job keeps the time of the size it runs at, whatever it looks like and
-// however long no one asked; an older version's times have their time, too.
+// The time of the size at which a job runs does not expire, even if it argues against
+// growth. A time that an older version saved has its full time to live.
 func TestMeasurement_WhatIsNotDoubted(t *testing.T) {
 	var r Job
 	must.NoError(t, json.Unmarshal([]byte(`{"points":[{"size":4,"step_time":0.25,"samples":1000},{"size":8,"step_time":0.5,"samples":100}]}`), &r))

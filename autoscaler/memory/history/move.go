@@ -11,50 +11,50 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// Move is a move of a job's workers between its groups: under way, or made and not
+// Move is a move of a job's workers between its groups. It is under way, or made and not
 // measured yet.
 type Move struct {
-	From      map[string]int `json:"from"` // workers by group, of those that have any
+	From      map[string]int `json:"from"` // workers by group, without empty groups
 	To        map[string]int `json:"to"`
 	GrowFirst bool           `json:"grow_first,omitempty"`
 	Queued    bool           `json:"queued,omitempty"` // others have to make room first
 	Until     time.Time      `json:"until"`            // given up then
-	Gain      float64        `json:"gain,omitempty"`   // by which part steps are expected to get faster
+	Gain      float64        `json:"gain,omitempty"`   // expected relative decrease of step time
 	Before    float64        `json:"before,omitempty"` // time of a step, seconds, when it began
 
 	Made time.Time `json:"made,omitzero"`
 
 	// Not saved.
 	begun   bool      // its first half was seen
-	missing time.Time // since when it is not seen
+	missing time.Time // since when its first half is overdue
 	at      StepTime  // what the training had counted at its size when the move was made
 	ring    int       // that size, in slots
 }
 
-// Outcome is what a move really did.
+// Outcome is the measured effect of a move.
 type Outcome struct {
 	Before, After float64 // time of a step, seconds
-	Expected      float64 // by which part it was to get faster
-	Gaps          []Gap   // of its two changes of the ring, as far as they are known
+	Expected      float64 // expected relative decrease of step time
+	Gaps          []Gap   // of the move's two changes of the ring, as far as known
 }
 
 const (
 	// moveLimit is how many moves are remembered of one job: those of an hour.
 	moveLimit = 60
-	// outcomeSteps is of how many steps the time after a move is the mean.
+	// outcomeSteps is how many steps the time after a move is the mean of.
 	outcomeSteps = 16
-	// outcomeAfter is how long a move's outcome is waited for.
+	// outcomeAfter is how long to wait for a move's outcome.
 	outcomeAfter = time.Hour
-	// moveGrace is for how long the first half of a move may not be seen: of a write
-	// that timed out it is unknown whether Nomad does it still.
+	// moveGrace is how long the first half of a move may stay unseen: Nomad may still carry
+	// out a write that timed out.
 	moveGrace = 30 * time.Second
-	// moveTTL is how long a move is remembered that was to be given up, and is not:
-	// its job is held.
+	// moveTTL is how long a move is remembered past its deadline. One that grew first is
+	// given up by a write, which does not come while the job is held.
 	moveTTL = time.Hour
 )
 
-// BeginMove notes the first half of a move of a job with these groups, or that it
-// waits for others. It returns what takes that back.
+// BeginMove notes the first half of a move of a job with these groups, or that the move
+// waits for others. It returns a function that takes the note back.
 func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time) (undo func()) {
 	move, moves := j.Move, j.Moves
 	undo = func() { j.Move, j.Moves = move, moves }
@@ -80,8 +80,8 @@ func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time
 	return undo
 }
 
-// stepTimeHere is the time of a step at a size, where the job is now if it was
-// measured there; 0 where it is unknown.
+// stepTimeHere returns the time of a step at a size: where the job is now if it was
+// measured there, else anywhere; 0 if it is unknown.
 func (j *Job) stepTimeHere(size int) float64 {
 	for i := range j.Placed {
 		if p := &j.Placed[i]; p.Size == size && p.Crossing == j.settled.Crossing && p.StepTime > 0 {
@@ -96,8 +96,8 @@ func (j *Job) stepTimeHere(size int) float64 {
 	return 0
 }
 
-// sameCounts reports whether two counts by group are the same: a group that one lacks
-// has no workers.
+// sameCounts reports whether two counts by group are the same. A missing group has no
+// workers.
 func sameCounts(a, b map[string]int) bool {
 	for g := range b {
 		if _, both := a[g]; !both && b[g] != 0 {
@@ -112,7 +112,7 @@ func sameCounts(a, b map[string]int) bool {
 	return true
 }
 
-// Moving is the job's move where it is under way, else nil.
+// Moving returns the job's move if it is under way, else nil.
 func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 	m := j.Move
 	if m == nil || !m.Made.IsZero() {
@@ -126,13 +126,13 @@ func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 		out.From, out.To = append(out.From, m.From[name]), append(out.To, m.To[name])
 	}
 	if !sameCounts(from, m.From) || !sameCounts(to, m.To) {
-		return nil // it has workers in a group that is not there any more
+		return nil // it has workers in a group that no longer exists
 	}
 	return out
 }
 
-// BoundMove has a move end within the time that a move may take, from now on: the
-// clock that it was begun by may have been ahead.
+// BoundMove limits a move's deadline to timeout from now: the clock of the autoscaler that
+// began it may have been ahead.
 func (j *Job) BoundMove(now time.Time, timeout time.Duration) {
 	if m := j.Move; m != nil {
 		m.Until = earlier(m.Until, now.Add(timeout))
@@ -147,8 +147,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// followMove notes that a move is made, or forgets one that is over: undone, too
-// late, or crossed by another's change of the counts.
+// followMove notes that a move is made, or forgets one that is over: undone, too late, or
+// crossed by someone else's change of the counts.
 func (j *Job) followMove(counts map[string]int, now time.Time) {
 	m := j.Move
 	switch {
@@ -193,8 +193,7 @@ func (m *Move) begins(counts map[string]int) bool {
 	return m.each(counts, func(group string, n int) bool { return n == m.half(group) || n == m.From[group] })
 }
 
-// each reports whether the counts of all groups, of the job or of the move, are as
-// they are to be.
+// each reports whether ok holds for the count of every group of the job and of the move.
 func (m *Move) each(counts map[string]int, ok func(group string, n int) bool) bool {
 	for _, groups := range []map[string]int{counts, m.From, m.To} {
 		for g := range groups {
@@ -206,8 +205,8 @@ func (m *Move) each(counts map[string]int, ok func(group string, n int) bool) bo
 	return true
 }
 
-// MoveOutcome is what the last move did, once enough steps were made after it by all
-// workers, of so many slots each; it is told once.
+// MoveOutcome returns what the last move did, once all workers, of so many slots each, have
+// made enough steps after it. It reports each outcome once.
 func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	m := j.Move
 	if m == nil || m.Made.IsZero() {
@@ -239,8 +238,8 @@ func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	return Outcome{Before: m.Before, After: after, Expected: m.Gain, Gaps: j.Gaps[max(0, len(j.Gaps)-2):]}, true
 }
 
-// MayMove is when a job may next be moved that moves so often at most within an
-// hour. Moves of a clock that was ahead do not count.
+// MayMove returns when a job may next be moved if an hour allows most moves; the zero time
+// is now. Moves recorded by a clock that was ahead do not count.
 func (j *Job) MayMove(most int, now time.Time) time.Time {
 	var within []time.Time
 	for _, at := range j.Moves {

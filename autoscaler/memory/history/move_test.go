@@ -70,7 +70,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMove_OfAWriteThatTimedOut: Nomad may do it later than the next views are made.
+// TestMove_OfAWriteThatTimedOut: Nomad may carry out the write after the next views are
+// made.
 func TestMove_OfAWriteThatTimedOut(t *testing.T) {
 	type seen struct {
 		counts map[string]int
@@ -100,7 +101,7 @@ func TestMove_OfAWriteThatTimedOut(t *testing.T) {
 	}
 }
 
-// TestMove_OfAJobThatNoOneScales is half done for ever.
+// TestMove_OfAJobThatNoOneScales: a move stays half done if no one scales its job.
 func TestMove_OfAJobThatNoOneScales(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -123,8 +124,8 @@ func TestMove_OfAJobThatNoOneScales(t *testing.T) {
 	}
 }
 
-// TestBoundMove: a move that the last leader began, whose clock was ahead, lasts no
-// longer than any other, however often that is looked at.
+// TestBoundMove: a move that a leader with a fast clock began lasts no longer than any
+// other, however often it is bounded.
 func TestBoundMove(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{LastChange: now.Add(time.Hour)}
@@ -146,7 +147,7 @@ func TestBoundMove(t *testing.T) {
 	(&Job{}).BoundMove(now, time.Minute)
 }
 
-// TestMove_OfOtherGroups is a job that was registered anew.
+// TestMove_OfOtherGroups is about a job that was registered again with other groups.
 func TestMove_OfOtherGroups(t *testing.T) {
 	j := &Job{}
 	j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}}, racks, time.Now())
@@ -157,7 +158,7 @@ func TestMove_OfOtherGroups(t *testing.T) {
 	must.Nil(t, j.Move)
 }
 
-// TestMove_IsSaved: the next leader ends what the last one began.
+// TestMove_IsSaved: the next leader ends a move that the last one began.
 func TestMove_IsSaved(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	before := &Job{}
@@ -170,7 +171,7 @@ func TestMove_IsSaved(t *testing.T) {
 	must.Eq(t, before.Moves, after.Moves)
 }
 
-// TestMove_IsSavedWithoutEmptyGroups: a job may have 256 groups, and moves between two.
+// TestMove_IsSavedWithoutEmptyGroups: a job with 256 groups may move between two of them.
 func TestMove_IsSavedWithoutEmptyGroups(t *testing.T) {
 	groups := append(slices.Clone(racks), planner.Group{Name: "r2"})
 	j, m := &Job{}, &planner.Moving{From: []int{2, 2, 0}, To: []int{4, 0, 0}}
@@ -214,8 +215,8 @@ func TestMove_Outcome(t *testing.T) {
 	must.False(t, ok, must.Sprint("it is told once"))
 }
 
-// TestMove_OutcomeIsOfAllWorkers is of a move that shrank first: its new workers,
-// which have two slots each, join long after their counts were written.
+// TestMove_OutcomeIsOfAllWorkers is about a move that shrank first. Its new workers, with
+// two slots each, join long after their counts were written.
 func TestMove_OutcomeIsOfAllWorkers(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{}
@@ -233,7 +234,7 @@ func TestMove_OutcomeIsOfAllWorkers(t *testing.T) {
 	must.Eq(t, 1, o.After)
 }
 
-// TestMove_OutcomeOfALie is a training that reports what cannot be.
+// TestMove_OutcomeOfALie has a training report impossible numbers.
 func TestMove_OutcomeOfALie(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for i, steps := range []map[string]StepTime{
@@ -282,7 +283,7 @@ func TestMayMove(t *testing.T) {
 	must.Len(t, moveLimit, j.Moves)
 }
 
-// TestBeginMove_Undone is about a move that was not written after all.
+// TestBeginMove_Undone is about a move whose write failed.
 func TestBeginMove_Undone(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	queued := &planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Queued: true, Until: begun.Add(time.Minute)}

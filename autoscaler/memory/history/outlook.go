@@ -18,8 +18,8 @@ func (j *Job) Work(declared float64) float64 {
 	return j.Total
 }
 
-// Left returns how many seconds of its work a job has left at a size of which the curve
-// knows the time of a step; ok is false if that is unknown.
+// Left returns how many seconds of its work a job has left at a size; ok is false if that
+// is unknown.
 func (j *Job) Left(declared float64, size int, curve speedup.Curve) (seconds float64, ok bool) {
 	work := j.Work(declared)
 	if size == 0 || !(work > j.Done) || !curve.Measured() {
@@ -28,10 +28,10 @@ func (j *Job) Left(declared float64, size int, curve speedup.Curve) (seconds flo
 	return (work - j.Done) * curve.Time(size), true
 }
 
-// Expected returns how many seconds a job is expected to train on at a size, 0 if there is
-// no telling. A job whose work is unknown is expected to take about as long again as it has
-// trained: of jobs as they are seen in clusters, those that have run for long run on for
-// long (Harchol-Balter and Downey, SIGMETRICS'96).
+// Expected returns how many more seconds a job is expected to train at a size, 0 if that is
+// unknown. A job whose work is unknown is expected to train for as long again as it has
+// trained: in clusters, jobs that have run for long tend to run on for long (Harchol-Balter
+// and Downey, SIGMETRICS'96).
 func (j *Job) Expected(declared float64, size int) float64 {
 	if j.Work(declared) == 0 {
 		return j.RunTime
@@ -40,8 +40,8 @@ func (j *Job) Expected(declared float64, size int) float64 {
 	return seconds
 }
 
-// Gap returns the median of the job's own last gaps, in seconds, of those that are no
-// longer than longest; measured is false if there are none.
+// Gap returns the median, in seconds, of the job's own last gaps that are no longer than
+// longest; measured is false if there are none.
 func (j *Job) Gap(longest float64) (seconds float64, measured bool) {
 	own := slices.DeleteFunc(KnownSeconds(j.Gaps), func(s float64) bool { return s > longest })
 	if len(own) == 0 {
@@ -51,8 +51,8 @@ func (j *Job) Gap(longest float64) (seconds float64, measured bool) {
 	return own[len(own)/2], true
 }
 
-// Repeated returns how many steps resizes made the job repeat, nil if that is not known of
-// all resizes.
+// Repeated returns how many steps resizes made the job repeat, nil if that is unknown for
+// some of them.
 func (j *Job) Repeated() *float64 {
 	if j.Uncounted {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Progress is what the driver's agents report of a job's training.
+// Progress is what an agent of the driver reports of a job's training.
 type Progress struct {
-	// Who answers. Agents of older versions do not name their allocation.
+	// The agent that answers. Agents of older versions do not name their allocation.
 	Job       string `json:"job"`
 	Namespace string `json:"namespace"`
 	AllocID   string `json:"alloc_id"`
@@ -30,8 +30,7 @@ type Progress struct {
 type StepTime struct {
 	Mean float64 `json:"mean"` // seconds
 	N    int     `json:"n"`
-	// Samples is how many samples such a step takes, 0 where the script does
-	// not report them.
+	// Samples is how many samples such a step takes, 0 if the script does not report them.
 	Samples float64 `json:"samples"`
 }
 
@@ -42,29 +41,28 @@ type Resize struct {
 	From  int    `json:"from"`
 	To    int    `json:"to"`
 	Cause string `json:"cause"` // start, resize, failure
-	// GapSeconds and LostSteps are nil where the workers don't know them.
+	// GapSeconds and LostSteps are nil if the workers do not know them.
 	GapSeconds *float64 `json:"gap_seconds"`
 	LostSteps  *float64 `json:"lost_steps"`
 	Time       float64  `json:"time"` // Unix seconds at which the new ring was formed
 }
 
-// Bounds of what is believed of a training: beyond any there is, and yet far
-// enough from the largest number that sums and quotients of a job's numbers
-// stay finite. JSON has no others, so that one job's would spoil the status and
-// the saved history of all.
+// Bounds of what is believed of a training. They are beyond any real training, yet small
+// enough for sums and quotients of a job's numbers to stay finite. JSON has no infinity:
+// one job's would spoil the status and the saved history of all.
 const (
 	maxSteps    = 1e12
 	maxSeconds  = 1e9 // 30 years
 	minStepTime = 1e-9
 )
 
-// within is false for what is not a number.
+// within returns false for NaN.
 func within(f, least, most float64) bool { return f >= least && f <= most }
 
-// advance takes over how far the training is. Where it reports its samples, work
-// is counted in steps of one size, that of the first ring it is known of: ranks
-// that have a batch each do more in a step the more they are, and a policy that
-// looked at the time of a step alone would see no gain in that.
+// advance takes in how far the training is. If it reports its samples, work is counted in
+// steps of one batch: that of the first ring for which it is known. Ranks with a fixed
+// batch each do more in a step the more ranks there are; a policy that compared the times
+// of such steps would see no gain.
 func (j *Job) advance(p *Progress) {
 	now := p.StepSeconds[strconv.Itoa(p.Size)]
 	if j.Batch == 0 && now.hasSamples() {
@@ -90,21 +88,21 @@ func (j *Job) advance(p *Progress) {
 
 // written is a resize that an autoscaler wrote.
 type written struct {
-	workers int // to which
+	workers int // the new size
 	at      time.Time
 }
 
-// writtenTTL is for how long a resize may come after it was written.
+// writtenTTL is how long after a write the resize may come.
 const writtenTTL = time.Hour
 
-// Wrote notes that this autoscaler resized the job to so many workers. What the
-// training reports of other resizes does not count as their cost.
+// Wrote notes that this autoscaler resized the job to so many workers. Other resizes that
+// the training reports do not count as the cost of one.
 func (j *Job) Wrote(workers int, now time.Time) {
 	j.wrote = append(j.wrote[max(0, len(j.wrote)+1-gapsLimit):], written{workers, now})
 }
 
-// cost remembers how long a resize took, if this autoscaler wrote it, and the gap is
-// known and fits into the time since.
+// cost remembers how long a resize took, if this autoscaler wrote it and its gap is known
+// and fits into the time since.
 func (j *Job) cost(r Resize, slots int, now time.Time) {
 	i := slices.IndexFunc(j.wrote, func(w written) bool { return w.workers*slots == r.To && now.Sub(w.at) < writtenTTL })
 	if i < 0 || r.Cause != "resize" || r.GapSeconds == nil || *r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
@@ -115,10 +113,10 @@ func (j *Job) cost(r Resize, slots int, now time.Time) {
 	j.Costs = slices.Clone(j.Costs[max(0, len(j.Costs)-gapsLimit):])
 }
 
-// addGaps takes in the resizes that were not known, and returns them.
+// addGaps takes in the resizes that were not known, and returns them without starts.
 func (j *Job) addGaps(resizes []Resize, slots int, now time.Time) (added []Resize) {
 	for _, r := range resizes {
-		// The list is of the latest only, and the same ones come again.
+		// Each report repeats the latest resizes.
 		if r.Time <= j.LastGap || !within(r.Time, 0, float64(now.UnixMilli())/1000+24*3600) || r.GapSeconds != nil && !within(*r.GapSeconds, 0, maxSeconds) {
 			continue
 		}

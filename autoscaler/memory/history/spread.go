@@ -12,30 +12,29 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 )
 
-// Where is where the workers of a job are: how many, and how far apart. No
-// workers is unknown: some have no place yet, or are leaving theirs.
+// Where is the place of a job's workers: how many they are, and how far apart. Zero Workers
+// means unknown: some have no place yet, or are leaving theirs.
 type Where struct {
 	Workers int
 	migrate.Crossing
 }
 
-// Placed is what is known of the time of a step at one number of workers and one
-// crossing.
+// Placed is what is known of the step time of a number of workers at one crossing.
 type Placed struct {
 	migrate.Crossing
 	Measurement
 }
 
-// Bounds of what is remembered of where steps are slow.
+// Bounds of the step times that are remembered by place.
 const (
 	placedLimit     = 24 // times of one job
 	kindPlacedLimit = 96 // of one kind
 	maxRatio        = 1e6
 )
 
-// settle notes whether a report is of the same ring at the same place as the one
-// before: formed is true where the ring was formed since. Steps made meanwhile
-// are of that place only then, and not the first ones of a ring.
+// settle notes where the ring of a report is. A new stay begins if the ring was formed
+// since the last report, or its place differs. Steps count for a place only within one
+// stay, which leaves out the first ones of a ring.
 func (j *Job) settle(size, slots int, formed bool) {
 	at := j.where
 	if at.Workers*slots != size {
@@ -47,9 +46,8 @@ func (j *Job) settle(size, slots int, formed bool) {
 	j.settled = at
 }
 
-// place takes in steps that were made where the job is now. It returns the
-// measurement of that place, and by how much the training has got slower or faster
-// there.
+// place takes in steps that were made where the job is now. It returns the measurement of
+// that place, and its drift as update does.
 func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	at := j.settled
 	i := slices.IndexFunc(j.Placed, func(p Placed) bool { return p.Size == at.Workers && p.Crossing == at.Crossing })
@@ -67,8 +65,8 @@ func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	return m, m.average(made.mean, made.n)
 }
 
-// forgetOldest makes room: of the times that are no use yet, or else of all, the oldest
-// goes.
+// forgetOldest removes the oldest of the times that are not useful yet, or of all if each
+// is.
 func (j *Job) forgetOldest() {
 	useful := func(p Placed) int {
 		if p.Samples < learnedSteps {
@@ -80,8 +78,8 @@ func (j *Job) forgetOldest() {
 	j.Placed = slices.DeleteFunc(j.Placed, func(p Placed) bool { return p.Size == oldest.Size && p.Crossing == oldest.Crossing })
 }
 
-// Sensitivity is how the time of a step of the job depends on where its workers
-// are, as far as enough steps were measured.
+// Sensitivity returns how the job's step time depends on where its workers are, as far as
+// enough steps were measured.
 func (j *Job) Sensitivity() *migrate.Sensitivity {
 	s := &migrate.Sensitivity{}
 	for i := range j.Placed {
@@ -92,8 +90,8 @@ func (j *Job) Sensitivity() *migrate.Sensitivity {
 	return s
 }
 
-// learnPlaced takes in what a job's own times show of where its kind is slow, and
-// counts what it has tried.
+// learnPlaced has a kind learn where steps are slow from a job's own times, and counts the
+// job's tries.
 func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, now time.Time) {
 	if k := h.Kinds[kind]; k != nil {
 		alike := &migrate.Sensitivity{Points: k.Placed}
@@ -108,9 +106,9 @@ func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, n
 	}
 }
 
-// learnRatios takes in how the times of a job compare, all of one size: those of
-// different jobs do not, and are related by what they have in common. Placed is
-// replaced: rounds under way read the old one.
+// learnRatios takes in how a job's times of one size compare. Times of different jobs do
+// not compare: they are scaled by the places that both have. Placed is replaced, since
+// rounds under way read the old one.
 func (k *Kind) learnRatios(of []migrate.Point) {
 	placed := slices.Clone(k.Placed)
 	var known []migrate.Point
@@ -132,16 +130,16 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 		switch {
 		case i < 0:
 			placed = append(placed, p)
-		case !(math.Abs(placed[i].StepTime-p.StepTime) <= minChange*p.StepTime): // less is not worth saving
+		case !(math.Abs(placed[i].StepTime-p.StepTime) <= minChange*p.StepTime): // smaller changes are not worth saving
 			placed[i] = p
 		}
 	}
 	k.Placed = placed[max(0, len(placed)-kindPlacedLimit):]
 }
 
-// Sensitivities are how the time of a step depends on where workers are: as the
-// job was measured, and as others of its kind were, for what it was not. Neither
-// changes any more.
+// Sensitivities returns how the time of a step depends on where workers are: as measured
+// for the job, and as measured for its kind, for places where the job was not. Neither
+// changes later.
 func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
 	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
 	if k := h.Kinds[kind]; k != nil {

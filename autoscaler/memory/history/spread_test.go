@@ -90,7 +90,7 @@ func TestPlaced_StepTimesByWhereTheWorkersWere(t *testing.T) {
 	must.InDelta(t, 1.5, next.placed(4, onTwo), 0.01)
 }
 
-// TestPlaced_OnlyWhatIsKnown has steps whose place is not sure: none of them counts.
+// TestPlaced_OnlyWhatIsKnown has steps whose place is not certain: none of them counts.
 func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 	for name, step := range map[string]func(i int, r *placedRun, p *Progress){
 		"a pool without a topology, or workers that wait for a place": func(_ int, r *placedRun, _ *Progress) { r.j.where = Where{} },
@@ -124,7 +124,7 @@ func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A job of workers with two slots each counts its ring in slots.
+// The ring is counted in slots, of which each worker has two.
 func TestPlaced_OfWorkersWithSeveralSlots(t *testing.T) {
 	j, tr := &Job{}, newTraining()
 	for i := range 20 {
@@ -135,7 +135,7 @@ func TestPlaced_OfWorkersWithSeveralSlots(t *testing.T) {
 	must.Eq(t, []migrate.Point{{Size: 2, Crossing: onTwo, StepTime: 1}}, j.Sensitivity().Points)
 }
 
-// A job that is moved is slower or faster there; other sizes are not.
+// A job that moves gets slower or faster at that place; its times at other sizes stay.
 func TestPlaced_AMoveIsNoDrift(t *testing.T) {
 	r := newPlacedRun(New(), "k")
 	r.at(2, onOne, 2, time.Hour)
@@ -204,7 +204,7 @@ func TestKind_TheNextRunKnowsWhatCrossingCosts(t *testing.T) {
 	must.Len(t, 3, other.Points)
 }
 
-// Two jobs that have no place in common do not wipe out each other's times.
+// Two jobs without a common place do not overwrite each other's times.
 func TestKind_TimesThatDoNotCompareAreKept(t *testing.T) {
 	h := New()
 	racks := func(parts, most int) migrate.Crossing {
@@ -227,8 +227,8 @@ func TestKind_TimesThatDoNotCompareAreKept(t *testing.T) {
 	must.InDelta(t, 1.5, ratio, 0.05)
 }
 
-// TestKind_TryingEnds has many jobs of a kind go where they may hope for something.
-// Each is at a size once, so that its times compare with nothing of that size.
+// TestKind_TryingEnds has many jobs of a kind go where steps may be faster. Each is at a
+// size once, so that its times compare with no other of that size.
 func TestKind_TryingEnds(t *testing.T) {
 	apart := func(size int) migrate.Crossing {
 		return migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: size / 2}
@@ -267,8 +267,8 @@ func TestKind_TryingEnds(t *testing.T) {
 	}
 }
 
-// TestJob_TryingEnds has a job that is resized at random, often before a time is of
-// use: such times do not push out those that end its trying.
+// TestJob_TryingEnds has a job that is resized at random, often before a time is useful.
+// Such times do not push out those that end its tries.
 func TestJob_TryingEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	h := New()
@@ -294,7 +294,7 @@ func TestJob_TryingEnds(t *testing.T) {
 	must.Between(t, 1, tries, 2*placedLimit)
 }
 
-// TestKind_OneSlowSpellEndsNothing: a job may have been slow because of something else.
+// TestKind_OneSlowSpellEndsNothing: a job may have been slow for another reason.
 func TestKind_OneSlowSpellEndsNothing(t *testing.T) {
 	apart := func(size int) migrate.Crossing {
 		return migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: size / 2}
@@ -316,7 +316,7 @@ func TestKind_OneSlowSpellEndsNothing(t *testing.T) {
 	must.Greater(t, 0.98, hope)
 }
 
-// A kind whose saved times cannot be learns again.
+// A kind with impossible saved times learns again.
 func TestKind_SavedTimesThatCannotBe(t *testing.T) {
 	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1), 1e300} {
 		k := &Kind{Placed: []migrate.Point{{Size: 4, Crossing: onTwo, StepTime: bad}, {Size: 4, Crossing: onFour, StepTime: bad}}}
@@ -327,7 +327,7 @@ func TestKind_SavedTimesThatCannotBe(t *testing.T) {
 	}
 }
 
-// A kind that nothing new is found out of is not saved again.
+// A kind is not saved again unless its ratios change enough.
 func TestKind_WaveringRatiosAreNoNews(t *testing.T) {
 	h := New()
 	r := newPlacedRun(h, "k")
@@ -344,7 +344,7 @@ func TestKind_WaveringRatiosAreNoNews(t *testing.T) {
 	must.Eq(t, string(before), string(after))
 }
 
-// TestKind_RatiosStayBounded has jobs of a kind show anything.
+// TestKind_RatiosStayBounded has jobs of a kind report any times.
 func TestKind_RatiosStayBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	h := New()

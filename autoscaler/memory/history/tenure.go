@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// ringLag is for how long after a change of the count the ring may be the one
-	// before: newcomers start while the others train.
+	// ringLag is how long after a change of the count the ring may still be the previous
+	// one: new workers start while the others train.
 	ringLag = 5 * time.Minute
-	// tenureSlack, in seconds, is how much longer than Nomad has seen a size its steps
-	// may have taken: both are known some seconds late.
+	// tenureSlack, in seconds, is by how much the steps at a size may exceed the time for
+	// which Nomad has seen it: both are known some seconds late.
 	tenureSlack = 30
 	// tenureLimit bounds the sizes whose time is remembered.
 	tenureLimit = 64
 )
 
-// tenure is for how long Nomad has seen a job at each size. A training reports its own
-// times: they are believed of these sizes, and of no more steps than fit into that.
+// tenure is how long Nomad has seen a job at each size. Times that a training reports are
+// believed only for these sizes, and only for as many steps as fit into that time.
 type tenure struct {
 	workers int               // now
-	at      time.Time         // till when Job.Had counts
+	at      time.Time         // until when Job.Had counts
 	lately  map[int]time.Time // when sizes were last seen
 }
 
-// hold counts the time until now for the sizes that the ring may have had in it.
+// hold adds the time until now to the sizes that the ring may have had in it.
 func (j *Job) hold(now time.Time) {
 	h := &j.tenure
 	passed := min(max(0, now.Sub(h.at)), time.Minute) // this machine may have slept
@@ -63,7 +63,7 @@ func (j *Job) see(workers int, now time.Time) {
 		j.Had = map[int]float64{}
 	}
 	h.lately[workers] = now
-	j.Had[workers] += 0 // from now on
+	j.Had[workers] += 0 // begins to count now
 	maps.DeleteFunc(j.Had, func(size int, _ float64) bool {
 		_, lately := h.lately[size]
 		return len(j.Had) > tenureLimit && !lately

@@ -5,8 +5,8 @@
 //
 //	kolo/overrides     overrides: what users set while autoscalers run
 //	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
-//	kolo/history/states/00…  what policies asked to be given back
+//	kolo/history/states/00…  what policies asked to keep
 //
-// The leader alone writes the history, and only what has changed. Any autoscaler may
-// write overrides, on condition that they are still those that it read.
+// Only the leader writes the history, and only what has changed. Any autoscaler may write
+// overrides, on condition that they are still those that it read.
 package store

@@ -20,10 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
-// so that ten thousand fit, and one that changes does not rewrite all. What
-// policies asked to be given back is cut into pieces, so that it takes no job's
-// place.
+// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name, so that ten
+// thousand fit, and a change of one does not rewrite all. What policies asked to keep is
+// saved apart, in pieces, so that it takes no space from jobs.
 const (
 	shards    = 64
 	shardSize = 60 << 10
@@ -53,8 +52,7 @@ type savedJob struct {
 	Job *history.Job    `json:"record"`
 }
 
-// Encode makes the snapshot of a history; what does not fit is left out and
-// counted.
+// Encode makes the snapshot of a history. Entries that do not fit are left out and counted.
 func Encode(h *history.History) (*Snapshot, error) {
 	out := &Snapshot{texts: map[string]string{}}
 	states, err := (&shard{States: h.States}).encode()
@@ -82,11 +80,11 @@ func Encode(h *history.History) (*Snapshot, error) {
 	return out, nil
 }
 
-// jobName is a job's name in a shard. No kind has the same: names of namespaces have
-// no such character.
+// jobName returns a job's name in a shard. No kind has the same name, since namespaces have
+// no NUL in theirs.
 func jobName(k identity.JobKey) string { return k.Namespace + "\x00" + k.ID }
 
-// split spreads jobs and kinds over the shards, in an order that stays.
+// split spreads jobs and kinds over the shards, in a stable order.
 func split(h *history.History) (all [shards]shard) {
 	for k, j := range h.Jobs {
 		s := &all[shardOf(jobName(k))]
@@ -120,8 +118,8 @@ func (s *shard) encode() (string, error) {
 	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
 }
 
-// decode is the history that was saved, by path. What makes no sense is left out
-// and reported as lost.
+// decode returns the history that was saved as these texts, by path. Parts that cannot be
+// decoded are left out and reported as lost.
 func decode(texts map[string]string) (h *history.History, lost error) {
 	h = history.New()
 	var states strings.Builder
@@ -135,7 +133,7 @@ func decode(texts map[string]string) (h *history.History, lost error) {
 	return h, errors.Join(lost, decodeShard(h, states.String()))
 }
 
-// decodeShard adds what a shard holds.
+// decodeShard adds the content of a shard to a history.
 func decodeShard(h *history.History, text string) error {
 	if text == "" {
 		return nil

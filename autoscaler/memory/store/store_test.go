@@ -45,8 +45,8 @@ func TestStore_RemovesWhatIsNotThereAnyMore(t *testing.T) {
 	}
 }
 
-// TestStore_AnotherLedMeanwhile has a second autoscaler remove what the first saved:
-// the first loads what there is, and not what it remembers.
+// TestStore_AnotherLedMeanwhile has a second autoscaler remove what the first saved. The
+// first then loads what is saved, not what it remembers.
 func TestStore_AnotherLedMeanwhile(t *testing.T) {
 	web := httptest.NewServer(nomadtest.New())
 	t.Cleanup(web.Close)
