@@ -14,8 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// planned is a policy that gives jobs sizes by a timetable: of each job the size
-// from each time on.
+// planned is a policy with a timetable: the size of each job from each time on.
 type planned map[string][]struct {
 	at   float64
 	size int
@@ -39,8 +38,8 @@ func (p planned) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// twoApps are the step times of an application that is twice as fast on one node,
-// and of one that is twice as fast on two.
+// twoApps has the step times of one application that is twice as fast on one node, and of
+// one that is twice as fast on two.
 const twoApps = `application,batch_size,placement,step_time_s
 close,1,1,4
 close,1,2,1
@@ -52,7 +51,7 @@ apart,1,2,2
 apart,1,1+1,1
 `
 
-// placed is jobs of these applications with 100 steps each, all from the start.
+// placed returns jobs of these applications with 100 steps each, all from the start.
 func placed(t *testing.T, apps ...string) *trace.Trace {
 	t.Helper()
 	times, err := trace.ReadPlacements(strings.NewReader(twoApps), "times.csv")
@@ -69,8 +68,8 @@ func placed(t *testing.T, apps ...string) *trace.Trace {
 	return tr
 }
 
-// TestAware_Starts puts a job where it is faster, by exact step times, and close
-// together where none are known.
+// TestAware_Starts puts a job where it is faster by exact step times, and close together if
+// none are known.
 func TestAware_Starts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		app    string
@@ -91,8 +90,8 @@ func TestAware_Starts(t *testing.T) {
 	}
 }
 
-// TestAware_Shrinks leaves the workers of a job where they are faster: of 2+2 those
-// of one node, or one of each.
+// TestAware_Shrinks leaves the workers of a job where they are faster: of 2+2, those of one
+// node, or one of each.
 func TestAware_Shrinks(t *testing.T) {
 	for app, left := range map[string]float64{"close": 97.5, "apart": 95} {
 		t.Run(app, func(t *testing.T) {
@@ -106,8 +105,8 @@ func TestAware_Shrinks(t *testing.T) {
 	}
 }
 
-// TestMigrate draws two nodes of three GPUs: a and b leave one free on each, so that
-// c starts on both. When a has gone, c comes together, if that is worth two gaps.
+// TestMigrate has two nodes of three GPUs: a and b leave one free on each, so that c starts
+// on both. When a has gone, c moves together, if that is worth two gaps.
 //
 //	node 1   a a c      . . c      c c .
 //	node 2   b b c  ─>  b b c  ─>  b b .
@@ -150,8 +149,8 @@ func TestCrossRack(t *testing.T) {
 	must.Eq(t, 25, res.Jobs[0].Done)
 }
 
-// TestNomad places the workers of a job far apart and on nodes in use, as Nomad
-// does with a group of its own accord, and the same in each run.
+// TestNomad places the workers of a job far apart and on nodes in use, as Nomad does with a
+// group, and the same in each run.
 func TestNomad(t *testing.T) {
 	tr := placed(t, "apart")
 	res := run(t, sim.Config{Trace: tr, Nodes: sim.Uniform(2, 4, ""), Placement: sim.Nomad, Policy: planned{"a": {{0, 2}}}})

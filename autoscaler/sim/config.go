@@ -24,76 +24,76 @@ type Config struct {
 	// Info is what the policy knows of the jobs.
 	Info Info
 
-	// Resize is what a start or a resize costs.
+	// Resize is the cost of a start or a resize.
 	Resize ResizeCost
 
-	// Placement is where workers go.
+	// Placement is the rule by which workers are placed.
 	Placement Placement
 
-	// Scatter is how much longer a step takes for a job that stands on more
-	// nodes than it needs, relative to the curve. 0 is no difference.
+	// Scatter is the relative increase of the step time of a job on more nodes than it
+	// needs. 0 is none.
 	Scatter float64
 
-	// CrossRack is how much longer a step takes for a job that stands in several
-	// racks. 0 is no difference.
+	// CrossRack is the relative increase of the step time of a job in several racks. 0 is
+	// none.
 	CrossRack float64
 
-	// MaxMoves is how often placement Migrate may move workers of a job within
-	// an hour, 0 is no limit.
+	// MaxMoves bounds how often placement Migrate moves workers of a job within an hour; 0
+	// is no limit.
 	MaxMoves int
 
-	// Speed is the speed of a GPU type relative to that of the curves, 1
-	// where it is not named.
+	// Speed is the speed of a GPU type relative to that of the curves; a missing type has
+	// 1.
 	Speed map[string]float64
 
-	// Interval is the least time between two decisions, in seconds: what
-	// happens within it is taken in together. 0 decides at every event.
+	// Interval is the least time between two decisions, in seconds. Events within it are
+	// taken in together. 0 decides at every event.
 	Interval float64
 
-	// Hold is how long a job is left alone after a change of its size, as the
-	// planner does; seconds. What a policy wants for it meanwhile waits.
+	// Hold is how many seconds a job keeps its size after a change, as in the planner. What
+	// a policy wants for it meanwhile waits.
 	Hold float64
 
-	// Period asks for a decision every so many seconds even if nothing
-	// happens, besides those that the policy itself asks for. 0 is never.
+	// Period asks for a decision every so many seconds even without an event, in addition
+	// to those that the policy asks for. 0 is never.
 	Period float64
 
-	// Commit is how many seconds of training lie between two commits; a
-	// failure takes a job back to the last one. 0 loses nothing.
+	// Commit is how many seconds of training lie between two commits. A failure takes a job
+	// back to the last one. 0 loses nothing.
 	Commit float64
 
 	// Events are failures, withdrawals and returns of nodes, by time.
 	Events []trace.NodeEvent
 
-	// Seed goes into the noise of measurements and into Snapshot.Seed.
+	// Seed seeds the simulation's own randomness, such as the noise of measurements. It is
+	// also Snapshot.Seed.
 	Seed uint64
 
-	// History keeps every change of every job and of the cluster's use in
-	// the Result; without it only their sums are kept.
+	// History keeps every change of every job and of the cluster's use in the Result.
+	// Without it, the Result has only their sums.
 	History bool
 }
 
-// Info is what a policy knows. The zero value is nothing: remaining work is
-// unknown, step times are learned as a job runs, without noise.
+// Info is what a policy knows. With the zero value, remaining work is unknown, and step
+// times are learned as a job runs, without noise.
 type Info struct {
 	// Remaining discloses each job's remaining steps.
 	Remaining bool
 
-	// Curves discloses the true step times at all sizes from the start. Without
-	// it a size is known once a job has done a few steps at it.
+	// Curves discloses the true step times at all sizes from the start. Without it, a size
+	// is known once a job has made a few steps at it.
 	Curves bool
 
-	// Kinds lets a job borrow what other jobs of its App showed of how they
-	// scale, as the autoscaler does for jobs of one kind (speedup.Shape).
-	// Nothing new where Curves is set.
+	// Kinds lets a job borrow from other jobs of its App how they scale, as the autoscaler
+	// does for jobs of one kind (speedup.Shape). It has no effect if Curves is set.
 	Kinds bool
 
-	// Noise is the relative standard deviation of one measured step. The
-	// error of a size falls with the square root of the steps made at it.
+	// Noise is the relative standard deviation of one measured step. The error of a size
+	// falls with the square root of the steps made at it.
 	Noise float64
 }
 
-// Class is the word for an Info, one of Classes.
+// Class returns the name of an Info, one of Classes.
 func (i Info) Class() string {
 	switch {
 	case i.Remaining && i.Curves:
@@ -108,7 +108,7 @@ func (i Info) Class() string {
 	return "blind"
 }
 
-// Classes are the words that ParseClass knows, with what they mean.
+// Classes are the names that ParseClass accepts, with their meaning.
 var Classes = map[string]string{
 	"oracle":   "exact step times at all sizes, and the remaining work",
 	"curves":   "exact step times at all sizes",
@@ -117,7 +117,7 @@ var Classes = map[string]string{
 	"blind":    "nothing; step times are measured as jobs run",
 }
 
-// ParseClass is the inverse of Class, with the given noise.
+// ParseClass returns the Info of a class, with the given noise.
 func ParseClass(s string, noise float64) (Info, error) {
 	if _, ok := Classes[s]; !ok {
 		return Info{}, fmt.Errorf("unknown information class %q, want one of %v", s, slices.Sorted(maps.Keys(Classes)))
@@ -130,19 +130,17 @@ func ParseClass(s string, noise float64) (Info, error) {
 	}, nil
 }
 
-// ResizeCost is the gap, in seconds, in which a job that starts or changes
-// its size holds its GPUs and trains nothing.
+// ResizeCost is the gap, in seconds, in which a job that starts or changes its size holds
+// its GPUs without training.
 type ResizeCost struct {
 	Constant float64
 
-	// BySize overrides Constant: the gap by number of workers after the
-	// resize, as measured. Sizes between two known ones are interpolated,
-	// those outside take the nearest.
+	// BySize overrides Constant: the measured gap by number of workers after the resize.
+	// Sizes between two known ones are interpolated; those outside take the nearest.
 	BySize map[int]float64
 }
 
-// Gap is the cost of going to the given number of workers; going to 0 is
-// free.
+// Gap returns the cost of going to the given number of workers. Going to 0 is free.
 func (c ResizeCost) Gap(to int) float64 {
 	if to == 0 {
 		return 0
@@ -170,7 +168,7 @@ func (c ResizeCost) Equal(d ResizeCost) bool {
 	return c.Constant == d.Constant && maps.Equal(c.BySize, d.BySize)
 }
 
-// String names the cost in reports: seconds, or that it goes by size.
+// String returns the cost for reports: seconds, or that it depends on the size.
 func (c ResizeCost) String() string {
 	if len(c.BySize) > 0 {
 		return "by size"
@@ -178,7 +176,7 @@ func (c ResizeCost) String() string {
 	return strconv.FormatFloat(c.Constant, 'g', -1, 64) + " s"
 }
 
-// Placement is on which nodes workers stand.
+// Placement is the rule that selects nodes for workers.
 type Placement int
 
 const (
@@ -186,16 +184,15 @@ const (
 	Pack Placement = iota
 	// Spread puts each worker on the node with the most free GPUs.
 	Spread
-	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot
-	// fail then.
+	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot fail then.
 	CountOnly
-	// Nomad is where Nomad's scheduler puts the allocations of a job with one
-	// group, which knows nothing of step times.
+	// Nomad places workers as Nomad's scheduler places the allocations of a job with one
+	// group: it knows nothing of step times.
 	Nomad
-	// Aware puts workers where the job's step is expected to be shortest, and
-	// close together where nothing is known.
+	// Aware puts workers where the job's step is expected to be shortest, and close
+	// together if nothing is known.
 	Aware
-	// Migrate is Aware, and moves workers of running jobs as well.
+	// Migrate is Aware that also moves workers of running jobs.
 	Migrate
 )
 
@@ -203,10 +200,10 @@ var placements = [...]string{"pack", "spread", "count", "nomad", "aware", "migra
 
 func (p Placement) String() string { return placements[p] }
 
-// Placements are the words that ParsePlacement knows.
+// Placements returns the names that ParsePlacement accepts.
 func Placements() []string { return placements[:] }
 
-// ParsePlacement is the inverse of Placement.String.
+// ParsePlacement returns the Placement of a name.
 func ParsePlacement(s string) (Placement, error) {
 	i := slices.Index(placements[:], s)
 	if i < 0 {
@@ -215,7 +212,7 @@ func ParsePlacement(s string) (Placement, error) {
 	return Placement(i), nil
 }
 
-// Uniform is a cluster of equal nodes, named after their type and number.
+// Uniform returns a cluster of equal nodes, named by type and number.
 func Uniform(nodes, gpus int, typ string) []trace.Node {
 	out := make([]trace.Node, nodes)
 	prefix := typ

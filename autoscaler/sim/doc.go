@@ -10,22 +10,20 @@
 //	      measurements ──┤        ┌── shrink, then place and grow <───────┘
 //	           wake-ups ─┘        └─> new completion times
 //
-// Run is event-driven: time jumps from one instant at which something happens
-// to the next, everything of one instant is taken in before the policy is
-// asked once, and a job's completion time is computed, not stepped to.
-// RunTicks instead decides at fixed ticks by the rules that published
-// count-level replays use, so that their numbers can be compared to the digit.
-// Sweep runs many policies, loads, resize costs and seeds in parallel.
+// Run is event-driven: time jumps from event to event, the policy is asked once after all
+// events of an instant, and completion times are computed, not stepped to. RunTicks instead
+// decides at fixed ticks by the rules of published count-level replays, so that numbers can
+// be compared to the digit. Sweep runs many policies, loads, resize costs and seeds in
+// parallel.
 //
 // # What is modelled
 //
-// A job makes steps at the rate of its true curve at its present size. A
-// resize, and a start, costs it a gap in which it holds its GPUs and makes no
-// step (ResizeCost). Workers are on nodes (package placement); growth goes where the job
-// is already, then where it fits best; shrinking takes the newest workers first, as
-// Nomad does. A node that fails takes its workers with it and the job back to
-// its last commit; a withdrawn node is left in good order. Info is what a
-// policy knows: remaining work or not, exact curves or only what was
+// A job makes steps at the rate of its true curve at its present size. A start or a resize
+// costs a gap in which it holds its GPUs and makes no step (ResizeCost). Workers are on
+// nodes (package placement). Growth goes where the job is already, then where it fits best;
+// shrinking takes the newest workers first, as Nomad does. A node that fails takes its
+// workers with it, and the job back to its last commit; a withdrawn node loses no step.
+// Info is what a policy knows: remaining work or not, and exact curves or only what was
 // measured, with noise, at sizes the job has run at.
 //
 // # What is not

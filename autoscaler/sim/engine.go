@@ -17,17 +17,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// idleDecisions is how many decisions in a row may change nothing while
-// nothing else is going to happen, before the rest is given up as starved.
+// idleDecisions is how many decisions in a row may change nothing, while no other event is
+// due, before the remaining jobs are given up as starved.
 const idleDecisions = 1000
 
-// slack is how long after all work should be done a policy may still wait
-// for something, such as the end of a time slice.
+// slack is how long, in seconds, a policy may wait after all work should be done, such as
+// for the end of a time slice.
 const slack = 7 * 24 * 3600.0
 
-// Run simulates until every job has completed, or until nothing can happen
-// any more; jobs that did not complete are marked in the result. The error is
-// that of a bad Config, of a policy that breaks a rule, or of ctx.
+// Run simulates until every job has completed, or until nothing more can happen. Jobs that
+// did not complete are marked in the result. It returns an error if the Config is bad, if a
+// policy breaks a rule, or if ctx is done.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("simulation: %w", err)
@@ -66,24 +66,24 @@ type engine struct {
 
 	now  float64
 	jobs []job
-	// active are the jobs that have arrived and not completed, by arrival,
-	// and view is what the policy sees of each.
+	// active holds the jobs that have arrived and not completed, by arrival; view is what
+	// the policy sees of each.
 	active []*job
 	view   []policy.Job
 	agenda agenda
 	exact  exactCurves
-	kinds  map[string]*speedup.Shape // by App, where Info.Kinds is set
+	kinds  map[string]*speedup.Shape // by App, if Info.Kinds is set
 
-	// horizon is when even one job after the other, at its minimum, would
-	// long be done: a policy that resizes without end is stopped there.
+	// horizon is long after all jobs would be done one after the other, at their minimum. A
+	// policy that resizes without end is stopped there.
 	horizon float64
 
 	arrived   int // jobs that have arrived
 	happened  int // node events taken in
 	completed int // jobs done
 
-	changed  bool    // something happened that a decision must look at
-	decideAt float64 // time of the next decision, +Inf is none
+	changed  bool    // an event has to be considered by a decision
+	decideAt float64 // time of the next decision; +Inf is none
 	decided  float64 // time of the last one
 	idle     int     // decisions in a row that changed nothing
 	state    []byte
@@ -128,7 +128,7 @@ func newEngine(cfg Config) (*engine, error) {
 	return e, nil
 }
 
-// nextInstant is when something happens next.
+// nextInstant returns when the next event is due; ok is false if there is none.
 func (e *engine) nextInstant() (float64, bool) {
 	t := math.Inf(1)
 	if e.arrived < len(e.jobs) {
@@ -141,8 +141,8 @@ func (e *engine) nextInstant() (float64, bool) {
 		t = min(t, e.events[e.happened].Time)
 	}
 	if len(e.active) > 0 {
-		// A policy that only ever asks to be woken, and then does nothing,
-		// would keep time running for ever.
+		// A policy that only ever asks to be woken, and then does nothing, would keep time
+		// running forever.
 		if math.IsInf(t, 1) && e.idle >= idleDecisions {
 			return 0, false
 		}
@@ -165,7 +165,7 @@ func (e *engine) passTo(t float64) {
 	e.now = t
 }
 
-// completions takes in what happens to running jobs by themselves.
+// completions takes in completions and first measurements of running jobs.
 func (e *engine) completions() {
 	ended := false
 	for len(e.agenda) > 0 && e.agenda[0].next <= e.now {
@@ -185,7 +185,7 @@ func (e *engine) completions() {
 	if !ended {
 		return
 	}
-	// One pass, as many jobs may end in one instant.
+	// One pass, since many jobs may end in one instant.
 	kept := 0
 	for i, j := range e.active {
 		if !j.result.Ended {
@@ -202,7 +202,7 @@ func (e *engine) completions() {
 	e.change()
 }
 
-// arrivals takes in jobs whose time has come.
+// arrivals takes in jobs that have arrived.
 func (e *engine) arrivals() {
 	for ; e.arrived < len(e.jobs) && e.jobs[e.arrived].Submit <= e.now; e.arrived++ {
 		j := &e.jobs[e.arrived]
@@ -226,12 +226,12 @@ func (e *engine) change() {
 	e.want(e.now)
 }
 
-// want asks for a decision at a time, but not before the interval is over.
+// want asks for a decision at a time, or when the interval is over if that is later.
 func (e *engine) want(t float64) {
 	e.decideAt = min(e.decideAt, max(t, e.decided+e.cfg.Interval))
 }
 
-// schedule puts the job where it belongs on the agenda.
+// schedule puts the job on the agenda by its next event.
 func (e *engine) schedule(j *job) {
 	j.next = j.finish()
 	if !e.cfg.Info.Curves {
@@ -244,7 +244,7 @@ func (e *engine) schedule(j *job) {
 	e.agenda.set(j)
 }
 
-// note keeps the use of the cluster as it is after an instant.
+// note records the use of the cluster after an instant.
 func (e *engine) note() {
 	if !e.cfg.History {
 		return
@@ -260,7 +260,7 @@ func (e *engine) note() {
 	e.result.note(u)
 }
 
-// finish closes the accounts.
+// finish completes the result.
 func (e *engine) finish() *Result {
 	r := &e.result
 	r.Jobs = make([]JobResult, len(e.jobs))

@@ -14,9 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// TestRun_Conserves recomputes every job's steps and service from the history
-// of its sizes: each step is made exactly once, and each GPU-second held is
-// in the accounts once.
+// TestRun_Conserves recomputes every job's steps and service from the history of its sizes.
+// Each step is made exactly once, and each GPU-second held is in the accounts once.
 func TestRun_Conserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, false)
@@ -48,8 +47,8 @@ func TestRun_Conserves(t *testing.T) {
 	})
 }
 
-// TestRun_NeverDoubleBooks follows the cluster's use over time: what jobs
-// hold is what is held, never more than there is, and time only moves on.
+// TestRun_NeverDoubleBooks follows the cluster's use over time: the held GPUs are those
+// that jobs hold, never more than exist, and time only moves on.
 func TestRun_NeverDoubleBooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, rapid.Bool().Draw(t, "faults"))
@@ -112,9 +111,8 @@ func TestRun_SameSeedSameResult(t *testing.T) {
 	})
 }
 
-// TestRun_EveryJobCompletes holds under failures too, as long as nodes come
-// back: a policy that starves a job for ever, or a simulator that forgets
-// one, fails here.
+// TestRun_EveryJobCompletes: every job completes, under failures too, as long as nodes come
+// back. A policy that starves a job forever, or a simulator that forgets one, fails here.
 func TestRun_EveryJobCompletes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, true)

@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// fifo is the least policy that runs jobs: in order, at their preferred size.
+// fifo is the simplest policy that runs jobs: in order, at their preferred size.
 type fifo struct{}
 
 func (fifo) Name() string { return "test-fifo" }
@@ -66,8 +66,8 @@ func (p script) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// one is a workload of a single job with step time 1 s on one worker and
-// linear scaling.
+// one returns a workload of a single job with step time 1 s on one worker and linear
+// scaling.
 func one(steps float64, most int) *trace.Trace {
 	curve, err := trace.PowerCurve(1, 1, most)
 	if err != nil {
@@ -141,7 +141,7 @@ func TestRun_SurvivorsGoOn(t *testing.T) {
 	must.Eq(t, []sim.Change{{0, 4, 4}, {10, 2, 2}, {40, 0, 0}}, res.Jobs[0].History)
 }
 
-// greedy gives the first job all there is.
+// greedy gives the first job all GPUs.
 type greedy struct{}
 
 func (greedy) Name() string { return "greedy" }
@@ -240,8 +240,8 @@ func TestRun_TypesHaveSpeeds(t *testing.T) {
 }
 
 func TestRun_PlacesWorkersTogether(t *testing.T) {
-	// Two jobs of 3 on nodes of 4, then one of 2: packed, only the last has
-	// to be scattered, and pays for it.
+	// Two jobs of 3 on nodes of 4, then one of 2. With packing, only the last is scattered,
+	// and takes longer for it.
 	curve, err := trace.NewCurve([]float64{1})
 	must.NoError(t, err)
 	tr := &trace.Trace{}

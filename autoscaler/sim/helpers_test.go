@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// shared returns the path of a file among the reference data, which are not
-// part of the project.
+// shared returns the path of a file among the reference data, which are not part of the
+// project.
 func shared(t testing.TB, elem ...string) string {
 	t.Helper()
 	dir := os.Getenv("KOLO_SHARED")

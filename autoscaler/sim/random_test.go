@@ -17,8 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// restless is a policy that gives random counts which are always allowed: the
-// hardest customer of a simulator.
+// restless is a policy that gives random allowed counts: the hardest one for a simulator.
 type restless struct{}
 
 func (restless) Name() string { return "restless" }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Summary is what one simulation comes down to. Times are seconds.
+// Summary is one simulation in a few numbers. Times are in seconds.
 type Summary struct {
 	Jobs       int `json:"jobs"`
 	Unfinished int `json:"unfinished"` // their time until the end counts as JCT
@@ -19,9 +19,9 @@ type Summary struct {
 
 	Makespan      float64 `json:"makespan"`
 	GPUHours      float64 `json:"gpu_hours"`
-	Utilisation   float64 `json:"utilisation"` // GPUs held over GPUs there were, until the makespan
-	Productive    float64 `json:"productive"`  // of the held GPU time, what was trained and not lost
-	Scattered     float64 `json:"scattered"`   // of the held GPU time, what lay on more nodes than needed
+	Utilisation   float64 `json:"utilisation"` // held GPU time over available GPU time, until the makespan
+	Productive    float64 `json:"productive"`  // share of the held GPU time that was trained and not lost
+	Scattered     float64 `json:"scattered"`   // share of the held GPU time on more nodes than needed
 	ResizesPerJob float64 `json:"resizes_per_job"`
 	MovesPerJob   float64 `json:"migrations_per_job,omitempty"`
 
@@ -90,8 +90,8 @@ func Summarize(r *Result) Summary {
 	return s
 }
 
-// describe describes values, which it sorts. The mean is summed in the order
-// given, before.
+// describe returns the statistics of values. It sums them in the given order, then sorts
+// them in place.
 func describe(v []float64) Stats {
 	s := Stats{}
 	for _, x := range v {
@@ -103,9 +103,8 @@ func describe(v []float64) Stats {
 	return s
 }
 
-// quantile of sorted values, on the straight line between the two nearest, as R
-// and numpy have it. (gonum/stat has no such rule: its median of four values is
-// the second.)
+// quantile interpolates linearly between the two nearest of sorted values, as R and NumPy
+// do. (gonum/stat has no such rule: its median of four values is the second.)
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	lo := int(math.Floor(at))

@@ -137,9 +137,8 @@ func TestSummarize(t *testing.T) {
 	must.Eq(t, 0, sim.Summarize(&sim.Result{}).Jobs)
 }
 
-// TestEstimate checks the interval against a worked example: 10, 12, 14 have
-// mean 12 and standard error 2/√3, and Student's t with 2 degrees of freedom
-// is 4.303.
+// TestEstimate checks the interval against a worked example. 10, 12 and 14 have mean 12 and
+// standard error 2/√3, and Student's t with 2 degrees of freedom is 4.303.
 func TestEstimate(t *testing.T) {
 	c := sim.Cell{Runs: [][]sim.Summary{{
 		{JCT: sim.Stats{Mean: 10}}, {JCT: sim.Stats{Mean: 12}}, {JCT: sim.Stats{Mean: 14}},
@@ -149,8 +148,8 @@ func TestEstimate(t *testing.T) {
 	must.InDelta(t, 4.303*2/math.Sqrt(3), e.CI, 1e-3)
 }
 
-// TestFairness_OfEqualJobs: two equal jobs that share a cluster evenly are as
-// well off as each on its half.
+// TestFairness_OfEqualJobs: two equal jobs that share a cluster evenly are as well off as
+// each alone on its half.
 func TestFairness_OfEqualJobs(t *testing.T) {
 	tr := one(100, 2)
 	tr.Jobs = append(tr.Jobs, tr.Jobs[0])
@@ -161,9 +160,9 @@ func TestFairness_OfEqualJobs(t *testing.T) {
 	res := run(t, sim.Config{Nodes: sim.Uniform(1, 4, ""), Trace: tr, Policy: fifo{}})
 	must.Eq(t, 1, res.Jobs[0].Fairness)
 	must.Eq(t, 1, res.Jobs[1].Fairness)
-	// One after the other on two GPUs: the first was twice as fast as on its
-	// half. The second met 1.5 jobs on average; its part of the cluster, 1.33
-	// GPUs, runs one worker, which takes the 100 s that it took.
+	// One after the other on two GPUs. The first was twice as fast as on its half. The
+	// second met 1.5 jobs on average: its share of the cluster is 1.33 GPUs, enough for one
+	// worker, which takes the same 100 s.
 	res = run(t, sim.Config{Nodes: sim.Uniform(1, 2, ""), Trace: tr, Policy: fifo{}})
 	must.Eq(t, 0.5, res.Jobs[0].Fairness)
 	must.Eq(t, 1, res.Jobs[1].Fairness)

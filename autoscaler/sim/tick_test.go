@@ -20,9 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// rule is one of the eight policies of the reference replay, with what the
-// published averages give of it: JCT, makespan (s), GPU-hours and resizes per
-// job over four workloads, and the JCT of each.
+// rule is one of the eight policies of the reference replay with its published averages
+// over four workloads: JCT, makespan (s), GPU-hours and resizes per job, and the JCT of
+// each workload.
 type rule struct {
 	spec                    string
 	jct, makespan, gpuHours float64
@@ -51,8 +51,8 @@ func runTicks(t testing.TB, r rule, workload int) *sim.Result {
 	return res
 }
 
-// TestTicks_PublishedAverages compares with the numbers that were published
-// for these rules, to the digits given there.
+// TestTicks_PublishedAverages compares with the numbers that were published for these
+// rules, to the digits given there.
 func TestTicks_PublishedAverages(t *testing.T) {
 	for name, r := range rules {
 		t.Run(name, func(t *testing.T) {
@@ -73,9 +73,8 @@ func TestTicks_PublishedAverages(t *testing.T) {
 	}
 }
 
-// perJob runs the reference replay and prints, for each policy and workload,
-// each job's completion time, attained service and number of starts, with
-// all digits.
+// perJob runs the reference replay. For each policy and workload it prints each job's
+// completion time, attained service and number of starts, with all digits.
 const perJob = `
 import importlib.util, json, sys
 spec = importlib.util.spec_from_file_location("replay", sys.argv[1])
@@ -109,7 +108,7 @@ func TestTicks_SameAsReference(t *testing.T) {
 	}
 	script := filepath.Join(t.TempDir(), "perjob.py")
 	must.NoError(t, os.WriteFile(script, []byte(perJob), 0o600))
-	args := []string{"-B", script, reference} // -B: leave no files beside the reference
+	args := []string{"-B", script, reference} // -B: leave no files next to the reference
 	for name := range rules {
 		args = append(args, name)
 	}
@@ -139,8 +138,8 @@ func TestTicks_SameAsReference(t *testing.T) {
 	}
 }
 
-// python3Float is a number as Python writes it: the shortest digits that give
-// the same number again.
+// python3Float returns a number as Python writes it: the shortest digits that give the same
+// number again.
 func python3Float(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !strings.Contains(s, ".") {

@@ -6,7 +6,7 @@
 //
 //	kolo agent ──/v1/status──> Recorder ──events──> file ──> kolo simulate -trace
 //
-// It only asks, so the cluster and the autoscaler need not know of it, and it may
-// start and stop at any time. What it cannot see is when nodes come and go:
-// each node pool is one node of the pool's capacity at the start.
+// It only reads statuses, so the cluster and the autoscaler need not know of it, and it may
+// start and stop at any time. It cannot see nodes come and go: each node pool is one node
+// of the pool's capacity at the start.
 package record

@@ -25,7 +25,7 @@ type Recorder struct {
 	now   float64
 }
 
-// job is what was recorded of one job already.
+// job is what has been recorded of one job.
 type job struct {
 	seen  time.Time // a job registered again is another one
 	name  string    // in the log
@@ -38,7 +38,7 @@ type job struct {
 	here  bool // in the present status
 }
 
-// Take returns what is new in a status.
+// Take returns the events that are new in a status.
 func (r *Recorder) Take(s *api.Status) []trace.Event {
 	if !s.Ready {
 		return nil
@@ -63,8 +63,8 @@ func (r *Recorder) Take(s *api.Status) []trace.Event {
 	return append(out, r.gone()...)
 }
 
-// Close returns how far the jobs are that still run, so that those which do
-// not report how long they are can be replayed up to here.
+// Close returns the progress of the jobs that still run. Jobs that do not report their
+// length can then be replayed up to here.
 func (r *Recorder) Close() []trace.Event {
 	var out []trace.Event
 	for _, key := range slices.Sorted(maps.Keys(r.jobs)) {
@@ -120,11 +120,11 @@ func (r *Recorder) job(s *api.JobStatus) []trace.Event {
 	return out
 }
 
-// totalChange is how much the length of a job may change, relatively, without
-// being recorded again: one that is estimated from samples never stands still.
+// totalChange is the relative change of a job's length that is recorded again: a length
+// that is estimated from samples never stands still.
 const totalChange = 0.01
 
-// describe is what a job asks for, without name and time.
+// describe returns what a job asks for, without name and time.
 func describe(s *api.JobStatus) trace.Event {
 	a, preemptible := &s.Requests, s.Requests.Preemptible
 	e := trace.Event{
@@ -137,8 +137,8 @@ func describe(s *api.JobStatus) trace.Event {
 	return e
 }
 
-// measured records a size when it is first measured, and its time again each time
-// its samples have doubled.
+// measured records the time of a size when it is first measured, and each time its samples
+// have doubled.
 func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	var out []trace.Event
 	for _, p := range points {
@@ -155,8 +155,8 @@ func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	return out
 }
 
-// resized records the gaps that are new, as far as they are known: the status has the
-// last few, and old ones drop out at its front.
+// resized records the new gaps whose seconds are known. The status has the last few; old
+// ones drop out at its front.
 func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
 	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {

@@ -19,7 +19,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	Style    template.CSS
 	Script   template.JS
@@ -32,9 +32,9 @@ type page struct {
 	Usage    []figure
 	Jobs     []figure
 	Sizes    []string
-	Cut      int // jobs of the allocation plots, when not all
+	Cut      int // jobs in the allocation plots, if not all
 	Table    table
-	More     []table // those of other loads and costs
+	More     []table // of other loads and costs
 	Glossary []entry
 }
 
@@ -62,8 +62,7 @@ type field struct {
 
 type entry struct{ Word, Means string }
 
-// HTML writes the report as one file with everything in it: it asks for
-// nothing over the network.
+// HTML writes the report as one self-contained file, which loads nothing over the network.
 func HTML(w io.Writer, c *sim.Comparison) error {
 	if len(c.Cells) == 0 {
 		return errors.New("report: nothing was simulated")
@@ -86,8 +85,8 @@ func HTML(w io.Writer, c *sim.Comparison) error {
 	return nil
 }
 
-// build makes all that the page shows. Everything that it marks as HTML was
-// drawn here, with labels escaped.
+// build returns all that the page shows. Everything that it marks as HTML was drawn here,
+// with labels escaped.
 func build(c *sim.Comparison, style, script []byte) *page {
 	all := groups(c)
 	first := all[0]
@@ -141,8 +140,7 @@ func build(c *sim.Comparison, style, script []byte) *page {
 	return p
 }
 
-// sweeps are the plots over loads and over resize costs, where there is more
-// than one of them.
+// sweeps returns the plots over loads and over resize costs, if there is more than one.
 func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 	first := groups(c)[0]
 	var byLoad, byCost []series
@@ -183,7 +181,7 @@ func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 	return out
 }
 
-// metricTable shows all metrics of a load and resize cost, the best of each
+// metricTable returns a table of all metrics at a load and resize cost, the best of each
 // marked.
 func metricTable(c *sim.Comparison, g []sim.Cell) table {
 	t := table{Title: fmt.Sprintf("Load %g, resize cost %s", g[0].Load, g[0].Cost), Head: []string{"policy", "information"}}
@@ -216,8 +214,8 @@ func metricTable(c *sim.Comparison, g []sim.Cell) table {
 	return t
 }
 
-// name labels a policy; what it knows is added where the same policy is
-// there twice, or where not all know the same.
+// name returns the label of a policy. It includes what the policy knows unless all know the
+// same.
 func name(cells []sim.Cell, i int) string {
 	for k := range cells {
 		if cells[k].Class != cells[i].Class {

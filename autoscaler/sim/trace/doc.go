@@ -1,10 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package trace holds the workloads that the simulator replays: jobs with
-// their arrival, bounds and true step times, and what happens to the nodes
-// below them. It reads the formats that the field publishes its traces in,
-// and Kolo's own event log, and makes synthetic workloads.
+// Package trace holds the workloads that the simulator replays: jobs with their arrival,
+// bounds and true step times, and what happens to the nodes below them. It reads published
+// trace formats and Kolo's own event log, and generates synthetic workloads.
 //
 //	Pollux CSV ─┐
 //	Voda CSV  ──┤
@@ -14,6 +13,6 @@
 //	event log ──┤
 //	Synthetic ──┘
 //
-// A trace is the truth that the simulator knows. What a policy is notified of it
-// is the simulator's business.
+// A trace is the truth, which only the simulator knows. The simulator decides what a policy
+// learns of it.
 package trace

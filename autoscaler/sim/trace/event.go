@@ -22,14 +22,14 @@ const (
 	EventNode     = "node"      // a node came, went, or changed
 )
 
-// Event is one line of Kolo's event log: what a live autoscaler writes, one
-// JSON object per line, so that the simulator can replay its day under
-// another policy. Fields that do not belong to a kind are absent.
+// Event is one line of Kolo's event log, a JSON object. The log records a live autoscaler,
+// so that the simulator can replay its day under another policy. Fields that do not belong
+// to a kind are absent.
 type Event struct {
 	Time float64 `json:"time"`  // Unix seconds
 	Kind string  `json:"event"` // one of the kinds above
 
-	Job string `json:"job,omitempty"` // all kinds but node
+	Job string `json:"job,omitempty"` // all kinds except node
 
 	// job
 	App         string    `json:"app,omitempty"`

@@ -5,9 +5,8 @@ package trace
 
 import "bufio"
 
-// readHelios reads the cluster_log.csv of the Helios traces (Hu et al.,
-// SC'21): job_id, user, vc, gpu_num, submit_time and duration are used, other
-// columns are ignored.
+// readHelios reads the cluster_log.csv of the Helios traces (Hu et al., SC'21). It uses
+// job_id, user, vc, gpu_num, submit_time and duration, and ignores other columns.
 func readHelios(t *Trace, r *bufio.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "job_id", "gpu_num", "submit_time", "duration")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// OpenNodeEvents reads a CSV file with the columns time (seconds from the
-// first arrival), node and event (down, up or withdraw).
+// OpenNodeEvents reads a CSV file with the columns time (seconds from the first arrival),
+// node and event (down, up or withdraw).
 func OpenNodeEvents(path string) ([]NodeEvent, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -22,7 +22,7 @@ func OpenNodeEvents(path string) ([]NodeEvent, error) {
 	return ReadNodeEvents(f, path)
 }
 
-// ReadNodeEvents is OpenNodeEvents on an open file of the given name.
+// ReadNodeEvents is OpenNodeEvents for an open file of the given name.
 func ReadNodeEvents(r io.Reader, file string) ([]NodeEvent, error) {
 	tab, err := newTable(r, file, "time", "node", "event")
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// Placements are measured step times by where the GPUs of a job are, of several
-// applications at several batch sizes.
+// Placements holds measured step times by placement, of several applications at several
+// batch sizes.
 type Placements struct {
 	file  string
 	times map[appKey]*Spans
 }
 
-// Spans are the step times of one application at one batch size by placement: how
-// many GPUs it has on each of its nodes.
+// Spans holds the step times of one application at one batch size by placement: how many
+// GPUs the job has on each of its nodes.
 type Spans struct {
 	exact  map[string]float64
 	bySize map[int][]span // in the order of the file
@@ -36,10 +36,9 @@ type span struct {
 	time  float64
 }
 
-// OpenPlacements reads a CSV file with the columns application, batch_size,
-// placement and step_time_s. A placement is the GPUs on each node, joined by +:
-// 2+1+1 is four GPUs on three nodes. The columns gpus and nodes are checked where
-// they are there.
+// OpenPlacements reads a CSV file with the columns application, batch_size, placement and
+// step_time_s. A placement is the GPUs on each node, joined by +: 2+1+1 is four GPUs on
+// three nodes. The columns gpus and nodes are checked if they exist.
 func OpenPlacements(path string) (*Placements, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +48,7 @@ func OpenPlacements(path string) (*Placements, error) {
 	return ReadPlacements(f, path)
 }
 
-// ReadPlacements is OpenPlacements on an open file of the given name.
+// ReadPlacements is OpenPlacements for an open file of the given name.
 func ReadPlacements(r io.Reader, file string) (*Placements, error) {
 	tab, err := newTable(r, file, "application", "batch_size", "placement", "step_time_s")
 	if err != nil {
@@ -149,10 +148,10 @@ func sum(parts []int) (n int) {
 	return n
 }
 
-// Apply gives the jobs of a trace their step times by placement: those of their
-// application and batch size; where the trace has no batch sizes, those of the
-// application's smallest. A job that the file does not have keeps its curve,
-// wherever it is. A trace of which the file has no job is an error.
+// Apply gives the jobs of a trace the step times by placement of their application and
+// batch size. If the trace has no batch sizes, it uses the application's smallest. A job
+// that is not in the file keeps its curve, wherever it is. Apply returns an error if the
+// file has no job of the trace.
 func (p *Placements) Apply(t *Trace) error {
 	smallest := map[string]appKey{}
 	for key := range p.times {
@@ -176,9 +175,9 @@ func (p *Placements) Apply(t *Trace) error {
 	return nil
 }
 
-// StepTimeOn is the true time of one global step on workers that are on nodes
-// with so many each, in seconds. Without Spans it is that of their number. The
-// argument is sorted.
+// StepTimeOn returns the true time, in seconds, of one global step on nodes with so many
+// workers each. Without Spans it depends on their sum alone. The argument is sorted in
+// place.
 func (j *Job) StepTimeOn(workers []int) float64 {
 	slices.SortFunc(workers, func(a, b int) int { return b - a })
 	n := sum(workers)
@@ -199,9 +198,9 @@ func (j *Job) StepTimeOn(workers []int) float64 {
 	return j.StepTime(n) * j.Spans.ratio(gpus)
 }
 
-// at is the step time of a placement, or else of the nearest one with as many
-// GPUs: the number of nodes nearest, then as few GPUs as possible elsewhere, then
-// the earlier in the file.
+// at returns the step time of a placement, or else of the nearest one with as many GPUs:
+// the number of nodes nearest, then as few GPUs as possible elsewhere, then the earlier in
+// the file.
 func (s *Spans) at(parts []int) (float64, bool) {
 	if t, ok := s.exact[spell(parts)]; ok {
 		return t, true
@@ -216,9 +215,9 @@ func (s *Spans) at(parts []int) (float64, bool) {
 	return best, !math.IsInf(best, 1)
 }
 
-// ratio is how much longer a step takes at a placement of a size that was never
-// measured than on the fewest nodes: as long as at the size nearest to it, in
-// proportion, where it is on as many nodes for its GPUs as can be.
+// ratio returns how much longer a step takes at a placement than on the fewest nodes, for a
+// number of GPUs that was never measured. It is the ratio at the nearest measured number,
+// for the placement there whose nodes per GPU are most similar.
 func (s *Spans) ratio(parts []int) float64 {
 	n := sum(parts)
 	size := s.sizes[0]
@@ -245,7 +244,7 @@ func distance(a, b int) int { return max(a, b) - min(a, b) }
 
 func distanceLog(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
 
-// apart is how many GPUs two descending placements have at different places.
+// apart returns how many GPUs two descending placements have at different places.
 func apart(a, b []int) (n int) {
 	for i := range max(len(a), len(b)) {
 		x, y := 0, 0

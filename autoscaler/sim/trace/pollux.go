@@ -17,10 +17,10 @@ type appKey struct {
 	batch int
 }
 
-// readPollux reads jobs with the columns workload, name, submit_s,
-// application, np, batch_size, max_replicas, steps. Their curves come from a
-// second file with application, batch_size, gpus, step_time_s for 1, 2, 3 …
-// GPUs. A job never grows beyond the largest size measured.
+// readPollux reads jobs with the columns workload, name, submit_s, application, np,
+// batch_size, max_replicas, steps. Their curves come from a second file with application,
+// batch_size, gpus, step_time_s for 1, 2, 3 … GPUs. A job never grows beyond the largest
+// measured size.
 func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
 	if o.Curves == "" {
 		return fmt.Errorf("%s: no step_times.csv beside this trace; name one with -curves", file)
@@ -106,8 +106,8 @@ func readStepTimes(path string) (map[appKey]*Curve, error) {
 	return curves, nil
 }
 
-// Workloads lists the workload numbers in a Pollux jobs file, nil when the
-// file has no such column.
+// Workloads returns the workload numbers in a Pollux jobs file, nil if the file has no such
+// column.
 func Workloads(path string) ([]int, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -10,15 +10,14 @@ import (
 	"strconv"
 )
 
-// Synthetic describes a made-up workload. The zero value of a field picks
-// the default named with it.
+// Synthetic describes a generated workload. A zero field has the default named with it.
 type Synthetic struct {
 	Jobs int    // 160
 	GPUs int    // of the cluster it is meant for; sets the arrival rate. 64
 	Seed uint64 // same seed, same trace
 
-	// Load is offered work, at one GPU per job, over capacity. 1 keeps the
-	// cluster just busy if no one wastes anything. 0 is 0.8.
+	// Load is offered work, at one GPU per job, over capacity. 1 keeps the cluster just
+	// busy if no GPU time is wasted. 0 is 0.8.
 	Load float64
 
 	// Deadlines is the share of jobs with a deadline, between 1.5 and 4 times
@@ -29,11 +28,10 @@ type Synthetic struct {
 	Tenants int
 }
 
-// family is of jobs with a way of scaling. The step time on n workers
-// is compute/n + sync·(n-1)/n + hop·log2(n) seconds: work that divides, a ring
-// allreduce, and latency per doubling. The numbers are ours, chosen so that
-// the families range from nearly linear to one that gets slower beyond a few
-// GPUs, as measured profiles in the literature do.
+// family is a class of jobs that scale alike. The step time on n workers is compute/n +
+// sync·(n-1)/n + hop·log2(n) seconds: work that divides, a ring allreduce, and latency per
+// doubling. The numbers are ours. Like measured profiles in the literature, the families
+// range from nearly linear to one that gets slower beyond a few GPUs.
 type family struct {
 	name               string
 	share              float64 // of all jobs
@@ -64,9 +62,8 @@ func (f family) curve() *Curve {
 	return c
 }
 
-// Trace makes the workload: Poisson arrivals that come twice as fast in the
-// first half of each eight hours, log-normal lengths, sizes asked for by
-// users in powers of two.
+// Trace generates the workload: Poisson arrivals that come twice as fast in the first half
+// of each eight hours, log-normal lengths, sizes asked for by users in powers of two.
 func (s Synthetic) Trace() *Trace {
 	if s.Jobs == 0 {
 		s.Jobs = 160
@@ -103,7 +100,7 @@ func (s Synthetic) Trace() *Trace {
 			Submit: now, Curve: curves[at],
 			Steps: math.Max(1, math.Round(seconds/curves[at].StepTime(1))),
 		}
-		// Users ask for a size at which they believe to be efficient.
+		// Users ask for a size that they believe to be efficient.
 		j.Preferred = 1 << rng.IntN(digits2(k.most)+1)
 		if s.Tenants > 1 {
 			j.Tenant = fmt.Sprintf("team-%d", rng.IntN(s.Tenants))
@@ -127,11 +124,11 @@ func pickFamily(x float64) int {
 	return len(families) - 1
 }
 
-// digits is how many decimal digits the numbers below n need.
+// digits returns how many decimal digits the numbers below n need.
 func digits(n int) int { return len(strconv.Itoa(max(n-1, 0))) }
 
-// digits2 is the exponent of the largest power of two that is at most half
-// of n, so that a random size leaves room to grow.
+// digits2 returns the exponent of the largest power of two that is at most half of n, so
+// that a random size leaves room to grow.
 func digits2(n int) int {
 	e := 0
 	for 2<<(e+1) <= n {
