@@ -53,6 +53,23 @@ func python(t *testing.T) string {
 	return path
 }
 
+// extensions is the variable that keeps what DeepSpeed compiles next to the frameworks.
+func extensions(t *testing.T) string {
+	t.Helper()
+	return "TORCH_EXTENSIONS_DIR=" + filepath.Join(filepath.Dir(filepath.Dir(python(t))), "torch-extensions")
+}
+
+// compileDeepSpeed compiles what DeepSpeed needs on CPUs, unless it is there: minutes. It
+// skips the test where that fails.
+func compileDeepSpeed(ctx context.Context, t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, python(t), "../train/frameworks/deepspeed_compile.py")
+	cmd.Env = append(os.Environ(), extensions(t))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("DeepSpeed could not be compiled: %s\n%s", err, output)
+	}
+}
+
 // A run is a training on this machine, whose hosts change as the test wants it.
 type run struct {
 	t   *testing.T
@@ -74,7 +91,7 @@ func start(ctx context.Context, t *testing.T, script, code string, flags, args [
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "nomad-driver-torch"), append(command, args...)...)
 	cmd.Dir = r.dir
 	// What is imported of the page is in the directory of the training.
-	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONPATH="+filepath.Join(root, "python")+":"+r.dir)
+	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONPATH="+filepath.Join(root, "python")+":"+r.dir, extensions(t))
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -145,29 +162,46 @@ func (r run) resize(ctx context.Context) train.Record {
 	return steps
 }
 
+// checkWeights fails the test if training began again with new weights, where the script
+// records its loss.
+func checkWeights(t *testing.T, steps train.Record) {
+	t.Helper()
+	for _, z := range steps.Resizes() {
+		must.LessEq(t, steps[0].Loss/2, z.After.Loss, must.Sprintf("loss of step %d, the first after a change; it was %v at the start", z.After.Step, steps[0].Loss))
+	}
+}
+
 // Each framework as it is, and with what the page adds to it. Steps are made again only as
 // it is, which is why the page adds anything.
 func TestFrameworks(t *testing.T) {
 	added := []string{"-checkpoint-signal", "SIGUSR1"}
 	for _, c := range []struct {
 		name, mode, block string
-		flags             []string
+		flags, args       []string
 	}{
-		{"lightning", "as it is", "", nil},
-		{"lightning", "added", "import os, sys, lightning", added},
-		{"transformers", "as it is", "", nil},
-		{"transformers", "added", "import TrainerCallback", added},
-		{"accelerate", "as it is", "", nil},
-		{"accelerate", "added", "def end_step(accelerator,", added},
+		{"lightning", "as it is", "", nil, nil},
+		{"lightning", "added", "import os, sys, lightning", added, nil},
+		{"transformers", "as it is", "", nil, nil},
+		{"transformers", "added", "import TrainerCallback", added, nil},
+		{"accelerate", "as it is", "", nil, nil},
+		{"accelerate", "added", "def end_step(accelerator,", added, nil},
+		{"deepspeed", "as it is", "", nil, []string{"zero0"}},
+		{"deepspeed", "added", "def end_step(engine,", added, []string{"zero0"}},
+		{"deepspeed", "added", "def end_step(engine,", added, []string{"zero2"}},
 	} {
-		t.Run(c.name+" "+c.mode, func(t *testing.T) {
+		t.Run(strings.Join(append([]string{c.name, c.mode}, c.args...), " "), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
+			if c.name == "deepspeed" {
+				compileDeepSpeed(ctx, t)
+			}
 			code := ""
 			if c.block != "" {
 				code = block(t, "def time_to_end():") + block(t, c.block)
 			}
-			err := start(ctx, t, c.name+"_train.py", code, c.flags, []string{c.mode}).resize(ctx).CheckConsecutive()
+			steps := start(ctx, t, c.name+"_train.py", code, c.flags, append([]string{c.mode}, c.args...)).resize(ctx)
+			checkWeights(t, steps)
+			err := steps.CheckConsecutive()
 			if c.block != "" {
 				must.NoError(t, err)
 			} else {
