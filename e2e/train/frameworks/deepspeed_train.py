@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 mode, zero = sys.argv[1:]
-model = torch.nn.Linear(16, 1)
+# ZeRO loads a universal checkpoint only if each process has a part of the parameters.
+model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Linear(16, 1))
 options = {"model": model, "optimizer": torch.optim.AdamW(model.parameters(), lr=1e-2)}
 config = {"train_micro_batch_size_per_gpu": 12, "zero_optimization": {"stage": int(zero.removeprefix("zero"))}}
 added = mode == "added"
