@@ -210,6 +210,7 @@ var frameworks = []framework{
 	{"accelerate", "def end_step(accelerator,", nil},
 	{"deepspeed", "def end_step(engine,", []string{"zero0"}},
 	{"deepspeed", "def end_step(engine,", []string{"zero2"}},
+	{"torchtitan", "class ElasticTrainer", nil},
 }
 
 func (f framework) String() string { return strings.Join(append([]string{f.name}, f.args...), " ") }
