@@ -23,7 +23,7 @@ name=${1:?usage: pypi.sh newest|oldest|frameworks}
 case $name in
 newest) out=$bin/torch-newest minors='14 13 12 11 10' needed=12 packages='torch numpy' ;;
 oldest) out=$bin/torch-oldest minors='9 10 11' needed=10 packages='torch==2.1.0 numpy<2' ;; # wheels before 2.3 are for NumPy 1
-frameworks) out=$bin/frameworks minors='' needed=4 packages='lightning transformers accelerate' ;;
+frameworks) out=$bin/frameworks minors='' needed=4 packages='lightning transformers accelerate deepspeed torchtitan' ;;
 *) echo "pypi.sh: no environment named $name: newest, oldest or frameworks" >&2; exit 2 ;;
 esac
 

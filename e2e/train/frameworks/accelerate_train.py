@@ -44,5 +44,5 @@ while True:
         recorder.step(progress.step, accelerator.process_index, accelerator.num_processes)
         if added:
             end_step(accelerator, "checkpoint")
-        elif progress.step % recorder.EVERY == 0:
+        if progress.step % recorder.EVERY == 0:
             accelerator.save_state("checkpoint")

@@ -35,7 +35,7 @@ options = {"max_epochs": 1000, "logger": False, "enable_progress_bar": False, "c
 if sys.argv[1] == "added":
     from page import fit
 
-    fit(Model(), data, "checkpoint.ckpt", **options)
+    fit(Model(), data, "checkpoint.ckpt", recorder.EVERY, **options)
 else:
     options["callbacks"].append(lightning.pytorch.callbacks.ModelCheckpoint("checkpoints", every_n_train_steps=recorder.EVERY, save_last=True))
     trainer = lightning.Trainer(strategy="ddp", devices=int(os.environ["LOCAL_WORLD_SIZE"]), num_nodes=int(os.environ["GROUP_WORLD_SIZE"]), **options)

@@ -19,10 +19,10 @@ def record(what, **fields):
         file.write(line + "\n")
 
 
-def step(number, rank, size):
+def step(number, rank, size, **fields):
     """A step was made. It takes some time, as real ones do."""
     time.sleep(0.1)
-    record("step", step=number, rank=rank, size=size)
+    record("step", step=number, rank=rank, size=size, **fields)
 
 
 def samples(number=24000):
