@@ -4,10 +4,11 @@
 #
 # Makes a virtual environment with packages of PyPI, for tests:
 #
-#   newest      bin/torch-newest: the newest PyTorch
-#   oldest      bin/torch-oldest: the oldest PyTorch that python/kolo works with
-#   frameworks  bin/frameworks: the newest releases of what trains with PyTorch, beside
-#               the PyTorch of bin/torch-newest
+#   newest        bin/torch-newest: the newest PyTorch
+#   oldest        bin/torch-oldest: the oldest PyTorch that python/kolo works with
+#   integrations  bin/integrations: the newest releases of what kolo.integrations is for, next
+#                 to the PyTorch of bin/torch-newest
+#   frameworks    bin/frameworks: the same, and other frameworks that train with PyTorch
 #
 # PyPI's wheels of PyTorch for x86-64 are built for CUDA, and do not load without
 # NVIDIA's libraries: 2.5 GB to download, 5.5 GB on the disk.
@@ -17,14 +18,15 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin
-name=${1:?usage: pypi.sh newest|oldest|frameworks}
+name=${1:?usage: pypi.sh newest|oldest|integrations|frameworks}
 
 # The Pythons that there are wheels for, the best first; GB on the disk, while it is made.
 case $name in
 newest) out=$bin/torch-newest minors='14 13 12 11 10' needed=12 packages='torch numpy' ;;
 oldest) out=$bin/torch-oldest minors='9 10 11' needed=10 packages='torch==2.1.0 numpy<2' ;; # wheels before 2.3 are for NumPy 1
+integrations) out=$bin/integrations minors='' needed=3 packages='lightning transformers accelerate' ;;
 frameworks) out=$bin/frameworks minors='' needed=4 packages='lightning transformers accelerate deepspeed torchtitan' ;;
-*) echo "pypi.sh: no environment named $name: newest, oldest or frameworks" >&2; exit 2 ;;
+*) echo "pypi.sh: no environment named $name: newest, oldest, integrations or frameworks" >&2; exit 2 ;;
 esac
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
@@ -32,7 +34,7 @@ cannot() { printf '%s is not there: %s\n' "${out#"$bin"/}" "$*" >&2; exit 75; }
 
 works() {
   "$out/bin/python3" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null || return
-  [ $name != frameworks ] || "$out/bin/python3" -m pip -q show $packages >/dev/null 2>&1
+  [ -n "$minors" ] || "$out/bin/python3" -m pip -q show $packages >/dev/null 2>&1
 }
 
 describe() { "$out/bin/python3" -c 'import sys, torch; print(f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}")'; }
@@ -40,7 +42,7 @@ describe() { "$out/bin/python3" -c 'import sys, torch; print(f"PyTorch {torch.__
 # A Python for the environment, on the PATH or pyenv's.
 python() {
   local minor candidate
-  if [ $name = frameworks ]; then
+  if [ -z "$minors" ]; then
     echo "$bin/torch-newest/bin/python3"
     return
   fi
@@ -57,14 +59,14 @@ python() {
 
 install() {
   "$python" -m venv "$out" || return
-  if [ $name = frameworks ]; then # pip sees that PyTorch is there already
+  if [ -z "$minors" ]; then # pip sees that PyTorch is there already
     "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$("$out/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-newest.pth"
   fi
   timeout 15m "$out/bin/pip" install --no-cache-dir $packages
 }
 
 mkdir -p "$bin"
-if [ $name = frameworks ]; then
+if [ -z "$minors" ]; then # beside bin/torch-newest
   "$here/pypi.sh" newest
 fi
 exec 9>"$bin/.${out##*/}.lock"
