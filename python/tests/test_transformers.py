@@ -116,8 +116,9 @@ class Trainer(Processes):
         first.until(lambda: self.of(first, "step", step=12), what="12 steps")
         for worker in workers:
             first.kill(worker)
-        from transformers import GPT2LMHeadModel
+        from transformers import GPT2LMHeadModel, TrainerState
         GPT2LMHeadModel.from_pretrained(checkpoint)
+        flos = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json")).total_flos
 
         agent = self.agent(script=self.script, fork=False)
         (one,) = self.up(agent, 1, RESUME=checkpoint, AFTER=1, **options)
@@ -133,7 +134,7 @@ class Trainer(Processes):
         self.assertEqual((11, 30, 30), (steps[0]["step"], steps[-1]["step"], steps[-1]["total"]))
         rates = {entry["step"]: entry["rate"] for entry in steps}
         self.assertAlmostEqual(1e-3 * 19 / 30, rates[11])
-        self.assertEqual({30}, {entry["step"] for entry in self.of(agent, "done")})
+        self.assertEqual({(30, 3 * flos)}, {(entry["step"], entry["flos"]) for entry in self.of(agent, "done")})
         after = self.of(agent, "after")  # evaluated, predicted and saved by both
         self.assertEqual([(30, False), (30, True)], sorted((entry["predictions"], entry["saved"]) for entry in after))
         self.assertEqual(1, len({entry["loss"] for entry in after}))
