@@ -104,6 +104,7 @@ class Accelerate(Processes):
         agent.go(workers[2])  # a change that is not to come within it
         agent.kill(workers[1])
         self.finish(agent, samples=80, epochs=2, lost=1)
+        self.assertEqual({tuple(range(30))}, {tuple(entry["indices"]) for entry in self.of(agent, "evaluation")})  # without repetitions
 
     def evaluating(self, agent, step):
         """Waits until an evaluation after this step is in the middle."""

@@ -37,7 +37,7 @@ ALLOWED = {
     "kolo.integrations.accelerate": {"_set_sync_gradients"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written anew for each group
     "kolo.integrations.transformers": {
-        "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_remove_unused_columns",
+        "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_load_from_checkpoint", "_remove_unused_columns",
         "_get_collator_with_removed_columns", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step"},  # Trainer's
     "kolo.launch": {"_shutdown", "_run_exitfuncs", "_exit",  # Python's: how it ends
                     "_global_optimizer_post_hooks", "_dynamo"},  # PyTorch's: kolo.torch must not be imported before the script

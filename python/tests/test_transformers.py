@@ -25,12 +25,14 @@ class Processes(Training):
     def begin(self, count, later=0, **options):
         """Begins to train with count workers; the later ones are up, and wait."""
         agent = self.agent(script=self.script, fork=False)
-        environment = {**TORCHRUN, **{"TEST_" + name: str(value) for name, value in options.items()}}
-        workers = agent.start(count + later, **environment)
-        agent.arrived(workers)
+        workers = self.up(agent, count + later, **options)
         agent.go(*workers[:count])
         agent.formed(count)
         return agent, workers
+
+    def up(self, agent, count, **options):
+        """Starts workers, and waits until they are up."""
+        return agent.up(count, **TORCHRUN, **{"TEST_" + name: str(value) for name, value in options.items()})
 
     def of(self, agent, kind, **values):
         return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
@@ -107,19 +109,23 @@ class Trainer(Processes):
         self.assertEqual(steps[-1]["step"], steps[-1]["total"])
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """By two processes, then by one and a newcomer, which loads it too: each sample once, and others can read it."""
+        """By two processes, then by one and a newcomer, which does not read it: each sample once, and others can read it."""
         options = {"SAMPLES": 240, "GLOBAL": 8, "ARGUMENTS": json.dumps({"save_steps": 10, "save_strategy": "steps"})}
         first, workers = self.begin(2, **options)
         checkpoint = os.path.join(first.directory.name, "output", "checkpoint-10")
         first.until(lambda: self.of(first, "step", step=12), what="12 steps")
         for worker in workers:
             first.kill(worker)
-        from transformers import GPT2LMHeadModel
+        from transformers import GPT2LMHeadModel, TrainerState
         GPT2LMHeadModel.from_pretrained(checkpoint)
+        flos = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json")).total_flos
 
-        agent, workers = self.begin(1, 1, RESUME=checkpoint, AFTER=1, **options)
+        agent = self.agent(script=self.script, fork=False)
+        (one,) = self.up(agent, 1, RESUME=checkpoint, AFTER=1, **options)
+        (newcomer,) = self.up(agent, 1, RESUME="deleted-by-now", AFTER=1, **options)
+        agent.go(one)
         agent.stepped(5)
-        agent.go(workers[1])
+        agent.go(newcomer)
         agent.formed(2)
         self.assertEqual([0] * 2, agent.complete(), agent.report())
         used = [index for run in (first, agent) for entry in self.of(run, "step") if run is agent or entry["step"] <= 10 for index in entry["indices"]]
@@ -128,10 +134,22 @@ class Trainer(Processes):
         self.assertEqual((11, 30, 30), (steps[0]["step"], steps[-1]["step"], steps[-1]["total"]))
         rates = {entry["step"]: entry["rate"] for entry in steps}
         self.assertAlmostEqual(1e-3 * 19 / 30, rates[11])
-        self.assertEqual({30}, {entry["step"] for entry in self.of(agent, "done")})
+        self.assertEqual({(30, 3 * flos)}, {(entry["step"], entry["flos"]) for entry in self.of(agent, "done")})
         after = self.of(agent, "after")  # evaluated, predicted and saved by both
         self.assertEqual([(30, False), (30, True)], sorted((entry["predictions"], entry["saved"]) for entry in after))
         self.assertEqual(1, len({entry["loss"] for entry in after}))
+
+    def test_processes_with_different_checkpoints(self):
+        """End with the reason, as where each host has files of its own."""
+        from transformers.trainer_callback import TrainerState
+
+        agent = self.agent(script=self.script, fork=False)
+        TrainerState(global_step=10).save_to_json(os.path.join(agent.directory.name, "trainer_state.json"))
+        workers = [*self.up(agent, 1, RESUME=agent.directory.name), *self.up(agent, 1)]
+        agent.go(*workers)
+        self.assertEqual([1, 1], agent.complete(), agent.report())
+        for worker in workers:
+            self.assertIn("different checkpoints, of steps 0 to 10", agent.output(worker))
 
     def test_callbacks_take_their_state_along(self):
         """Early stopping counts on where the process that has counted leaves."""

@@ -93,4 +93,4 @@ if option("AFTER", 0):
     trainer.save_model()
     record("after", loss=loss, predictions=len(predictions), saved=trainer.args.should_save)
 record("done", sum=sum(p.double().sum().item() for p in trainer.model.parameters()), samples=SAMPLES * int(EPOCHS),
-       loss=result.training_loss, step=result.global_step)
+       loss=result.training_loss, step=result.global_step, flos=trainer.state.total_flos)

@@ -11,6 +11,7 @@
 elastic gives the trainer's class a part of its own, which overrides methods of
 Trainer (transformers/trainer.py, 5.24):
 
+    train                    leaves the checkpoint to the group that begins
     _inner_training_loop     is the elastic function, called for each group
     _init_training_state     goes on where the state is
     _wrap_model              DistributedDataParallel of the present group
@@ -36,7 +37,7 @@ from accelerate.data_loader import prepare_data_loader
 from transformers.optimization import GreedyLR
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, TrainerCallback, TrainerState
-from transformers.trainer_utils import seed_worker
+from transformers.trainer_utils import get_last_checkpoint, seed_worker
 
 import kolo.torch as kolo
 
@@ -49,7 +50,7 @@ T = TypeVar("T", bound=transformers.Trainer)
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
 OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
-NEEDED = (*OVERRIDDEN, "_wrap_model", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns",
+NEEDED = (*OVERRIDDEN, "_wrap_model", "_load_from_checkpoint", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns",
           "_get_collator_with_removed_columns")
 
 processes.hide()
@@ -155,7 +156,8 @@ class Training:
         self.own = Own()
         self.accumulate = trainer.args.gradient_accumulation_steps
         self.step = self._step(1)
-        self.loaded = 0  # steps of the checkpoint that the training goes on from
+        self.checkpoint: Any = None  # that train() was given: a path, or True for the last one
+        self.loaded = 0  # its steps
         self.left = 0  # steps of the epoch, of those that the present data loader has
         self.entered = 0.0  # when the present group began to train
         self.state: Optional[kolo.State] = None
@@ -188,13 +190,32 @@ class Training:
         self.state = kolo.State(**values)
         return self.state
 
-    def seek(self, checkpoint: Optional[str]) -> None:
-        """Moves to where a checkpoint of the Trainer was written. ignore_data_skip makes no difference, since no data is read for it."""
+    def load(self) -> Optional[str]:
+        """Loads the model of the checkpoint that train() was given, moves to where it was written, and returns its path.
+
+        Only a training that has not begun reads it: newcomers get all from the others,
+        and it may be gone by then. ignore_data_skip makes no difference, since no data
+        is read to get there.
+        """
+        if self.begun:
+            return None
+        trainer, checkpoint = self.trainer, self.checkpoint
+        if checkpoint is True:
+            checkpoint = get_last_checkpoint(trainer.args.output_dir)
+            if checkpoint is None:
+                raise ValueError("resume_from_checkpoint: there is no checkpoint in %s" % trainer.args.output_dir)
         path = os.path.join(checkpoint or "", TRAINER_STATE_NAME)
         if checkpoint is not None and os.path.isfile(path):
             state = TrainerState.load_from_json(path)
             self.loaded = state.global_step
             self.position.seek(state.epoch)
+        steps = torch.tensor([self.loaded, -self.loaded], device=trainer.args.device)
+        dist.all_reduce(steps, dist.ReduceOp.MAX)
+        if steps.sum() != 0:
+            raise ValueError("the processes go on from different checkpoints, of steps %d to %d: they need the same files" % (-steps[1], steps[0]))
+        if checkpoint is not None:
+            trainer._load_from_checkpoint(checkpoint)
+        return None if checkpoint is None else str(checkpoint)
 
     def enter(self) -> None:
         """Begins to train in the present group."""
@@ -385,17 +406,20 @@ class ElasticTrainer:
 
     _kolo: Training
 
-    def _inner_training_loop(self, *args: Any, resume_from_checkpoint: Any = None, **named: Any) -> Any:
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
+        self._kolo.checkpoint = resume_from_checkpoint or None
+        return super().train(None, *args, **named)  # type: ignore[misc]
+
+    def _inner_training_loop(self, *args: Any, **named: Any) -> Any:
         training, inner = self._kolo, super()._inner_training_loop  # type: ignore[misc]
         if training.state is not None:
             raise RuntimeError("an elastic Trainer trains once: newcomers begin with its train()")
 
         @kolo.elastic
         def train(state: kolo.State) -> Any:
-            checkpoint = None if training.begun else resume_from_checkpoint
             training.enter()
-            training.seek(checkpoint)
-            return inner(*args, resume_from_checkpoint=checkpoint, **named)
+            named["resume_from_checkpoint"] = training.load()
+            return inner(*args, **named)
 
         state = training.begin()
         gc.collect()
