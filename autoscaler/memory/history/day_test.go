@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// Three jobs whose steps take 1.3 times as long every other hour: no one is
-// resized for that.
+// The steps of three jobs take 1.3 times as long every other hour. No job is resized for
+// that.
 func TestMeasurement_PhasesOfATrainingResizeNoOne(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l", "optimus", "elastic-tiresias"} {
 		_, resizes := aDay(t, spec, 3, func(size int, since time.Duration) float64 {
@@ -31,9 +31,9 @@ func TestMeasurement_PhasesOfATrainingResizeNoOne(t *testing.T) {
 
 func unix(t time.Time) float64 { return float64(t.Unix()) }
 
-// aDay has a policy share eight GPUs among jobs for a day, whose steps take as
-// long as the function returns. It returns the seconds trained at each size, and how
-// often jobs were resized.
+// aDay lets a policy share eight GPUs among jobs for a day. step returns how long their
+// steps take. aDay returns the seconds trained at each size, and how often jobs were
+// resized.
 func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Duration) float64) (at map[int]float64, resizes int) {
 	t.Helper()
 	p, err := builtin.Policies.Parse(spec)
@@ -75,7 +75,7 @@ func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Du
 	return at, resizes
 }
 
-// What once made a size slow may pass.
+// The cause that made a size slow may pass.
 func TestMeasurement_ASizeThatLookedSlowIsTriedAgain(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l"} {
 		at, resizes := aDay(t, spec, 1, func(size int, since time.Duration) float64 {
@@ -89,7 +89,7 @@ func TestMeasurement_ASizeThatLookedSlowIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A training that does not scale is not bothered for it all day.
+// A training that does not scale is not resized all day.
 func TestMeasurement_ASizeThatDoesNotImproveIsSeldomTried(t *testing.T) {
 	at, resizes := aDay(t, "kolo", 1, func(size int, _ time.Duration) float64 {
 		if size > 4 {

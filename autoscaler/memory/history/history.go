@@ -12,31 +12,31 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// History is what is remembered of all jobs. It is not safe for concurrent use.
+// History has the history of all jobs. It is not safe for concurrent use.
 type History struct {
 	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
-	States map[string][]byte // what policies asked to be given back, by node pool
+	States map[string][]byte // the states of policies, by node pool
 }
 
-// New is an empty history.
+// New returns an empty history.
 func New() *History {
 	return &History{Jobs: map[identity.JobKey]*Job{}, Kinds: map[string]*Kind{}, States: map[string][]byte{}}
 }
 
-// jobTTL is how long a job that is gone is remembered.
+// jobTTL is how long the history of a job is kept after the job is gone.
 const jobTTL = time.Hour
 
-// KindKey names the jobs of a namespace that are of one kind.
+// KindKey returns the key of a kind in a job's namespace.
 func KindKey(k identity.JobKey, kind string) string { return k.Namespace + "/" + kind }
 
-// Namespace is that of a kind's KindKey: its own name has no slash.
+// Namespace returns the namespace in a KindKey; names of namespaces have no slash.
 func Namespace(kind string) string {
 	namespace, _, _ := strings.Cut(kind, "/")
 	return namespace
 }
 
-// Job returns a job's history, which begins with the first observation of it.
+// Job returns a job's history. It begins one at the first observation of the job.
 func (h *History) Job(key identity.JobKey, o *Observation, now time.Time) *Job {
 	j := h.Jobs[key]
 	if j == nil || j.Created != o.Created {
@@ -49,9 +49,8 @@ func (h *History) Job(key identity.JobKey, o *Observation, now time.Time) *Job {
 	return j
 }
 
-// Observe brings a job's history up to date with what Nomad reports. dt is the
-// time since the last observation. completed is true where a worker has
-// completed since.
+// Observe updates a job's history with Nomad's report. dt is the time since the last
+// observation. completed is true if a worker has completed since then.
 func (h *History) Observe(key identity.JobKey, o *Observation, now time.Time, dt time.Duration) (j *Job, completed bool) {
 	before := h.Job(key, o, now)
 	frozen := before.Frozen
@@ -61,9 +60,9 @@ func (h *History) Observe(key identity.JobKey, o *Observation, now time.Time, dt
 	return j, j.Frozen && !frozen
 }
 
-// Learn takes in what a job's training reports: the driver counts the ring in
-// slots, of which each worker has so many. It returns the resizes that were not
-// known, and whether the times of more sizes, or of fewer, are known than before.
+// Learn adds the report of a job's training. slots is the number of slots of each worker:
+// the driver counts the ring in slots. It returns the resizes that were not known yet, and
+// whether the number of sizes with a known time has changed.
 func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Time) (resizes []Resize, sizesChanged bool) {
 	before, placed := j.Points(), j.Sensitivity()
 	j.Size, j.Loss = p.Size, p.Loss
@@ -82,14 +81,14 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 	return resizes, len(after) != len(before)
 }
 
-// Curve is how long a step of a job takes at each size: as measured, and else as
-// others of its kind showed.
+// Curve returns how long a step of a job takes at each size, from its own measurements and,
+// for other sizes, from those of its kind.
 func (h *History) Curve(j *Job, kind string) speedup.Curve {
 	return h.Kinds[kind].extend(j.Points(), j.expired())
 }
 
-// Prune forgets kinds and jobs that have not been seen for long. kinds are those
-// of the jobs that there are.
+// Prune forgets kinds and jobs that have not been seen for long. kinds has the kinds of the
+// present jobs.
 func (h *History) Prune(kinds []string, now time.Time) {
 	h.pruneKinds(kinds, now)
 	for key, j := range h.Jobs {

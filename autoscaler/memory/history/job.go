@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Job is what is remembered of one job.
+// Job is the history of one job.
 type Job struct {
 	Created    uint64         `json:"created"` // index of the job's creation
 	FirstSeen  time.Time      `json:"first_seen"`
-	Submitted  time.Time      `json:"submitted,omitzero"` // first of this life: scaling moves Nomad's
+	Submitted  time.Time      `json:"submitted,omitzero"` // first submission in this life: scaling changes Nomad's
 	FirstStart time.Time      `json:"first_start,omitzero"`
 	LastChange time.Time      `json:"last_change,omitzero"` // of the count
 	Attained   float64        `json:"attained"`             // slot-seconds
@@ -22,30 +22,30 @@ type Job struct {
 	LastIndex  uint64         `json:"last_index,omitempty"` // in Nomad, of the last write
 	// ManualUntil is until when a count that was set by hand is left alone.
 	ManualUntil time.Time `json:"manual_until,omitzero"`
-	// GrowAfter are the groups in which workers found no place, and until when
-	// they do not grow.
+	// GrowAfter has the groups in which workers found no place, and until when these do
+	// not grow.
 	GrowAfter map[string]time.Time `json:"grow_after,omitempty"`
 
 	Frozen    bool      `json:"frozen,omitempty"`    // a worker has completed
 	FrozenAt  uint64    `json:"frozen_at,omitempty"` // job version at the completion
-	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index are of an earlier life
+	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index belong to an earlier life
 	Completed time.Time `json:"completed,omitzero"`
 
 	Measurements []Measurement   `json:"points,omitempty"` // of step times
-	Had          map[int]float64 `json:"had,omitempty"`    // seconds at each size, in workers, less those of steps taken in
-	Placed       []Placed        `json:"placed,omitempty"` // of step times by where the workers were
-	Batch        float64         `json:"batch,omitempty"`  // samples in the step that work is counted in
+	Had          map[int]float64 `json:"had,omitempty"`    // seconds at each size, in workers, minus those of steps that were counted
+	Placed       []Placed        `json:"placed,omitempty"` // of step times by the placement of the workers
+	Batch        float64         `json:"batch,omitempty"`  // samples in one step of Done and Total
 	Done         float64         `json:"done,omitempty"`   // global steps
 	Total        float64         `json:"total,omitempty"`  // as the training reports
 	Gaps         []Gap           `json:"gaps,omitempty"`   // the last resizes
 	Costs        []float64       `json:"costs,omitempty"`  // seconds of the last resizes that this autoscaler wrote
 
-	Move  *Move       `json:"move,omitempty"`  // the last one
+	Move  *Move       `json:"move,omitempty"`  // see Move; nil for none
 	Moves []time.Time `json:"moves,omitempty"` // when moves began
 
 	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
-	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them of which that is known
-	// Uncounted reports that it is not known of all.
+	Lost    float64 `json:"lost,omitempty"`     // steps lost by all resizes for which that is known
+	// Uncounted reports that it is unknown for some resize.
 	Uncounted bool `json:"uncounted,omitempty"`
 	Tagged    bool `json:"tagged,omitempty"` // a version of the job is tagged by us
 
@@ -55,8 +55,8 @@ type Job struct {
 	Loss         *float64  `json:"-"`
 	lastSeen     time.Time
 	where        Where  // as Nomad reports
-	settled      Where  // at the last report of the training, where the ring is of these workers
-	stay         uint64 // counts the rings and where they were
+	settled      Where  // at the last report of the training, if its ring has the workers of where
+	stay         uint64 // counts changes of the ring or of its placement
 	tenure       tenure
 	wrote        []written
 }
@@ -65,11 +65,11 @@ type Job struct {
 type Gap struct {
 	From    int      `json:"from"`
 	To      int      `json:"to"`
-	Seconds *float64 `json:"seconds,omitempty"` // in which no slot trained; nil: unknown
-	Lost    *float64 `json:"lost,omitempty"`    // steps that were repeated; nil: unknown
+	Seconds *float64 `json:"seconds,omitempty"` // in which no slot trained, nil if unknown
+	Lost    *float64 `json:"lost,omitempty"`    // steps that were repeated, nil if unknown
 }
 
-// KnownSeconds returns the seconds of those gaps of which they are known.
+// KnownSeconds returns the seconds of the gaps for which they are known.
 func KnownSeconds(gaps []Gap) (known []float64) {
 	for _, g := range gaps {
 		if g.Seconds != nil {
@@ -79,31 +79,30 @@ func KnownSeconds(gaps []Gap) (known []float64) {
 	return known
 }
 
-// Bounds of what is remembered of one job.
+// Bounds of the history of one job.
 const (
 	measurementsLimit = 32
 	gapsLimit         = 10
 )
 
-// Observation is what Nomad reports of a job now.
+// Observation is Nomad's present report of a job.
 type Observation struct {
-	Created   uint64 // index of the job's creation: another one is another job
+	Created   uint64 // index of the job's creation: a job with another index is another job
 	Version   uint64
 	Changed   uint64 // JobModifyIndex
 	Submitted time.Time
 	Batch     bool // a batch job ends when a worker completes
 	Stopped   bool
-	// Completed is the index at which a worker last ended well by itself, 0 for
-	// never.
+	// Completed is the index at which a worker last completed, 0 if none has.
 	Completed uint64
-	Counts    map[string]int // of workers asked for, by group
+	Counts    map[string]int // workers that the job asks for, by group
 	Running   int            // workers that exist and are not being stopped
 	Slots     int            // of one worker
 	Oldest    time.Time      // creation of the oldest known worker
-	Where     Where          // the workers are, in a pool with a topology
+	Where     Where          // placement of the workers in a pool with a topology
 }
 
-// newJob begins a history, which is estimated where the job is older.
+// newJob returns a new history. If the job is older, the history is estimated.
 func newJob(o *Observation, now time.Time) *Job {
 	j := &Job{Created: o.Created, FirstSeen: now, Submitted: o.Submitted, Counts: maps.Clone(o.Counts)}
 	if o.Oldest.IsZero() || !o.Oldest.Before(now) {
@@ -122,9 +121,8 @@ func newJob(o *Observation, now time.Time) *Job {
 	return j
 }
 
-// observe brings the history up to date with what Nomad reports. dt is the time
-// since the last observation. It returns the history of the job's next life
-// where that has begun, else j.
+// observe updates the history with Nomad's report. dt is the time since the last
+// observation. It returns the history of the job's next life if that has begun, else j.
 func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	if o.Running > 0 {
 		if j.FirstStart.IsZero() {
@@ -146,11 +144,11 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	case j.PendingSince.IsZero():
 		j.PendingSince = now
 	}
-	j.LastChange = earlier(j.LastChange, now) // by another's clock it may be yet to come
+	j.LastChange = earlier(j.LastChange, now) // the clock of another leader may have been ahead
 	j.followMove(o.Counts, now)
 	j = j.freeze(o, now)
 	if j.Frozen || o.Stopped {
-		j.Move = nil // no one ends it
+		j.Move = nil // no one completes it
 	}
 	j.where = o.Where
 	j.see(o.Running, now)
@@ -158,8 +156,8 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	return j
 }
 
-// freeze notes a completion, and returns the history of the next life where the
-// job was registered after one.
+// freeze records a completion. If the job was registered again after one, it returns the
+// history of the next life.
 func (j *Job) freeze(o *Observation, now time.Time) *Job {
 	if !o.Batch {
 		return j

@@ -26,7 +26,7 @@ const status = `{"job":"train","generation":4,"size":4,"step":1200,"samples":768
             {"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":0,"time":200},
             {"from":4,"to":2,"cause":"failure","gap_seconds":3,"lost_steps":7,"time":300}],"complete":false}`
 
-// long has a job be at the sizes that it reports for long enough.
+// long makes a job count as having been at all reported sizes for long enough.
 func (j *Job) long(p *Progress, slots int) {
 	j.Had = map[int]float64{}
 	for text := range p.StepSeconds {
@@ -36,7 +36,7 @@ func (j *Job) long(p *Progress, slots int) {
 	}
 }
 
-// learn has a job of no kind, which was long at all sizes that it reports, learn.
+// learn adds a report to a job that was at all reported sizes for long enough.
 func (j *Job) learn(p *Progress, slots int, now time.Time) []Resize {
 	j.long(p, slots)
 	resizes, _ := New().Learn(j, "", p, slots, now)
@@ -51,7 +51,7 @@ func progress(t *testing.T, text string) *Progress {
 
 func f(v float64) *float64 { return &v }
 
-// What the workers do not know of a resize is no 0 here either.
+// Values of a resize that the workers do not know do not become 0.
 func TestJob_LearnKeepsTheUnknown(t *testing.T) {
 	var r Job
 	report := `{"size":4,"resizes":[{"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":1,"time":200},
@@ -84,8 +84,8 @@ func TestJob_Learn(t *testing.T) {
 	must.Len(t, 1, r.learn(progress(t, strings.ReplaceAll(status, `"time":300`, `"time":400`)), 2, t0))
 }
 
-// TestJob_LearnSamples has ranks with a batch of 10 each: a step takes as
-// long on four ranks as on two, and does twice as much.
+// Each rank has a batch of 10. A step takes as long on four ranks as on two, and does twice
+// as much.
 func TestJob_LearnSamples(t *testing.T) {
 	var r Job
 	at := func(size int, step, samples, total float64, times map[string]StepTime) {
@@ -129,7 +129,7 @@ func TestJob_LearnIsBounded(t *testing.T) {
 	must.Eq(t, 0, r.Done)
 }
 
-// nonsense are answers of hostile trainings, by what is wrong with them.
+// nonsense returns answers of hostile trainings, by their fault.
 func nonsense(t *testing.T) (out map[string][]string) {
 	text, err := os.ReadFile("testdata/nonsense.json")
 	must.NoError(t, err)
@@ -137,8 +137,7 @@ func nonsense(t *testing.T) (out map[string][]string) {
 	return out
 }
 
-// TestJob_LearnBelievesNoNonsense has numbers that are finite each, and whose
-// sums and quotients are not.
+// Each number is finite, but their sums and quotients are not.
 func TestJob_LearnBelievesNoNonsense(t *testing.T) {
 	for name, answers := range nonsense(t) {
 		t.Run(name, func(t *testing.T) {
@@ -199,8 +198,8 @@ func TestJob_FreezeNeverForServices(t *testing.T) {
 	must.False(t, r.Frozen)
 }
 
-// TestJob_CostOfAResize has a training report resizes that no one wrote, and ones of
-// which it says that they took longer than there was time.
+// A training reports resizes that no autoscaler wrote, and resizes that took longer than the
+// time since the write.
 func TestJob_CostOfAResize(t *testing.T) {
 	r, ring := &Job{}, 0.0
 	reports := func(cause string, to int, gap float64, after time.Duration) {

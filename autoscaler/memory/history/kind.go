@@ -13,46 +13,45 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// Kind is what is remembered of jobs of one kind, for longer than of each of
-// them: how they scale, so that the next run need not find it out by resizes.
+// Kind has the history of jobs of one kind, which is kept longer than that of each job: how
+// they scale, so that the next run need not find it out by resizes.
 type Kind struct {
 	Shape speedup.Shape `json:"shape"`
-	Used  time.Time     `json:"used"` // the day a job of it was last there
-	// NonImproving are the sizes that were no faster than a smaller one.
+	Used  time.Time     `json:"used"` // day on which a job of the kind was last seen
+	// NonImproving has the sizes that were not faster than a smaller one.
 	NonImproving map[int]Trials `json:"non_improving,omitempty"`
-	// Placed is how much longer steps take where workers are further apart: times
-	// of one size are multiples of one another, and of nothing else.
+	// Placed has step times by placement. They are relative: only times of one size
+	// compare.
 	Placed []migrate.Point `json:"placed,omitempty"`
-	// Tries counts what its jobs have tried; see migrate.Sensitivity.
+	// Tries counts the tries of its jobs; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`
 }
 
-// Trials are the measurements of a size that spoke against growing to it, one
-// after the other.
+// Trials counts the consecutive measurements that argued against growing to a size.
 type Trials struct {
 	Times int       `json:"times"`
 	Last  time.Time `json:"last"`
 }
 
 const (
-	// kindsLimit bounds how many kinds are remembered; of the namespace that has
-	// most, the one not used for longest goes first.
+	// kindsLimit bounds how many kinds are kept. The namespace with most kinds loses its
+	// least recently used one first.
 	kindsLimit = 500
 	kindTTL    = 90 * 24 * time.Hour
 
-	// learnedSteps is how many steps at a size others of the kind learn from. The
-	// first steps of a ring are slower than the rest.
+	// learnedSteps is how many steps at a size are needed before others of the kind
+	// learn from them. The first steps of a ring are slower than the rest.
 	learnedSteps = 16
 
-	// kindTrialTTL is what measurementTTL is for a single job: for how long a
-	// kind believes that growing to a size does not improve, since none of its
-	// jobs would try.
+	// kindTrialTTL is for a kind what measurementTTL is for a job: how long a kind
+	// assumes, after the first trial, that growing to a size does not improve. Without
+	// an end, none of its jobs would try again.
 	kindTrialTTL = 24 * time.Hour
 )
 
-// extend returns a job's curve, as far as it is believed, with what others of its
-// kind showed except at the sizes where the job's own times have expired; k may be
-// nil.
+// extend returns a job's curve, completed by that of its kind, without better than perfect
+// scaling. At sizes where the job's own times have expired, it does not use the kind. k may
+// be nil.
 func (k *Kind) extend(points []speedup.Point, expired []int) speedup.Curve {
 	c := speedup.NewCurve(points...)
 	if k == nil {
@@ -65,7 +64,7 @@ func (k *Kind) extend(points []speedup.Point, expired []int) speedup.Curve {
 	return shape.Extend(c).Sublinear()
 }
 
-// expire gives up what has spoken against growing for long enough.
+// expire drops sizes that have argued against growth for long enough.
 func (k *Kind) expire(now time.Time) {
 	for _, size := range k.Shape.NonImproving() {
 		switch t := k.NonImproving[size]; {
@@ -77,7 +76,7 @@ func (k *Kind) expire(now time.Time) {
 	}
 }
 
-// addTrial counts a measurement that speaks against a size.
+// addTrial counts a measurement that argues against a size.
 func (k *Kind) addTrial(size int, now time.Time) {
 	if k.NonImproving == nil {
 		k.NonImproving = map[int]Trials{}
@@ -85,7 +84,7 @@ func (k *Kind) addTrial(size int, now time.Time) {
 	k.NonImproving[size] = Trials{Times: k.NonImproving[size].Times + 1, Last: now}
 }
 
-// learn takes in a size of a job's curve.
+// learn adds a size of a job's curve.
 func (k *Kind) learn(c speedup.Curve, size int, now time.Time) {
 	k.Shape.Learn(c, size)
 	if slices.Contains(k.Shape.NonImproving(), size) {
@@ -95,8 +94,8 @@ func (k *Kind) learn(c speedup.Curve, size int, now time.Time) {
 	}
 }
 
-// learnKind takes in the sizes of a job at which it has now made enough steps,
-// and before had not.
+// learnKind adds the sizes of a job at which it has made enough steps since the last
+// report.
 func (h *History) learnKind(kind string, before, after []speedup.Point, now time.Time) {
 	enough := func(p speedup.Point) bool { return p.Samples >= learnedSteps }
 	var known []speedup.Point
@@ -117,7 +116,7 @@ func (h *History) learnKind(kind string, before, after []speedup.Point, now time
 	}
 }
 
-// kind is what is remembered of a kind, from now on where that was nothing.
+// kind returns the history of a kind. It begins one if there is none.
 func (h *History) kind(name string, now time.Time) *Kind {
 	k := h.Kinds[name]
 	if k == nil {
@@ -127,7 +126,7 @@ func (h *History) kind(name string, now time.Time) *Kind {
 	return k
 }
 
-// pruneKinds notes which kinds are in use and forgets old ones.
+// pruneKinds records which kinds are in use, and forgets old ones.
 func (h *History) pruneKinds(inUse []string, now time.Time) {
 	for _, name := range inUse {
 		if k := h.Kinds[name]; k != nil {
@@ -151,8 +150,8 @@ func (h *History) pruneKinds(inUse []string, now time.Time) {
 	}
 }
 
-// leastKinds sorts kinds by how many of their namespace were used later, so that
-// each namespace's share is fair in whatever part is kept.
+// leastKinds sorts kinds by how many of their namespace were used later. So any number of
+// kinds from the beginning is shared fairly by the namespaces.
 func (h *History) leastKinds(names []string) []string {
 	later := func(a, b string) int {
 		return cmp.Or(h.Kinds[b].Used.Compare(h.Kinds[a].Used), strings.Compare(a, b))
@@ -167,6 +166,5 @@ func (h *History) leastKinds(names []string) []string {
 	return names
 }
 
-// day leaves the time of day out, so that a kind in use is not saved again all
-// the time.
+// day returns t without the time of day, so that a kind in use is not saved over and over.
 func day(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }

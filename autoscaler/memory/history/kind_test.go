@@ -54,8 +54,7 @@ func TestKind_OldOnesAreForgotten(t *testing.T) {
 	must.MapNotContainsKey(t, l.Kinds, "default/unused")
 }
 
-// TestKind_OneNamespaceForgetsItsOwn has a namespace register one kind after the
-// other.
+// One namespace registers one kind after the other.
 func TestKind_OneNamespaceForgetsItsOwn(t *testing.T) {
 	l, now := New(), t0
 	for i := range 20 {
@@ -102,7 +101,7 @@ func TestKind_WhatDoesNotImproveExpires(t *testing.T) {
 	must.Eq(t, 4, c.Largest(), must.Sprint("a job does not borrow what has expired for it"))
 }
 
-// Measurements in favour of a size prolong none of those against it.
+// Measurements in favour of a size do not prolong those against it.
 func TestKind_LessonsInFavourDoNotCount(t *testing.T) {
 	l := New()
 	point := func(size int, step float64) speedup.Point {
@@ -117,8 +116,7 @@ func TestKind_LessonsInFavourDoNotCount(t *testing.T) {
 	must.SliceEmpty(t, l.Kinds["k"].Shape.NonImproving())
 }
 
-// TestKind_KeepsNoFalseCurve has a job that claims to be a billion times as fast on
-// 20 workers as on one.
+// A job claims to be a billion times as fast on 20 workers as on one.
 func TestKind_KeepsNoFalseCurve(t *testing.T) {
 	claim := []speedup.Point{{Size: 1, StepTime: 1000, Samples: learnedSteps}, {Size: 20, StepTime: 1e-6, Samples: learnedSteps}}
 	l := New()

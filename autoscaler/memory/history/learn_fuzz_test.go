@@ -12,9 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzLearn has a job answer anything to probes at two places: what is kept of it
-// and of its kind stays bounded, finite, and fit to be written down for the next
-// autoscaler.
+// FuzzLearn adds any answers of a job, in two placements. The history of the job and of its
+// kind stays bounded and finite, and can be saved.
 func FuzzLearn(f *testing.F) {
 	f.Add(`{"size":2,"step":10,"samples":320,"total_steps":100,"step_seconds":{"2":{"mean":0.5,"n":8,"samples":32}}}`,
 		`{"size":4,"step":90,"samples":1e300,"step_seconds":{"4":{"mean":1e-300,"n":16,"samples":64}},"resizes":[{"from":2,"to":4,"cause":"resize","gap_seconds":0.3,"time":1700000000}]}`, 1)

@@ -11,13 +11,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// Measurement is what is known of the time of a step at one number of workers.
+// Measurement is the measured time of a step at one number of workers.
 type Measurement struct {
-	// The time in force, in steps of Job.Batch; a StepTime of 0 is none.
+	// The time in force, in steps of Job.Batch; a StepTime of 0 means none.
 	speedup.Point
 
-	At      time.Time `json:"at,omitzero"`       // of the last steps that were taken in
-	Trials  int       `json:"trials,omitempty"`  // how often it was measured from nothing
+	At      time.Time `json:"at,omitzero"`       // when steps were last added
+	Trials  int       `json:"trials,omitempty"`  // how often it was measured from the beginning
 	Counted int       `json:"counted,omitempty"` // steps that the training had counted by then
 
 	// Not saved.
@@ -27,48 +27,47 @@ type Measurement struct {
 }
 
 const (
-	// minSteps is how many steps a time must be the mean of: the first of a ring
-	// fall into the time in which others start and stop.
+	// minSteps is the least number of steps in a mean. The first steps of a ring are
+	// slower, because other processes start and stop then.
 	minSteps = 4
 
-	// memory is the time in which steps come to count 1/e, so that the mean
-	// follows a training that gets slower or faster; memorySteps is the same in
-	// steps, for those that take long.
+	// memory is the time after which the weight of steps has decreased to 1/e, so that
+	// the mean follows a training that gets slower or faster. memorySteps is the same in
+	// steps, for long ones.
 	memory      = 10 * time.Minute
 	memorySteps = 64
 
-	// minChange is by which part a time must have changed for policies to see
-	// it: each time they do, they plan again.
+	// minChange is the part by which a time must change before policies see it. Each
+	// visible change makes them plan again.
 	minChange = 0.02
 
-	// measurementTTL is for how long a time is believed after the first trial
-	// that speaks against growing to a size at all. No policy would go there
-	// again, and what made it slow may have passed: a bad node, another tenant,
-	// the first steps of a ring. It doubles with each trial, so that a training
-	// which really does not scale is seldom resized for it.
+	// measurementTTL is how long a time that argues against growing to a size counts
+	// after the first trial. Without an end, no policy would try the size again, even
+	// if the cause has passed: a bad node, another tenant, the first steps of a ring.
+	// The time doubles with each trial, so that a training that really does not scale
+	// is seldom resized for it.
 	measurementTTL = 10 * time.Minute
 	maxDoublings   = 10
 
 	maxSamples = 1 << 29
 )
 
-// steps are those that were made since the last report, and counted: none where
-// that is not known.
+// steps has the steps that were made and counted since the last report; none if that is
+// unknown.
 type steps struct {
 	n    int
 	mean float64 // seconds, in steps of Job.Batch
 	took float64 // seconds, all of them
 }
 
-// update takes in what the training has counted at this size, in steps of batch
-// samples (0: of whatever a step takes), as far as they fit into so many seconds. It
-// returns the steps that are new, and by how much the training has got slower or
-// faster since this size was first measured, 1 where it has not.
+// update adds the steps that the training has counted at this size, in steps of batch
+// samples (0 means any number), as far as they fit into had seconds. It returns the new
+// steps, and the factor by which the training has become slower, 1 if that did not change.
 func (m *Measurement) update(t StepTime, batch, had float64, now time.Time) (made steps, drift float64) {
 	t.N = max(0, t.N)
 	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted || m.Counted == 0 && m.StepTime > 0) {
-		// Another leader counts, or an autoscaler that has ended took some of them
-		// in, maybe one that saved no count: which steps are new is unknown.
+		// Which steps are new is unknown: another leader counts them, or another
+		// autoscaler added some of them, perhaps without saving the count.
 		m.Counted, m.last = t.N, t
 		return steps{}, 1
 	}
@@ -85,14 +84,14 @@ func (m *Measurement) update(t StepTime, batch, had float64, now time.Time) (mad
 		if most < minSteps {
 			return steps{}, 1
 		}
-		fresh.N = int(most) // the first ones may be of before Nomad was watched
+		fresh.N = int(most) // the first ones may be older than the watch of Nomad
 	}
 	m.At = now
 	return steps{fresh.N, step, float64(fresh.N) * fresh.Mean}, m.average(step, fresh.N)
 }
 
-// step is the time of a step of batch samples (0: of whatever a step takes), ok is
-// false where that cannot be.
+// step returns the time of a step of batch samples (0 means any number); ok is false if it
+// is impossible or unknown.
 func (t StepTime) step(batch float64) (seconds float64, ok bool) {
 	seconds = t.Mean
 	if batch > 0 {
@@ -104,8 +103,8 @@ func (t StepTime) step(batch float64) (seconds float64, ok bool) {
 	return seconds, within(seconds, minStepTime, maxSeconds)
 }
 
-// average lets the time in force follow n more steps, or a mean of all of them
-// (0).
+// average updates the time in force with n more steps; n of 0 means that step is the mean
+// of all steps.
 func (m *Measurement) average(step float64, n int) (drift float64) {
 	if m.StepTime == 0 {
 		m.Trials++
@@ -135,7 +134,7 @@ func (m *Measurement) average(step float64, n int) (drift float64) {
 	return m.StepTime / before
 }
 
-// since are the steps made since the last report.
+// since returns the steps made since the last report.
 func (m *Measurement) since(t StepTime) StepTime {
 	switch t.N {
 	case 0: // not counted
@@ -152,8 +151,8 @@ func (m *Measurement) since(t StepTime) StepTime {
 	return fresh
 }
 
-// measure takes in what the training has counted at a size, if it had that. A size
-// that has no time in force yet takes none of the places.
+// measure adds the steps that the training has counted at a size, if Nomad saw it there. A
+// size without a time in force does not count towards measurementsLimit.
 func (j *Job) measure(size int, t StepTime, now time.Time) {
 	had, ok := j.has(size, now)
 	if !ok {
@@ -181,7 +180,7 @@ func (j *Job) measure(size int, t StepTime, now time.Time) {
 	case stayed && made.n > 0:
 		at, drift = j.place(made, now)
 	case len(j.Placed) > 0:
-		// Workers that are elsewhere now may be as much slower or faster as that.
+		// The difference may come from the placement, which is another one now.
 		drift = 1
 	}
 	if drift != 1 {
@@ -189,9 +188,10 @@ func (j *Job) measure(size int, t StepTime, now time.Time) {
 	}
 }
 
-// drift takes in that the training has got slower or faster, as was seen in one
-// measurement and, where it is known, where that was. A training that gets slower
-// does so at all sizes: measured at different times, they would compare ill.
+// drift scales all measurements after the training has become slower or faster. seen is the
+// measurement that showed it and, if not nil, at the one of the placement; these two have
+// it already. A training that gets slower does so at all sizes. Without this, times measured
+// before and after would not compare.
 func (j *Job) drift(by float64, seen, at *Measurement) {
 	follow := func(m *Measurement) {
 		if m != seen && m != at && within(m.StepTime*by, minStepTime, maxSeconds) {
@@ -206,7 +206,7 @@ func (j *Job) drift(by float64, seen, at *Measurement) {
 	}
 }
 
-// Points are the step times in force.
+// Points returns the step times in force.
 func (j *Job) Points() []speedup.Point {
 	var out []speedup.Point
 	for _, m := range j.Measurements {
@@ -217,8 +217,8 @@ func (j *Job) Points() []speedup.Point {
 	return out
 }
 
-// expire gives up times that have spoken against growing for long enough; not
-// that of the size at which the training runs.
+// expire drops times that have argued against growth for long enough, except for that of
+// the present size.
 func (j *Job) expire(running int, now time.Time) {
 	for i := range j.Measurements {
 		m := &j.Measurements[i]
@@ -237,7 +237,7 @@ func ttl(first time.Duration, trials int) time.Duration {
 	return first << min(max(0, trials-1), maxDoublings)
 }
 
-// expired are the sizes whose times were given up.
+// expired returns the sizes whose times were dropped.
 func (j *Job) expired() []int {
 	var out []int
 	for _, m := range j.Measurements {

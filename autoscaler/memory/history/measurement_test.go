@@ -26,7 +26,7 @@ func newTraining() *training {
 	return &training{map[int]float64{}, map[int]float64{}, map[int]float64{}}
 }
 
-// run makes steps of so many seconds at a size, and each of so many samples.
+// run makes steps at a size, with the given seconds and samples per step.
 func (tr *training) run(size int, steps, step, samples float64) {
 	tr.steps[size] += steps
 	tr.seconds[size] += steps * step
@@ -42,7 +42,7 @@ func (tr *training) progress(size int) *Progress {
 	return p
 }
 
-// report has the training report every ten seconds.
+// report runs the training for a time and reports every ten seconds.
 func report(r *Job, tr *training, size int, from time.Time, step float64, d time.Duration) time.Time {
 	end := from.Add(d)
 	for now := from; now.Before(end); now = now.Add(10 * time.Second) {
@@ -77,7 +77,8 @@ func TestMeasurement_OneSlowStepChangesLittle(t *testing.T) {
 	must.InDelta(t, 0.1, timeOf(t, r, 4), 0.003)
 }
 
-// Step times that waver are no event: policies would plan again all the time.
+// Small variations of step times are ignored, because policies would plan again all the
+// time.
 func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r, tr, news := &Job{}, newTraining(), map[float64]bool{}
@@ -90,8 +91,8 @@ func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	must.InDelta(t, 0.5, timeOf(t, r, 4), 0.02)
 }
 
-// A training that doubles its batch does twice as much in a step, which then
-// takes twice as long: a step of the first batch takes as long as before.
+// A training that doubles its batch does twice as much in a step, in twice the time. So a
+// step of the first batch takes as long as before.
 func TestMeasurement_OfALargerBatch(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := t0
@@ -110,8 +111,8 @@ func TestMeasurement_OfALargerBatch(t *testing.T) {
 	}
 }
 
-// The next autoscaler knows what the last one made of the steps, and not what the
-// training had reported by then.
+// The next autoscaler has the measurement of the last one, but not the training's last
+// report.
 func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 1, 8*time.Hour)
@@ -129,8 +130,8 @@ func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
-// A history of a build that saved the count of steps by another name has none: what
-// was taken in is not taken in again.
+// A history from a build that saved the count of steps by another name has no count. Steps
+// that were added before are not added again.
 func TestMeasurement_WithoutItsCount(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 1, 8*time.Hour)
@@ -146,7 +147,7 @@ func TestMeasurement_WithoutItsCount(t *testing.T) {
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
-// A leader of the driver that lost its count begins with another.
+// A leader of the driver lost its count and begins another.
 func TestMeasurement_OfATrainingThatCountsAnew(t *testing.T) {
 	r := &Job{}
 	now := report(r, newTraining(), 4, t0, 1, time.Hour)
@@ -194,7 +195,7 @@ func TestMeasurement_BelievesNoNonsense(t *testing.T) {
 	}
 }
 
-// Statuses of two hosts may be a second apart.
+// The statuses of two hosts may differ by a second.
 func TestMeasurement_ATallyThatGoesBackIsNoNews(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 0.25, 8*time.Hour)
@@ -211,7 +212,7 @@ func TestMeasurement_ATallyThatGoesBackIsNoNews(t *testing.T) {
 	must.Eq(t, []int{8}, r.expired())
 }
 
-// A training that got slower is slower at the sizes it left, too.
+// A training that got slower is also slower at its earlier sizes.
 func TestMeasurement_SizesCompareAcrossADrift(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 3, t0, 1.0/3, time.Hour)
@@ -242,8 +243,8 @@ func TestMeasurement_SizesPassedThroughTakeNoPlace(t *testing.T) {
 	must.InDelta(t, 1, timeOf(t, r, 100), 1e-6)
 }
 
-// A job keeps the time of the size it runs at, whatever it looks like and
-// however long no one asked; an older version's times have their time, too.
+// A job always keeps the time of its present size, even after a long time without a report.
+// Times saved by an older version expire later, too.
 func TestMeasurement_WhatIsNotDoubted(t *testing.T) {
 	var r Job
 	must.NoError(t, json.Unmarshal([]byte(`{"points":[{"size":4,"step_time":0.25,"samples":1000},{"size":8,"step_time":0.5,"samples":100}]}`), &r))

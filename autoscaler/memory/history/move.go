@@ -14,47 +14,47 @@ import (
 // Move is a move of a job's workers between its groups: under way, or made and not
 // measured yet.
 type Move struct {
-	From      map[string]int `json:"from"` // workers by group, of those that have any
+	From      map[string]int `json:"from"` // workers by group, of groups that have any
 	To        map[string]int `json:"to"`
 	GrowFirst bool           `json:"grow_first,omitempty"`
 	Queued    bool           `json:"queued,omitempty"` // others have to make room first
 	Until     time.Time      `json:"until"`            // given up then
-	Gain      float64        `json:"gain,omitempty"`   // by which part steps are expected to get faster
+	Gain      float64        `json:"gain,omitempty"`   // part by which steps are expected to get faster
 	Before    float64        `json:"before,omitempty"` // time of a step, seconds, when it began
 
 	Made time.Time `json:"made,omitzero"`
 
 	// Not saved.
 	begun   bool      // its first half was seen
-	missing time.Time // since when it is not seen
-	at      StepTime  // what the training had counted at its size when the move was made
+	missing time.Time // since when the first half is not seen
+	at      StepTime  // the training's count at its size when the move was made
 	ring    int       // that size, in slots
 }
 
-// Outcome is what a move really did.
+// Outcome is the measured effect of a move.
 type Outcome struct {
 	Before, After float64 // time of a step, seconds
-	Expected      float64 // by which part it was to get faster
-	Gaps          []Gap   // of its two changes of the ring, as far as they are known
+	Expected      float64 // part by which steps were expected to get faster
+	Gaps          []Gap   // of its two changes of the ring, as far as known
 }
 
 const (
-	// moveLimit is how many moves are remembered of one job: those of an hour.
+	// moveLimit is how many moves of one job are kept: those of an hour.
 	moveLimit = 60
-	// outcomeSteps is of how many steps the time after a move is the mean.
+	// outcomeSteps is the least number of steps in the mean time after a move.
 	outcomeSteps = 16
-	// outcomeAfter is how long a move's outcome is waited for.
+	// outcomeAfter is how long to wait for a move's outcome.
 	outcomeAfter = time.Hour
-	// moveGrace is for how long the first half of a move may not be seen: of a write
-	// that timed out it is unknown whether Nomad does it still.
+	// moveGrace is how long the first half of a move may stay unseen: after a write
+	// that timed out, Nomad may still do it.
 	moveGrace = 30 * time.Second
-	// moveTTL is how long a move is remembered that was to be given up, and is not:
+	// moveTTL is how long a move is kept after Until. It is not given up before while
 	// its job is held.
 	moveTTL = time.Hour
 )
 
-// BeginMove notes the first half of a move of a job with these groups, or that it
-// waits for others. It returns what takes that back.
+// BeginMove records the first half of a move of a job with these groups, or that the move
+// waits for others. It returns a function that undoes this.
 func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time) (undo func()) {
 	move, moves := j.Move, j.Moves
 	undo = func() { j.Move, j.Moves = move, moves }
@@ -80,8 +80,8 @@ func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time
 	return undo
 }
 
-// stepTimeHere is the time of a step at a size, where the job is now if it was
-// measured there; 0 where it is unknown.
+// stepTimeHere returns the time of a step at a size: at the present placement if it was
+// measured there, else at any; 0 if unknown.
 func (j *Job) stepTimeHere(size int) float64 {
 	for i := range j.Placed {
 		if p := &j.Placed[i]; p.Size == size && p.Crossing == j.settled.Crossing && p.StepTime > 0 {
@@ -96,8 +96,8 @@ func (j *Job) stepTimeHere(size int) float64 {
 	return 0
 }
 
-// sameCounts reports whether two counts by group are the same: a group that one lacks
-// has no workers.
+// sameCounts reports whether two counts by group are the same. A missing group counts as
+// one without workers.
 func sameCounts(a, b map[string]int) bool {
 	for g := range b {
 		if _, both := a[g]; !both && b[g] != 0 {
@@ -112,7 +112,7 @@ func sameCounts(a, b map[string]int) bool {
 	return true
 }
 
-// Moving is the job's move where it is under way, else nil.
+// Moving returns the job's move if it is under way, else nil.
 func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 	m := j.Move
 	if m == nil || !m.Made.IsZero() {
@@ -126,13 +126,13 @@ func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 		out.From, out.To = append(out.From, m.From[name]), append(out.To, m.To[name])
 	}
 	if !sameCounts(from, m.From) || !sameCounts(to, m.To) {
-		return nil // it has workers in a group that is not there any more
+		return nil // it has workers in a group that no longer exists
 	}
 	return out
 }
 
-// BoundMove has a move end within the time that a move may take, from now on: the
-// clock that it was begun by may have been ahead.
+// BoundMove makes a move end within timeout from now: the clock of the leader that began it
+// may have been ahead.
 func (j *Job) BoundMove(now time.Time, timeout time.Duration) {
 	if m := j.Move; m != nil {
 		m.Until = earlier(m.Until, now.Add(timeout))
@@ -147,8 +147,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// followMove notes that a move is made, or forgets one that is over: undone, too
-// late, or crossed by another's change of the counts.
+// followMove records that a move is made. It forgets a move that was undone, is too late, or
+// was overridden by another change of the counts.
 func (j *Job) followMove(counts map[string]int, now time.Time) {
 	m := j.Move
 	switch {
@@ -172,7 +172,7 @@ func (j *Job) followMove(counts map[string]int, now time.Time) {
 	}
 }
 
-// half is how many workers a group has between the halves of the move.
+// half returns how many workers a group has between the halves of the move.
 func (m *Move) half(group string) int {
 	switch {
 	case m.Queued:
@@ -188,13 +188,13 @@ func (m *Move) underway(counts map[string]int) bool {
 	return m.each(counts, func(group string, n int) bool { return n == m.half(group) })
 }
 
-// begins reports whether these counts are on the way to the first half of the move.
+// begins reports whether each group has its count before or after the first half of the
+// move.
 func (m *Move) begins(counts map[string]int) bool {
 	return m.each(counts, func(group string, n int) bool { return n == m.half(group) || n == m.From[group] })
 }
 
-// each reports whether the counts of all groups, of the job or of the move, are as
-// they are to be.
+// each reports whether ok is true for the counts of all groups of the job and of the move.
 func (m *Move) each(counts map[string]int, ok func(group string, n int) bool) bool {
 	for _, groups := range []map[string]int{counts, m.From, m.To} {
 		for g := range groups {
@@ -206,8 +206,8 @@ func (m *Move) each(counts map[string]int, ok func(group string, n int) bool) bo
 	return true
 }
 
-// MoveOutcome is what the last move did, once enough steps were made after it by all
-// workers, of so many slots each; it is told once.
+// MoveOutcome returns the effect of the last move, once all workers have made enough steps
+// after it. slots is the number of slots of each worker. It returns each outcome once.
 func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	m := j.Move
 	if m == nil || m.Made.IsZero() {
@@ -239,8 +239,8 @@ func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	return Outcome{Before: m.Before, After: after, Expected: m.Gain, Gaps: j.Gaps[max(0, len(j.Gaps)-2):]}, true
 }
 
-// MayMove is when a job may next be moved that moves so often at most within an
-// hour. Moves of a clock that was ahead do not count.
+// MayMove returns when a job may next be moved, if it may have at most the given number of
+// moves within an hour. Moves in the future, from a clock that was ahead, do not count.
 func (j *Job) MayMove(most int, now time.Time) time.Time {
 	var within []time.Time
 	for _, at := range j.Moves {

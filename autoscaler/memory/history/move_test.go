@@ -70,7 +70,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMove_OfAWriteThatTimedOut: Nomad may do it later than the next views are made.
+// After a write that timed out, Nomad may do it only after the next views.
 func TestMove_OfAWriteThatTimedOut(t *testing.T) {
 	type seen struct {
 		counts map[string]int
@@ -100,7 +100,7 @@ func TestMove_OfAWriteThatTimedOut(t *testing.T) {
 	}
 }
 
-// TestMove_OfAJobThatNoOneScales is half done for ever.
+// The move would stay half done forever.
 func TestMove_OfAJobThatNoOneScales(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -123,8 +123,8 @@ func TestMove_OfAJobThatNoOneScales(t *testing.T) {
 	}
 }
 
-// TestBoundMove: a move that the last leader began, whose clock was ahead, lasts no
-// longer than any other, however often that is looked at.
+// The clock of the leader that began a move was ahead. The move lasts no longer than any
+// other, after any number of rounds.
 func TestBoundMove(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{LastChange: now.Add(time.Hour)}
@@ -146,7 +146,7 @@ func TestBoundMove(t *testing.T) {
 	(&Job{}).BoundMove(now, time.Minute)
 }
 
-// TestMove_OfOtherGroups is a job that was registered anew.
+// The job was registered again, with other groups.
 func TestMove_OfOtherGroups(t *testing.T) {
 	j := &Job{}
 	j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}}, racks, time.Now())
@@ -157,7 +157,7 @@ func TestMove_OfOtherGroups(t *testing.T) {
 	must.Nil(t, j.Move)
 }
 
-// TestMove_IsSaved: the next leader ends what the last one began.
+// The next leader completes the move that the last one began.
 func TestMove_IsSaved(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	before := &Job{}
@@ -170,7 +170,7 @@ func TestMove_IsSaved(t *testing.T) {
 	must.Eq(t, before.Moves, after.Moves)
 }
 
-// TestMove_IsSavedWithoutEmptyGroups: a job may have 256 groups, and moves between two.
+// A job may have 256 groups, and moves between two of them.
 func TestMove_IsSavedWithoutEmptyGroups(t *testing.T) {
 	groups := append(slices.Clone(racks), planner.Group{Name: "r2"})
 	j, m := &Job{}, &planner.Moving{From: []int{2, 2, 0}, To: []int{4, 0, 0}}
@@ -188,7 +188,7 @@ func TestMove_IsSavedWithoutEmptyGroups(t *testing.T) {
 	must.False(t, old.Move.Made.IsZero())
 }
 
-// TestMove_Outcome takes 0.5 s a step before and 0.4 s after.
+// A step takes 0.5 s before the move and 0.4 s after it.
 func TestMove_Outcome(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{Measurements: []Measurement{{Point: speedup.Point{Size: 4, StepTime: 0.5}}}}
@@ -214,8 +214,8 @@ func TestMove_Outcome(t *testing.T) {
 	must.False(t, ok, must.Sprint("it is told once"))
 }
 
-// TestMove_OutcomeIsOfAllWorkers is of a move that shrank first: its new workers,
-// which have two slots each, join long after their counts were written.
+// The move shrank first. The new workers have two slots each, and join long after their
+// counts were written.
 func TestMove_OutcomeIsOfAllWorkers(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{}
@@ -233,7 +233,7 @@ func TestMove_OutcomeIsOfAllWorkers(t *testing.T) {
 	must.Eq(t, 1, o.After)
 }
 
-// TestMove_OutcomeOfALie is a training that reports what cannot be.
+// The training reports impossible values.
 func TestMove_OutcomeOfALie(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for i, steps := range []map[string]StepTime{
@@ -282,7 +282,7 @@ func TestMayMove(t *testing.T) {
 	must.Len(t, moveLimit, j.Moves)
 }
 
-// TestBeginMove_Undone is about a move that was not written after all.
+// The move was not written after all.
 func TestBeginMove_Undone(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	queued := &planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Queued: true, Until: begun.Add(time.Minute)}

@@ -28,10 +28,10 @@ func (j *Job) Left(declared float64, size int, curve speedup.Curve) (seconds flo
 	return (work - j.Done) * curve.Time(size), true
 }
 
-// Expected returns how many seconds a job is expected to train on at a size, 0 if there is
-// no telling. A job whose work is unknown is expected to take about as long again as it has
-// trained: of jobs as they are seen in clusters, those that have run for long run on for
-// long (Harchol-Balter and Downey, SIGMETRICS'96).
+// Expected returns how many seconds a job is expected to train on at a size, 0 if unknown. A
+// job whose work is unknown is expected to take as long again as it has trained: in real
+// clusters, jobs that have run for long continue for long (Harchol-Balter and Downey,
+// SIGMETRICS'96).
 func (j *Job) Expected(declared float64, size int) float64 {
 	if j.Work(declared) == 0 {
 		return j.RunTime
@@ -40,8 +40,8 @@ func (j *Job) Expected(declared float64, size int) float64 {
 	return seconds
 }
 
-// Gap returns the median of the job's own last gaps, in seconds, of those that are no
-// longer than longest; measured is false if there are none.
+// Gap returns the median, in seconds, of those of the job's last gaps that are not longer
+// than longest; measured is false if there are none.
 func (j *Job) Gap(longest float64) (seconds float64, measured bool) {
 	own := slices.DeleteFunc(KnownSeconds(j.Gaps), func(s float64) bool { return s > longest })
 	if len(own) == 0 {
@@ -51,8 +51,8 @@ func (j *Job) Gap(longest float64) (seconds float64, measured bool) {
 	return own[len(own)/2], true
 }
 
-// Repeated returns how many steps resizes made the job repeat, nil if that is not known of
-// all resizes.
+// Repeated returns how many steps resizes made the job repeat, or nil if that is unknown for
+// some resize.
 func (j *Job) Repeated() *float64 {
 	if j.Uncounted {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Progress is what the driver's agents report of a job's training.
+// Progress is the report of the driver's agents on a job's training.
 type Progress struct {
-	// Who answers. Agents of older versions do not name their allocation.
+	// Identity of the agent that answers. Older versions do not name their allocation.
 	Job       string `json:"job"`
 	Namespace string `json:"namespace"`
 	AllocID   string `json:"alloc_id"`
@@ -30,8 +30,7 @@ type Progress struct {
 type StepTime struct {
 	Mean float64 `json:"mean"` // seconds
 	N    int     `json:"n"`
-	// Samples is how many samples such a step takes, 0 where the script does
-	// not report them.
+	// Samples is how many samples such a step has, 0 if the script does not report them.
 	Samples float64 `json:"samples"`
 }
 
@@ -42,29 +41,28 @@ type Resize struct {
 	From  int    `json:"from"`
 	To    int    `json:"to"`
 	Cause string `json:"cause"` // start, resize, failure
-	// GapSeconds and LostSteps are nil where the workers don't know them.
+	// GapSeconds and LostSteps are nil if the workers don't know them.
 	GapSeconds *float64 `json:"gap_seconds"`
 	LostSteps  *float64 `json:"lost_steps"`
 	Time       float64  `json:"time"` // Unix seconds at which the new ring was formed
 }
 
-// Bounds of what is believed of a training: beyond any there is, and yet far
-// enough from the largest number that sums and quotients of a job's numbers
-// stay finite. JSON has no others, so that one job's would spoil the status and
-// the saved history of all.
+// Bounds of plausible reports: larger than those of any training, but small enough that sums
+// and quotients of a job's numbers stay finite. JSON can't represent infinite numbers, so one
+// job's could spoil the status and the saved history of all.
 const (
 	maxSteps    = 1e12
 	maxSeconds  = 1e9 // 30 years
 	minStepTime = 1e-9
 )
 
-// within is false for what is not a number.
+// within reports whether f is between least and most; it is false for NaN.
 func within(f, least, most float64) bool { return f >= least && f <= most }
 
-// advance takes over how far the training is. Where it reports its samples, work
-// is counted in steps of one size, that of the first ring it is known of: ranks
-// that have a batch each do more in a step the more they are, and a policy that
-// looked at the time of a step alone would see no gain in that.
+// advance records how far the training is. If it reports samples, its work is counted in
+// steps of a fixed number of samples, that of a step of the first ring for which it is
+// known. If each rank has a batch of its own, a larger ring does more in a step. A policy
+// that looks only at the time of a step would see no gain in that.
 func (j *Job) advance(p *Progress) {
 	now := p.StepSeconds[strconv.Itoa(p.Size)]
 	if j.Batch == 0 && now.hasSamples() {
@@ -90,21 +88,21 @@ func (j *Job) advance(p *Progress) {
 
 // written is a resize that an autoscaler wrote.
 type written struct {
-	workers int // to which
+	workers int // size that was written
 	at      time.Time
 }
 
-// writtenTTL is for how long a resize may come after it was written.
+// writtenTTL is the longest time from the write of a resize to the resize.
 const writtenTTL = time.Hour
 
-// Wrote notes that this autoscaler resized the job to so many workers. What the
-// training reports of other resizes does not count as their cost.
+// Wrote records that this autoscaler resized the job to a number of workers. Only such
+// resizes count for the job's Costs.
 func (j *Job) Wrote(workers int, now time.Time) {
 	j.wrote = append(j.wrote[max(0, len(j.wrote)+1-gapsLimit):], written{workers, now})
 }
 
-// cost remembers how long a resize took, if this autoscaler wrote it, and the gap is
-// known and fits into the time since.
+// cost records how long a resize took, if this autoscaler wrote it and its gap is known and
+// fits into the time since then.
 func (j *Job) cost(r Resize, slots int, now time.Time) {
 	i := slices.IndexFunc(j.wrote, func(w written) bool { return w.workers*slots == r.To && now.Sub(w.at) < writtenTTL })
 	if i < 0 || r.Cause != "resize" || r.GapSeconds == nil || *r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
@@ -115,10 +113,10 @@ func (j *Job) cost(r Resize, slots int, now time.Time) {
 	j.Costs = slices.Clone(j.Costs[max(0, len(j.Costs)-gapsLimit):])
 }
 
-// addGaps takes in the resizes that were not known, and returns them.
+// addGaps adds the resizes that were not known yet, and returns them.
 func (j *Job) addGaps(resizes []Resize, slots int, now time.Time) (added []Resize) {
 	for _, r := range resizes {
-		// The list is of the latest only, and the same ones come again.
+		// The list has the latest resizes, most of which were reported before.
 		if r.Time <= j.LastGap || !within(r.Time, 0, float64(now.UnixMilli())/1000+24*3600) || r.GapSeconds != nil && !within(*r.GapSeconds, 0, maxSeconds) {
 			continue
 		}

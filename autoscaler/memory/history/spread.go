@@ -12,34 +12,33 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 )
 
-// Where is where the workers of a job are: how many, and how far apart. No
-// workers is unknown: some have no place yet, or are leaving theirs.
+// Where is the placement of a job's workers: how many there are, and how far apart. Without
+// workers it is unknown: some have no place yet, or are leaving theirs.
 type Where struct {
 	Workers int
 	migrate.Crossing
 }
 
-// Placed is what is known of the time of a step at one number of workers and one
-// crossing.
+// Placed is the measured time of a step at one number of workers and one crossing.
 type Placed struct {
 	migrate.Crossing
 	Measurement
 }
 
-// Bounds of what is remembered of where steps are slow.
+// Bounds of the times by placement.
 const (
 	placedLimit     = 24 // times of one job
 	kindPlacedLimit = 96 // of one kind
 	maxRatio        = 1e6
 )
 
-// settle notes whether a report is of the same ring at the same place as the one
-// before: formed is true where the ring was formed since. Steps made meanwhile
-// are of that place only then, and not the first ones of a ring.
+// settle records whether a report is about the same ring in the same placement as the last
+// one; formed is true if a ring has formed in between. Only if both are the same, the steps
+// in between were made in that placement and are not the first ones of a ring.
 func (j *Job) settle(size, slots int, formed bool) {
 	at := j.where
 	if at.Workers*slots != size {
-		at = Where{} // the ring is not of the workers that Nomad reports
+		at = Where{} // the ring does not have the workers that Nomad reports
 	}
 	if j.stay == 0 || formed || at != j.settled {
 		j.stay++
@@ -47,9 +46,8 @@ func (j *Job) settle(size, slots int, formed bool) {
 	j.settled = at
 }
 
-// place takes in steps that were made where the job is now. It returns the
-// measurement of that place, and by how much the training has got slower or faster
-// there.
+// place adds steps that were made in the present placement. It returns the measurement of
+// that placement, and the factor by which the training has become slower there.
 func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	at := j.settled
 	i := slices.IndexFunc(j.Placed, func(p Placed) bool { return p.Size == at.Workers && p.Crossing == at.Crossing })
@@ -67,8 +65,8 @@ func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	return m, m.average(made.mean, made.n)
 }
 
-// forgetOldest makes room: of the times that are no use yet, or else of all, the oldest
-// goes.
+// forgetOldest drops the oldest of the times with too few steps or, if there are none, the
+// oldest of all.
 func (j *Job) forgetOldest() {
 	useful := func(p Placed) int {
 		if p.Samples < learnedSteps {
@@ -80,8 +78,8 @@ func (j *Job) forgetOldest() {
 	j.Placed = slices.DeleteFunc(j.Placed, func(p Placed) bool { return p.Size == oldest.Size && p.Crossing == oldest.Crossing })
 }
 
-// Sensitivity is how the time of a step of the job depends on where its workers
-// are, as far as enough steps were measured.
+// Sensitivity returns how the time of a step of the job depends on the placement of its
+// workers, from placements with enough measured steps.
 func (j *Job) Sensitivity() *migrate.Sensitivity {
 	s := &migrate.Sensitivity{}
 	for i := range j.Placed {
@@ -92,8 +90,8 @@ func (j *Job) Sensitivity() *migrate.Sensitivity {
 	return s
 }
 
-// learnPlaced takes in what a job's own times show of where its kind is slow, and
-// counts what it has tried.
+// learnPlaced adds a job's times by placement to those of its kind, and counts the job's
+// tries.
 func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, now time.Time) {
 	if k := h.Kinds[kind]; k != nil {
 		alike := &migrate.Sensitivity{Points: k.Placed}
@@ -108,9 +106,9 @@ func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, n
 	}
 }
 
-// learnRatios takes in how the times of a job compare, all of one size: those of
-// different jobs do not, and are related by what they have in common. Placed is
-// replaced: rounds under way read the old one.
+// learnRatios adds the times of a job, all of one size. Times of different jobs do not
+// compare, so they are scaled by the crossings that both have. learnRatios replaces Placed,
+// because present rounds read the old one.
 func (k *Kind) learnRatios(of []migrate.Point) {
 	placed := slices.Clone(k.Placed)
 	var known []migrate.Point
@@ -139,9 +137,8 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 	k.Placed = placed[max(0, len(placed)-kindPlacedLimit):]
 }
 
-// Sensitivities are how the time of a step depends on where workers are: as the
-// job was measured, and as others of its kind were, for what it was not. Neither
-// changes any more.
+// Sensitivities returns how the time of a step depends on the placement of workers, by the
+// measurements of the job and by those of its kind. Neither changes later.
 func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
 	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
 	if k := h.Kinds[kind]; k != nil {

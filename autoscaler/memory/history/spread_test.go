@@ -23,7 +23,7 @@ var (
 	onFour = migrate.Crossing{Level: "meta.rack", Domains: 4}
 )
 
-// placedRun is a training that is moved about.
+// placedRun is a training that runs in several placements.
 type placedRun struct {
 	*training
 	h    *History
@@ -37,7 +37,7 @@ func newPlacedRun(h *History, kind string) *placedRun {
 	return &placedRun{training: newTraining(), h: h, j: &Job{}, kind: kind, now: t0}
 }
 
-// at has the training run in a new ring at one place, and report every ten seconds.
+// at runs the training in a new ring in one placement, and reports every ten seconds.
 func (r *placedRun) at(size int, where migrate.Crossing, step float64, d time.Duration) {
 	r.ring++
 	r.j.where = Where{size, where}
@@ -90,7 +90,7 @@ func TestPlaced_StepTimesByWhereTheWorkersWere(t *testing.T) {
 	must.InDelta(t, 1.5, next.placed(4, onTwo), 0.01)
 }
 
-// TestPlaced_OnlyWhatIsKnown has steps whose place is not sure: none of them counts.
+// Steps whose placement is uncertain do not count.
 func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 	for name, step := range map[string]func(i int, r *placedRun, p *Progress){
 		"a pool without a topology, or workers that wait for a place": func(_ int, r *placedRun, _ *Progress) { r.j.where = Where{} },
@@ -135,7 +135,8 @@ func TestPlaced_OfWorkersWithSeveralSlots(t *testing.T) {
 	must.Eq(t, []migrate.Point{{Size: 2, Crossing: onTwo, StepTime: 1}}, j.Sensitivity().Points)
 }
 
-// A job that is moved is slower or faster there; other sizes are not.
+// A job that is moved is slower or faster in its new placement. That does not change the
+// times of other sizes.
 func TestPlaced_AMoveIsNoDrift(t *testing.T) {
 	r := newPlacedRun(New(), "k")
 	r.at(2, onOne, 2, time.Hour)
@@ -204,7 +205,7 @@ func TestKind_TheNextRunKnowsWhatCrossingCosts(t *testing.T) {
 	must.Len(t, 3, other.Points)
 }
 
-// Two jobs that have no place in common do not wipe out each other's times.
+// Two jobs without a common placement do not erase each other's times.
 func TestKind_TimesThatDoNotCompareAreKept(t *testing.T) {
 	h := New()
 	racks := func(parts, most int) migrate.Crossing {
@@ -227,8 +228,8 @@ func TestKind_TimesThatDoNotCompareAreKept(t *testing.T) {
 	must.InDelta(t, 1.5, ratio, 0.05)
 }
 
-// TestKind_TryingEnds has many jobs of a kind go where they may hope for something.
-// Each is at a size once, so that its times compare with nothing of that size.
+// Many jobs of a kind try placements. Each has a size once, so its times compare with no
+// other of that size.
 func TestKind_TryingEnds(t *testing.T) {
 	apart := func(size int) migrate.Crossing {
 		return migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: size / 2}
@@ -267,8 +268,8 @@ func TestKind_TryingEnds(t *testing.T) {
 	}
 }
 
-// TestJob_TryingEnds has a job that is resized at random, often before a time is of
-// use: such times do not push out those that end its trying.
+// A job is resized at random, often before a time has enough steps. Such times do not
+// displace those that end its trying.
 func TestJob_TryingEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	h := New()
@@ -294,7 +295,7 @@ func TestJob_TryingEnds(t *testing.T) {
 	must.Between(t, 1, tries, 2*placedLimit)
 }
 
-// TestKind_OneSlowSpellEndsNothing: a job may have been slow because of something else.
+// One job may have been slow for another reason, which does not end the trying of its kind.
 func TestKind_OneSlowSpellEndsNothing(t *testing.T) {
 	apart := func(size int) migrate.Crossing {
 		return migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: size / 2}
@@ -316,7 +317,7 @@ func TestKind_OneSlowSpellEndsNothing(t *testing.T) {
 	must.Greater(t, 0.98, hope)
 }
 
-// A kind whose saved times cannot be learns again.
+// A kind with impossible saved times learns again.
 func TestKind_SavedTimesThatCannotBe(t *testing.T) {
 	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1), 1e300} {
 		k := &Kind{Placed: []migrate.Point{{Size: 4, Crossing: onTwo, StepTime: bad}, {Size: 4, Crossing: onFour, StepTime: bad}}}
@@ -327,7 +328,7 @@ func TestKind_SavedTimesThatCannotBe(t *testing.T) {
 	}
 }
 
-// A kind that nothing new is found out of is not saved again.
+// A kind about which nothing new is learned is not saved again.
 func TestKind_WaveringRatiosAreNoNews(t *testing.T) {
 	h := New()
 	r := newPlacedRun(h, "k")
@@ -344,7 +345,7 @@ func TestKind_WaveringRatiosAreNoNews(t *testing.T) {
 	must.Eq(t, string(before), string(after))
 }
 
-// TestKind_RatiosStayBounded has jobs of a kind show anything.
+// Jobs of a kind report any times.
 func TestKind_RatiosStayBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	h := New()

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// ringLag is for how long after a change of the count the ring may be the one
-	// before: newcomers start while the others train.
+	// ringLag is how long after a change of the count the ring may still have the old
+	// size, because newcomers start while the others train.
 	ringLag = 5 * time.Minute
-	// tenureSlack, in seconds, is how much longer than Nomad has seen a size its steps
-	// may have taken: both are known some seconds late.
+	// tenureSlack is how many seconds more than the observed time at a size its steps
+	// may have taken, because both are known some seconds late.
 	tenureSlack = 30
-	// tenureLimit bounds the sizes whose time is remembered.
+	// tenureLimit bounds the sizes whose time is kept.
 	tenureLimit = 64
 )
 
-// tenure is for how long Nomad has seen a job at each size. A training reports its own
-// times: they are believed of these sizes, and of no more steps than fit into that.
+// tenure tracks how long Nomad has seen a job at each size. A training reports its own
+// times. They count only for these sizes, and only for steps that fit into this time.
 type tenure struct {
 	workers int               // now
-	at      time.Time         // till when Job.Had counts
+	at      time.Time         // until when Job.Had counts
 	lately  map[int]time.Time // when sizes were last seen
 }
 
@@ -48,7 +48,7 @@ func (j *Job) hold(now time.Time) {
 	}
 }
 
-// see notes the number of workers that Nomad reports now.
+// see records the number of workers that Nomad reports now.
 func (j *Job) see(workers int, now time.Time) {
 	j.hold(now)
 	h := &j.tenure
@@ -70,8 +70,8 @@ func (j *Job) see(workers int, now time.Time) {
 	})
 }
 
-// has returns how many seconds of steps are believed at a size; ok is false if Nomad
-// never saw the job at it.
+// has returns how many seconds of steps may count at a size; ok is false if Nomad never saw
+// the job at it.
 func (j *Job) has(size int, now time.Time) (seconds float64, ok bool) {
 	j.hold(now)
 	seconds, ok = j.Had[size]

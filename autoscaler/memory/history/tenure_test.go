@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// watched is a job that Nomad and its training report every ten seconds.
+// watched is a job about which Nomad and its training report every ten seconds.
 type watched struct {
 	*training
 	h   *History
@@ -28,14 +28,14 @@ func watch() *watched {
 
 func (w *watched) job() *Job { return w.h.Jobs[w.key] }
 
-// nomad has Nomad see so many workers for a time.
+// nomad lets Nomad report a number of workers for a time.
 func (w *watched) nomad(workers int, d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(10 * time.Second) {
 		w.h.Observe(w.key, &Observation{Running: workers, Slots: 1}, w.now, 10*time.Second)
 	}
 }
 
-// trains has the ring have a size, and Nomad see so many workers, for a time.
+// trains runs a ring of a size for a time, while Nomad reports a number of workers.
 func (w *watched) trains(ring, workers int, step float64, d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.nomad(workers, 10*time.Second)
@@ -52,7 +52,7 @@ func (w *watched) reports(size int, times map[int]StepTime) {
 	w.h.Learn(w.job(), "k", p, 1, w.now)
 }
 
-// known are the step times in force by size.
+// known returns the step times in force by size.
 func (w *watched) known() map[int]float64 {
 	out := map[int]float64{}
 	for _, p := range w.job().Points() {
@@ -85,8 +85,7 @@ func TestTenure_StepsThatDoNotFit(t *testing.T) {
 	must.LessEq(t, 2, w.known()[4])
 }
 
-// TestTenure_HonestTrainings are all those that were believed before, as far as they
-// could be true.
+// TestTenure_HonestTrainings checks reports that may be true: all of them count.
 func TestTenure_HonestTrainings(t *testing.T) {
 	t.Log("growth, for which newcomers start while the others train on")
 	w := watch()

@@ -1,12 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package store keeps what must outlive an autoscaler in Nomad variables.
+// Package store keeps the state that must outlive an autoscaler in Nomad variables.
 //
-//	kolo/overrides     overrides: what users set while autoscalers run
-//	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
-//	kolo/history/states/00…  what policies asked to be given back
+//	kolo/overrides           overrides that users set while autoscalers run
+//	kolo/history/00…         history: 64 shards of jobs and kinds, compressed
+//	kolo/history/states/00…  states of policies
 //
-// The leader alone writes the history, and only what has changed. Any autoscaler may
-// write overrides, on condition that they are still those that it read.
+// Only the leader writes the history, and only the parts that have changed. Any autoscaler
+// may write overrides, on condition that no one has changed them since it read them.
 package store

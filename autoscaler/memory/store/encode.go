@@ -20,10 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
-// so that ten thousand fit, and one that changes does not rewrite all. What
-// policies asked to be given back is cut into pieces, so that it takes no job's
-// place.
+// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name, so that ten
+// thousand fit, and a change of one does not rewrite all. The states of policies are in
+// pieces of their own, so that they take no room from jobs.
 const (
 	shards    = 64
 	shardSize = 60 << 10
@@ -53,8 +52,8 @@ type savedJob struct {
 	Job *history.Job    `json:"record"`
 }
 
-// Encode makes the snapshot of a history; what does not fit is left out and
-// counted.
+// Encode returns the snapshot of a history. It leaves out parts that do not fit, and counts
+// them.
 func Encode(h *history.History) (*Snapshot, error) {
 	out := &Snapshot{texts: map[string]string{}}
 	states, err := (&shard{States: h.States}).encode()
@@ -67,7 +66,7 @@ func Encode(h *history.History) (*Snapshot, error) {
 			out.texts[fmt.Sprintf("%s%02d", statesPath, i)], states = states[:n], states[n:]
 		}
 	} else {
-		out.Dropped += len(h.States) // a policy asked for too much
+		out.Dropped += len(h.States) // a policy's state is too large
 	}
 	for i, s := range split(h) {
 		text, dropped, err := s.fit()
@@ -82,11 +81,11 @@ func Encode(h *history.History) (*Snapshot, error) {
 	return out, nil
 }
 
-// jobName is a job's name in a shard. No kind has the same: names of namespaces have
-// no such character.
+// jobName returns a job's name in a shard. No kind has the same name there, because the
+// names of namespaces have neither NUL nor slash.
 func jobName(k identity.JobKey) string { return k.Namespace + "\x00" + k.ID }
 
-// split spreads jobs and kinds over the shards, in an order that stays.
+// split spreads jobs and kinds over the shards, in a stable order.
 func split(h *history.History) (all [shards]shard) {
 	for k, j := range h.Jobs {
 		s := &all[shardOf(jobName(k))]
@@ -120,8 +119,8 @@ func (s *shard) encode() (string, error) {
 	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
 }
 
-// decode is the history that was saved, by path. What makes no sense is left out
-// and reported as lost.
+// decode returns the history from saved texts by path. It leaves out invalid texts and
+// reports them as lost.
 func decode(texts map[string]string) (h *history.History, lost error) {
 	h = history.New()
 	var states strings.Builder
@@ -135,7 +134,7 @@ func decode(texts map[string]string) (h *history.History, lost error) {
 	return h, errors.Join(lost, decodeShard(h, states.String()))
 }
 
-// decodeShard adds what a shard holds.
+// decodeShard adds the content of a shard.
 func decodeShard(h *history.History, text string) error {
 	if text == "" {
 		return nil

@@ -60,8 +60,8 @@ func TestEncode_SavesAndLoads(t *testing.T) {
 	must.True(t, m.Jobs[k].FirstSeen.Equal(t0))
 }
 
-// TestEncode_WhereStepsAreSlow is about what is known of placements: it is saved and
-// loaded, one that was saved before is read without it, and no job is lost for it.
+// Times by placement are saved and loaded. A history saved by an older version is read
+// without them. No job is lost to make room for them.
 func TestEncode_WhereStepsAreSlow(t *testing.T) {
 	placed := func(n int) (out []history.Placed) {
 		for i := range n {
@@ -115,8 +115,8 @@ func TestEncode_WhereStepsAreSlow(t *testing.T) {
 	must.Len(t, 16, known.Placed)
 }
 
-// TestEncode_OneNamespaceTakesNoOthersPlace has a namespace save more than there is
-// room for, in a shard where another one has ten jobs and a kind.
+// One namespace saves more than there is room for, in a shard where another has ten jobs and
+// a kind.
 func TestEncode_OneNamespaceTakesNoOthersPlace(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	name := func(n int) string {
@@ -214,8 +214,7 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 	must.Len(t, 4, m.Jobs[identity.JobKey{Namespace: "default", ID: "training-job-7"}].Placed)
 }
 
-// TestEncode_StatesTakeNoJobsPlace has policies ask for more and more to be
-// given back: what is too much is lost, and no job is.
+// The states of policies grow. States that are too large are lost, but no job is.
 func TestEncode_StatesTakeNoJobsPlace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func(n int) []byte {

@@ -15,13 +15,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// large is more bytes of JSON than a job has whose groups have names as users write
-// them.
+// large is more bytes of JSON than any job has with group names of usual length.
 const large = 16 << 10
 
-// fit encodes a shard, and leaves out as little as it takes to fit; dropped is how
-// many jobs that is, and what cannot be encoded. What one namespace saves costs the
-// others as little as can be.
+// fit encodes a shard, and leaves out as little as necessary. dropped counts the jobs that
+// it leaves out, and all entries that cannot be encoded. A namespace that saves much costs
+// the others as little as possible.
 func (s *shard) fit() (text string, dropped int, err error) {
 	if text, err = s.encode(); err != nil {
 		if dropped = s.dropUnencodable(); dropped == 0 {
@@ -49,11 +48,10 @@ type entry struct {
 	namespace string
 	name      string // in the shard
 	size      int    // bytes of JSON
-	sum       int    // with those of its namespace that are kept before it
+	sum       int    // sum of sizes, with the smaller entries of its namespace
 }
 
-// leaveOut leaves out as many entries as it takes for the shard to fit, those first
-// that come first.
+// leaveOut leaves out entries, in their order, until the shard fits.
 func (s *shard) leaveOut(entries []entry) (text string, err error) {
 	all := *s
 	n := sort.Search(len(entries), func(n int) bool {
@@ -83,7 +81,7 @@ func (s *shard) without(entries []entry) *shard {
 	return out
 }
 
-// largeJobs are the jobs that are larger than others are, the largest first.
+// largeJobs returns the unusually large jobs, the largest first.
 func (s *shard) largeJobs() []entry {
 	entries := slices.DeleteFunc(s.jobs(), func(e entry) bool { return e.size <= large })
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(b.size-a.size, strings.Compare(a.name, b.name)) })
@@ -109,12 +107,12 @@ func (s *shard) jobs() []entry {
 }
 
 func size(v any) int {
-	text, _ := json.Marshal(v) // what cannot be encoded is left out already
+	text, _ := json.Marshal(v) // entries that cannot be encoded are left out already
 	return len(text)
 }
 
-// fair sorts entries so that the namespace that holds most loses the largest of its
-// own first.
+// fair sorts entries in the order in which to leave them out: the namespace with most data
+// loses its largest entry first.
 func fair(entries []entry) []entry {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.size-b.size, strings.Compare(a.name, b.name)) })
 	sums := map[string]int{}
@@ -127,8 +125,7 @@ func fair(entries []entry) []entry {
 	return entries
 }
 
-// dropPlaced leaves out what jobs know of where they are slow, which can be learned
-// again.
+// dropPlaced leaves out the jobs' times by placement, which can be learned again.
 func (s *shard) dropPlaced() {
 	for i := range s.Jobs {
 		if len(s.Jobs[i].Job.Placed) > 0 {
@@ -139,8 +136,8 @@ func (s *shard) dropPlaced() {
 	}
 }
 
-// dropUnencodable leaves out what cannot be encoded, and returns how much that
-// is: the rest is not to be lost for it.
+// dropUnencodable leaves out entries that cannot be encoded, so that the rest is not lost,
+// and returns how many these are.
 func (s *shard) dropUnencodable() int {
 	fails := func(v any) bool { _, err := json.Marshal(v); return err != nil }
 	before := len(s.Jobs) + len(s.Kinds)

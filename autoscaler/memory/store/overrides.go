@@ -16,13 +16,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Overrides are what users set while autoscalers run. All autoscalers share them through
-// a Nomad variable, and they outlive the autoscalers.
+// Overrides are settings that users change while autoscalers run. All autoscalers share
+// them through a Nomad variable, and they outlive the autoscalers.
 type Overrides struct {
 	// Policies by node pool, as written on one line: name(option=value).
 	// They win over the configuration.
 	Policies map[string]string `json:"policies,omitempty"`
-	// Paused are the jobs, as namespace/id, that are left alone; All is all.
+	// Paused has the jobs, as namespace/id, that are left alone; All pauses all jobs.
 	Paused []string `json:"paused,omitempty"`
 	All    bool     `json:"all,omitempty"`
 }
@@ -32,7 +32,7 @@ func (o Overrides) IsPaused(key identity.JobKey) bool {
 	return o.All || slices.Contains(o.Paused, pausedName(key))
 }
 
-// Pause leaves a job alone, or with false no more. The zero key is all jobs.
+// Pause pauses a job, or resumes it if on is false. The zero key means all jobs.
 func (o *Overrides) Pause(key identity.JobKey, on bool) {
 	if key == (identity.JobKey{}) {
 		if o.All = on; !on {
@@ -47,8 +47,7 @@ func (o *Overrides) Pause(key identity.JobKey, on bool) {
 	}
 }
 
-// SetPolicy puts a policy in force for a node pool; an empty line is that of the
-// configuration.
+// SetPolicy sets the policy of a node pool; an empty line restores the configured one.
 func (o *Overrides) SetPolicy(pool, line string) {
 	if o.Policies == nil {
 		o.Policies = map[string]string{}
@@ -62,8 +61,7 @@ func (o *Overrides) SetPolicy(pool, line string) {
 
 func pausedName(key identity.JobKey) string { return key.Namespace + "/" + key.ID }
 
-// overridesPath is the variable of the overrides: one who may write it may change
-// them.
+// overridesPath is the variable of the overrides. Users who may write it may change them.
 const overridesPath = "kolo/overrides"
 
 // pollTime is how long one request for changed overrides waits in Nomad.
@@ -75,8 +73,8 @@ func (s *Store) LoadOverrides(ctx context.Context) (Overrides, uint64, error) {
 	return o, index, err
 }
 
-// PollOverrides returns the overrides when they are not at the index after any
-// more, with their index and the one to ask after next.
+// PollOverrides waits until the overrides may have changed since index after, or for
+// pollTime. It returns them with their index, and the index to pass in next.
 func (s *Store) PollOverrides(ctx context.Context, after uint64) (o Overrides, index, next uint64, err error) {
 	q := (&api.QueryOptions{Namespace: s.namespace, WaitIndex: after, WaitTime: pollTime}).WithContext(ctx)
 	got, meta, err := s.client.Variables().Peek(overridesPath, q)
@@ -90,9 +88,9 @@ func (s *Store) PollOverrides(ctx context.Context, after uint64) (o Overrides, i
 	return o, got.ModifyIndex, meta.LastIndex, err
 }
 
-// ChangeOverrides writes changed overrides with the token of the user who
-// commands it, even where nothing differs: so Nomad decides whether that user
-// may. It returns the overrides with their index in Nomad.
+// ChangeOverrides changes the overrides with the token of the user who gave the command. It
+// writes them even if nothing differs, so that Nomad decides whether the user may. It
+// returns the overrides with their index in Nomad.
 func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*Overrides)) (o Overrides, index uint64, err error) {
 	index, err = s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if o, err = decodeOverrides(text); err != nil {
@@ -108,8 +106,8 @@ func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*
 	return o, index, err
 }
 
-// MayChangeOverrides returns nil where Nomad lets the token write the overrides,
-// by writing them as they are. Any autoscaler may ask.
+// MayChangeOverrides returns nil if Nomad lets the token write the overrides. To find out,
+// it writes them unchanged. Any autoscaler may call it.
 func (s *Store) MayChangeOverrides(ctx context.Context, token string) error {
 	_, err := s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if text == "" {
@@ -130,8 +128,8 @@ func decodeOverrides(text string) (o Overrides, err error) {
 	return o, nil
 }
 
-// rewrite changes the text at a path, on condition that it is still the one
-// that was read; where it is not, it begins again. It returns the new index.
+// rewrite changes the text at a path and returns the new index. If the text has changed
+// since it was read, rewrite begins again.
 func (s *Store) rewrite(ctx context.Context, path, token string, change func(string) (string, error)) (uint64, error) {
 	for {
 		now, _, err := s.client.Variables().Peek(path, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))

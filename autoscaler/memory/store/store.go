@@ -16,8 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// Store keeps texts in the variables of a namespace, and knows what it last
-// saved.
+// Store keeps texts in the variables of a namespace, and remembers the last saved ones.
 type Store struct {
 	client    *api.Client
 	namespace string
@@ -27,19 +26,19 @@ type Store struct {
 	saved map[string]string
 }
 
-// New makes a store in a namespace.
+// New returns a store in a namespace.
 func New(client *api.Client, namespace string, log *audit.Log) *Store {
 	return &Store{client: client, namespace: namespace, audit: log, saved: map[string]string{}}
 }
 
 const dataItem = "data"
 
-// LoadHistory reads all there is. What makes no sense is left out and reported
-// as lost; an error means that there may be more.
+// LoadHistory loads the saved history. It leaves out invalid parts and reports them as lost.
+// err means that the history could not be read completely.
 func (s *Store) LoadHistory(ctx context.Context) (h *history.History, lost, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.saved) // another may have led meanwhile, and saved something else
+	clear(s.saved) // another leader may have saved something else in the meantime
 	there, _, err := s.client.Variables().PrefixList(historyPath, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the history: %w", err)
@@ -57,14 +56,14 @@ func (s *Store) LoadHistory(ctx context.Context) (h *history.History, lost, err 
 	return h, lost, nil
 }
 
-// Snapshot is a history as it is saved.
+// Snapshot is an encoded history.
 type Snapshot struct {
 	texts   map[string]string // by path
 	Dropped int               // jobs, kinds and states that do not fit
 }
 
-// SaveHistory saves a snapshot, and removes what is not in it any more. Before
-// each write may is asked whether this autoscaler still leads.
+// SaveHistory saves a snapshot, and removes variables that are no longer part of it. Before
+// each write, it calls may to check that this autoscaler still leads.
 func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +94,8 @@ func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() erro
 	return err
 }
 
-// save writes a text unless it is what was saved last; wrote is true where it
-// was tried. The caller holds s.mu.
+// save writes a text unless it was saved last; wrote is true if it tried to write. The
+// caller holds s.mu.
 func (s *Store) save(ctx context.Context, path, text string) (wrote bool, err error) {
 	if s.saved[path] == text {
 		return false, nil

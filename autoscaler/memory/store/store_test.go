@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// TestStore_RemovesWhatIsNotThereAnyMore saves a state that shrinks.
+// The saved history shrinks.
 func TestStore_RemovesWhatIsNotThereAnyMore(t *testing.T) {
 	web := httptest.NewServer(nomadtest.New())
 	t.Cleanup(web.Close)
@@ -45,8 +45,8 @@ func TestStore_RemovesWhatIsNotThereAnyMore(t *testing.T) {
 	}
 }
 
-// TestStore_AnotherLedMeanwhile has a second autoscaler remove what the first saved:
-// the first loads what there is, and not what it remembers.
+// A second autoscaler removes what the first one saved. The first then loads the variables
+// from Nomad, and not those that it remembers.
 func TestStore_AnotherLedMeanwhile(t *testing.T) {
 	web := httptest.NewServer(nomadtest.New())
 	t.Cleanup(web.Close)
