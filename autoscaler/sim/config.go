@@ -189,8 +189,8 @@ const (
 	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot
 	// fail then.
 	CountOnly
-	// Nomad is where Nomad's scheduler puts the allocations of a job with one
-	// group, which knows nothing of step times.
+	// Nomad places workers where Nomad's scheduler places the allocations of a job with
+	// one group. The scheduler does not know step times.
 	Nomad
 	// Aware puts workers where the job's step is expected to be shortest, and
 	// close together where nothing is known.

@@ -11,7 +11,7 @@ func (t *Training) BindReplica() Setting {
 	return Count(&t.Replica, "replica", 1, 1, "processes that share one copy of a sharded model")
 }
 
-// Uneven is a number of processes that whole replicas don't make up.
+// Uneven is a setting whose number of processes is not a multiple of Replica.
 type Uneven struct {
 	Name   string // of the setting
 	Value  int

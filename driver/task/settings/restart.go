@@ -134,7 +134,7 @@ func (r *Restart) Read(given map[string]any) (problems []string) {
 	return problems
 }
 
-// Check states which settings have no effect.
+// Check returns an error that names a setting without effect.
 func (r *Restart) Check() error {
 	var idle string
 	switch c := r.Checkpoint; {
