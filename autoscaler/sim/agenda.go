@@ -5,8 +5,8 @@ package sim
 
 import "container/heap"
 
-// agenda holds the running jobs by the time of the next thing that happens
-// to them by itself: a completion, or a first measurement.
+// agenda holds the running jobs by the time of their next own event: a completion, or a
+// first measurement.
 type agenda []*job
 
 var _ heap.Interface = (*agenda)(nil)
@@ -14,8 +14,8 @@ var _ heap.Interface = (*agenda)(nil)
 // Len implements heap.Interface.
 func (a agenda) Len() int { return len(a) }
 
-// Less implements heap.Interface. Jobs of one instant go by their number, so
-// that the order never depends on how the heap grew.
+// Less implements heap.Interface. Jobs with the same time are in the order of their
+// numbers, so that the order never depends on how the heap grew.
 func (a agenda) Less(i, k int) bool {
 	if a[i].next != a[k].next {
 		return a[i].next < a[k].next
@@ -46,7 +46,7 @@ func (a *agenda) Pop() any {
 	return j
 }
 
-// set puts the job where its next time belongs.
+// set adds the job, or moves it after a change of its next time.
 func (a *agenda) set(j *job) {
 	if j.heapAt < 0 {
 		heap.Push(a, j)
@@ -55,7 +55,7 @@ func (a *agenda) set(j *job) {
 	heap.Fix(a, j.heapAt)
 }
 
-// drop takes the job out if it is in.
+// drop removes the job if it is in the agenda.
 func (a *agenda) drop(j *job) {
 	if j.heapAt >= 0 {
 		heap.Remove(a, j.heapAt)

@@ -11,10 +11,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// aware reports whether workers are placed by what is known of step times.
+// aware reports whether workers are placed by step times.
 func (e *engine) aware() bool { return e.cfg.Placement == Aware || e.cfg.Placement == Migrate }
 
-// sites are the nodes of a job's type as package placement chooses among them.
+// sites returns the nodes of a job's GPU type, for package placement to choose from.
 func (e *engine) sites(j *job, per int) []placement.Site {
 	places := e.cluster.pools[j.typ].places
 	out := make([]placement.Site, len(places))
@@ -31,8 +31,8 @@ func (e *engine) sites(j *job, per int) []placement.Site {
 	return out
 }
 
-// byStepTime places up to more workers of a job close together, or further apart
-// where that is known to be faster.
+// byStepTime places up to more workers of a job close together, or further apart if that
+// is known to be faster.
 func (e *engine) byStepTime(j *job, per, more int) (added int) {
 	counts, added := placement.GrowFaster(e.sites(j, per), more, placement.Rule{}, e.faster(j))
 	for i, n := range counts {
@@ -45,8 +45,8 @@ func (e *engine) byStepTime(j *job, per, more int) (added int) {
 	return added
 }
 
-// leave takes fewer workers away from where they leave the others closest together,
-// or further apart where that is known to be faster.
+// leave removes fewer workers, so that the others are close together, or further apart if
+// that is known to be faster.
 func (e *engine) leave(j *job, per, fewer int) {
 	places := e.cluster.pools[j.typ].places
 	for i, n := range placement.ReleaseFaster(e.sites(j, per), fewer, placement.Rule{}, e.faster(j)) {
@@ -60,7 +60,7 @@ func (e *engine) leave(j *job, per, fewer int) {
 	j.shares = slices.DeleteFunc(j.shares, func(s placement.Share) bool { return s.Workers == 0 })
 }
 
-// faster compares where a job of so many workers may be.
+// faster returns a function that compares the step times of two placements of a job.
 func (e *engine) faster(j *job) placement.Ratio {
 	return func(counts, elsewhere []int) float64 {
 		return e.ratio(j, e.at(j, elsewhere), e.at(j, counts), migrate.Hopeful)
@@ -70,8 +70,8 @@ func (e *engine) faster(j *job) placement.Ratio {
 // expectation is migrate.Slowdown or migrate.Hopeful.
 type expectation func(size int, from, to migrate.Crossing, of ...*migrate.Sensitivity) (ratio float64, known bool)
 
-// ratio is how many times as long a step is expected to take with the workers of
-// a job at other parts, 1 where nothing is known of that.
+// ratio returns the expected time of a step with the workers of a job at to, as a multiple
+// of that with them at from; 1 if it is unknown.
 func (e *engine) ratio(j *job, from, to []placement.Share, by expectation) float64 {
 	if e.cfg.Info.Curves {
 		return e.stepAt(j, to) / e.stepAt(j, from)
@@ -91,7 +91,7 @@ func (e *engine) ratio(j *job, from, to []placement.Share, by expectation) float
 	return r
 }
 
-// stepAt is the true time of a step with the workers of a job at parts.
+// stepAt returns the true time of a step with the workers of a job at the given shares.
 func (e *engine) stepAt(j *job, at []placement.Share) float64 {
 	e.parts = e.parts[:0]
 	for _, p := range at {
@@ -100,8 +100,8 @@ func (e *engine) stepAt(j *job, at []placement.Share) float64 {
 	return j.StepTimeOn(e.parts) * e.apart(j, at)
 }
 
-// apart is how much longer a step takes because of where the workers are, besides
-// what the trace has of it.
+// apart returns the factor by which a step takes longer because of the placement, in
+// addition to the placements that the trace has.
 func (e *engine) apart(j *job, at []placement.Share) float64 {
 	by := 1.0
 	n := 0
@@ -125,7 +125,7 @@ func (e *engine) racks(at []placement.Share) int {
 	return len(seen)
 }
 
-// crossing is how far apart workers are.
+// crossing returns how far apart workers are.
 func (e *engine) crossing(at []placement.Share) migrate.Crossing {
 	e.leaves = e.leaves[:0]
 	most := 0
@@ -140,7 +140,7 @@ func (e *engine) crossing(at []placement.Share) migrate.Crossing {
 	return migrate.Crossing{Level: e.tree.Levels()[s.Level].Name, Domains: s.Domains, Parts: len(at), Most: most}
 }
 
-// learn takes in how long a step takes where a job is.
+// learn adds the time of a step in the job's present placement.
 func (j *job) learn(step float64) {
 	p := migrate.Point{Size: j.n, Crossing: j.crossing, StepTime: step}
 	if j.alike != nil {
@@ -152,7 +152,7 @@ func (j *job) learn(step float64) {
 	}
 }
 
-// migrate moves workers of running jobs to where they save more than it costs.
+// migrate moves workers of running jobs if that saves more than it costs.
 func (e *engine) migrate() {
 	for typ := range e.cluster.pools {
 		pool := &e.cluster.pools[typ]
@@ -179,7 +179,7 @@ func (e *engine) movable(j *job) bool {
 	return e.now >= j.gapEnd && e.now >= j.changed+e.cfg.Hold && !e.tooOften(j)
 }
 
-// candidate is a job as package migrate sees it.
+// candidate returns a job in the form of package migrate.
 func (e *engine) candidate(j *job) *migrate.Job {
 	per := max(1, j.PerWorker)
 	return &migrate.Job{
@@ -191,7 +191,7 @@ func (e *engine) candidate(j *job) *migrate.Job {
 	}
 }
 
-// at is a job with so many workers at each place of its type.
+// at returns the shares of a job with the given workers at each place of its GPU type.
 func (e *engine) at(j *job, counts []int) []placement.Share {
 	var out []placement.Share
 	for i, n := range counts {
@@ -202,7 +202,7 @@ func (e *engine) at(j *job, counts []int) []placement.Share {
 	return out
 }
 
-// move puts workers of jobs elsewhere. Each stands still for two changes of its ring.
+// move moves workers of jobs. Each of the jobs pauses for two changes of its ring.
 func (e *engine) move(who []*job, moves map[int]migrate.Move) {
 	for i, j := range who {
 		if _, ok := moves[i]; ok {
@@ -225,10 +225,10 @@ func (e *engine) move(who []*job, moves map[int]migrate.Move) {
 	}
 }
 
-// expected is how many seconds a job is expected to need where it is: what it has
-// left, where that is known; else as long as it has run, since of jobs with long
-// and short work, as they are seen in clusters, one that has run long will run
-// long still (Harchol-Balter and Downey, SIGMETRICS'96).
+// expected returns how many seconds a job is expected to need in its present placement: the
+// time for its remaining work if that is known, else as long as it has run. In real
+// clusters, jobs that have run for long continue for long (Harchol-Balter and Downey,
+// SIGMETRICS'96).
 func (e *engine) expected(j *job) float64 {
 	if e.cfg.Info.Remaining {
 		return (j.left - max(0, e.now-max(j.at, j.gapEnd))/j.step) * j.step
@@ -237,16 +237,16 @@ func (e *engine) expected(j *job) float64 {
 	return max(run, soon)
 }
 
-// soon is how long, in seconds, a job is expected to run that has just started.
+// soon is how long, in seconds, a job that has just started is expected to run.
 const soon = 60
 
-// tooOften reports whether a job was moved as often within the last hour as it may.
+// tooOften reports whether a job had its MaxMoves moves within the last hour.
 func (e *engine) tooOften(j *job) bool {
 	j.moves = slices.DeleteFunc(j.moves, func(t float64) bool { return t <= e.now-3600 })
 	return e.cfg.MaxMoves > 0 && len(j.moves) >= e.cfg.MaxMoves
 }
 
-// moved does what follows from a job having its workers elsewhere.
+// moved updates a job after its workers were moved.
 func (e *engine) moved(j *job, cost float64) {
 	j.committed = j.left
 	j.changed = e.now
@@ -259,7 +259,7 @@ func (e *engine) moved(j *job, cost float64) {
 	e.schedule(j)
 }
 
-// place notes what follows from where the workers of a job are.
+// place updates the fields of a job that depend on its placement.
 func (j *job) place(e *engine) {
 	j.step = e.stepTime(j)
 	if e.aware() {
@@ -267,7 +267,7 @@ func (j *job) place(e *engine) {
 	}
 }
 
-// treeOf is the topology of nodes, by racks where they have any.
+// treeOf returns the topology of nodes, with racks if any node has one.
 func treeOf(c *cluster) (*topology.Tree, error) {
 	names := []string{topology.NodeLevel}
 	if slices.ContainsFunc(c.nodes, func(n node) bool { return n.Rack != "" }) {
@@ -287,7 +287,7 @@ func treeOf(c *cluster) (*topology.Tree, error) {
 	return topology.New(levels, nodes), nil
 }
 
-// pathsOf are the domains of each node, outermost first.
+// pathsOf returns the domains of each node, outermost first.
 func pathsOf(t *topology.Tree, nodes int) [][]int {
 	out := make([][]int, nodes)
 	for i := range out {

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// planned is a policy that gives jobs sizes by a timetable: of each job the size
-// from each time on.
+// planned is a policy that gives jobs sizes by a timetable, which has each job's size from
+// each time on.
 type planned map[string][]struct {
 	at   float64
 	size int
@@ -39,8 +39,8 @@ func (p planned) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// twoApps are the step times of an application that is twice as fast on one node,
-// and of one that is twice as fast on two.
+// twoApps has the step times of an application that is twice as fast on one node, and of one
+// that is twice as fast on two.
 const twoApps = `application,batch_size,placement,step_time_s
 close,1,1,4
 close,1,2,1
@@ -52,7 +52,8 @@ apart,1,2,2
 apart,1,1+1,1
 `
 
-// placed is jobs of these applications with 100 steps each, all from the start.
+// placed returns jobs of these applications with 100 steps each, which all arrive at the
+// start.
 func placed(t *testing.T, apps ...string) *trace.Trace {
 	t.Helper()
 	times, err := trace.ReadPlacements(strings.NewReader(twoApps), "times.csv")
@@ -69,8 +70,7 @@ func placed(t *testing.T, apps ...string) *trace.Trace {
 	return tr
 }
 
-// TestAware_Starts puts a job where it is faster, by exact step times, and close
-// together where none are known.
+// A job starts where it is faster, by exact step times, or close together if none are known.
 func TestAware_Starts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		app    string
@@ -91,8 +91,8 @@ func TestAware_Starts(t *testing.T) {
 	}
 }
 
-// TestAware_Shrinks leaves the workers of a job where they are faster: of 2+2 those
-// of one node, or one of each.
+// The workers that stay are those that are faster together: of 2+2, both of one node, or one
+// of each.
 func TestAware_Shrinks(t *testing.T) {
 	for app, left := range map[string]float64{"close": 97.5, "apart": 95} {
 		t.Run(app, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestCrossRack has a job on two nodes, of two racks or of one.
+// The job is on two nodes, of two racks or of one.
 func TestCrossRack(t *testing.T) {
 	nodes := sim.Uniform(2, 2, "")
 	nodes[0].Rack, nodes[1].Rack = "r1", "r2"
@@ -150,8 +150,8 @@ func TestCrossRack(t *testing.T) {
 	must.Eq(t, 25, res.Jobs[0].Done)
 }
 
-// TestNomad places the workers of a job far apart and on nodes in use, as Nomad
-// does with a group of its own accord, and the same in each run.
+// The workers of a job are far apart and on nodes in use, as Nomad places those of a group by
+// default. Each run gives the same places.
 func TestNomad(t *testing.T) {
 	tr := placed(t, "apart")
 	res := run(t, sim.Config{Trace: tr, Nodes: sim.Uniform(2, 4, ""), Placement: sim.Nomad, Policy: planned{"a": {{0, 2}}}})

@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// BenchmarkFourWorkloads is all four Pollux workloads with one policy, by
-// events and by ticks, reading excluded.
+// BenchmarkFourWorkloads runs all four Pollux workloads with one policy, by events and by
+// ticks, without the time to read them.
 func BenchmarkFourWorkloads(b *testing.B) {
 	var traces []*trace.Trace
 	for w := 1; w <= 4; w++ {
@@ -61,7 +61,7 @@ func BenchmarkFourWorkloads(b *testing.B) {
 	}
 }
 
-// BenchmarkLargeTrace is 100,000 jobs on 10,000 GPUs.
+// BenchmarkLargeTrace runs 100,000 jobs on 10,000 GPUs.
 func BenchmarkLargeTrace(b *testing.B) {
 	tr := trace.Synthetic{Jobs: 100_000, GPUs: 10_000, Seed: 1}.Trace()
 	for _, spec := range []string{"fifo", "elastic-fifo", "afs-l", "kolo"} {
@@ -82,8 +82,8 @@ func BenchmarkLargeTrace(b *testing.B) {
 	}
 }
 
-// cpu is the processor time this process has used, in seconds: wall-clock
-// times mean little on a machine that does other work.
+// cpu returns the processor time that this process has used, in seconds. Wall-clock times
+// mean little on a machine that does other work.
 func cpu(b *testing.B) float64 {
 	b.Helper()
 	var u unix.Rusage
@@ -91,8 +91,8 @@ func cpu(b *testing.B) float64 {
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// timed runs the reference replay and prints the processor seconds that each
-// policy took on four workloads, with the interpreter started.
+// timed runs the reference replay and prints the processor seconds that each policy took on
+// four workloads, without the start of the interpreter.
 const timed = `
 import importlib.util, json, sys, time
 spec = importlib.util.spec_from_file_location("replay", sys.argv[1])
@@ -107,9 +107,9 @@ for name in sys.argv[2:]:
 json.dump(out, sys.stdout)
 `
 
-// BenchmarkBesideReference runs the reference replay and ours by the same
-// rules on the same machine, one after the other, and reports the ratio.
-// Their results are equal to the last digit: see TestTicks_SameAsReference.
+// BenchmarkBesideReference runs the reference replay and RunTicks, which have the same
+// rules, one after the other, and reports the ratio of their times. Their results are equal
+// to the last digit: see TestTicks_SameAsReference.
 func BenchmarkBesideReference(b *testing.B) {
 	reference := shared(b, "tools", "replay.py")
 	python, err := exec.LookPath("python3")

@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// cluster keeps account of GPUs: which nodes are up, and what is free on them.
+// cluster keeps account of GPUs: which nodes are up, and how many GPUs are free on each.
 type cluster struct {
 	mode  Placement
 	nodes []node
@@ -70,10 +70,10 @@ func merge(nodes []trace.Node, types []string) []trace.Node {
 	return out
 }
 
-// gpus is the ask of workers that hold per GPUs each.
+// gpus returns the ask of workers that hold per GPUs each.
 func gpus(per int) placement.Ask { return placement.Ask{Need: placement.Need{Slots: per}} }
 
-// raise takes a node into service with all its GPUs free.
+// raise puts a node into service with all its GPUs free.
 func (c *cluster) raise(i int) {
 	n := &c.nodes[i]
 	n.up = true
@@ -89,11 +89,10 @@ func (c *cluster) lower(i int) {
 	n.up = false
 }
 
-// freeOn is how many GPUs of a node are free.
+// freeOn returns how many GPUs of a node are free.
 func (c *cluster) freeOn(i int) int { return c.free.Free(placement.Place{Node: i}) }
 
-// take holds so many more GPUs of a node, or gives them back when they are
-// negative.
+// take takes more GPUs of a node, or gives them back if the number is negative.
 func (c *cluster) take(i, more int) {
 	n := &c.nodes[i]
 	if free := c.freeOn(i) - more; free < 0 || free > n.GPUs {
@@ -103,8 +102,8 @@ func (c *cluster) take(i, more int) {
 	c.pools[n.typ].free -= more
 }
 
-// grow adds up to more workers of per GPUs to a job that stands at shares, and
-// returns where it stands then and how many were added.
+// grow adds up to more workers of per GPUs to a job that is placed at shares. It returns
+// the new shares and how many workers were added.
 func (c *cluster) grow(shares []placement.Share, typ, per, more int) ([]placement.Share, int) {
 	p := &c.pools[typ]
 	if p.free < per {
@@ -119,7 +118,7 @@ func (c *cluster) grow(shares []placement.Share, typ, per, more int) ([]placemen
 	return shares, added
 }
 
-// shrink takes fewer workers away, the newest nodes first.
+// shrink removes fewer workers, from the newest shares first.
 func (c *cluster) shrink(shares []placement.Share, per, fewer int) []placement.Share {
 	for fewer > 0 {
 		last := &shares[len(shares)-1]
@@ -134,7 +133,7 @@ func (c *cluster) shrink(shares []placement.Share, per, fewer int) []placement.S
 	return shares
 }
 
-// fewest is the least number of nodes that workers of per GPUs can stand on.
+// fewest returns the least number of nodes that hold a number of workers of per GPUs.
 func (c *cluster) fewest(typ, per, workers int) int {
 	room := c.pools[typ].most / per
 	if room == 0 {

@@ -21,79 +21,79 @@ type Config struct {
 	Nodes  []trace.Node
 	Policy policy.Policy
 
-	// Info is what the policy knows of the jobs.
+	// Info is the policy's information about the jobs.
 	Info Info
 
-	// Resize is what a start or a resize costs.
+	// Resize is the cost of a start or a resize.
 	Resize ResizeCost
 
-	// Placement is where workers go.
+	// Placement selects the nodes of workers.
 	Placement Placement
 
-	// Scatter is how much longer a step takes for a job that stands on more
-	// nodes than it needs, relative to the curve. 0 is no difference.
+	// Scatter is the part by which a step takes longer than by the curve if the job is on
+	// more nodes than it needs. 0 means no difference.
 	Scatter float64
 
-	// CrossRack is how much longer a step takes for a job that stands in several
-	// racks. 0 is no difference.
+	// CrossRack is the part by which a step takes longer if the job is in several racks.
+	// 0 means no difference.
 	CrossRack float64
 
 	// MaxMoves is how often placement Migrate may move workers of a job within
-	// an hour, 0 is no limit.
+	// an hour; 0 means no limit.
 	MaxMoves int
 
-	// Speed is the speed of a GPU type relative to that of the curves, 1
-	// where it is not named.
+	// Speed is the speed of a GPU type relative to that of the curves. It is 1 for types
+	// that are not named.
 	Speed map[string]float64
 
-	// Interval is the least time between two decisions, in seconds: what
-	// happens within it is taken in together. 0 decides at every event.
+	// Interval is the least time between two decisions, in seconds. A decision covers all
+	// events since the last one. 0 decides at every event.
 	Interval float64
 
-	// Hold is how long a job is left alone after a change of its size, as the
-	// planner does; seconds. What a policy wants for it meanwhile waits.
+	// Hold is how long, in seconds, a job is left alone after a change of its size, as by
+	// the planner. Until then, the policy's wants for the job have no effect.
 	Hold float64
 
-	// Period asks for a decision every so many seconds even if nothing
-	// happens, besides those that the policy itself asks for. 0 is never.
+	// Period asks for a decision at this interval, in seconds, even if nothing happens,
+	// in addition to those that the policy asks for. 0 means never.
 	Period float64
 
-	// Commit is how many seconds of training lie between two commits; a
-	// failure takes a job back to the last one. 0 loses nothing.
+	// Commit is the training time between two commits, in seconds. A failure takes a job
+	// back to the last commit. With 0, no step is lost.
 	Commit float64
 
 	// Events are failures, withdrawals and returns of nodes, by time.
 	Events []trace.NodeEvent
 
-	// Seed goes into the noise of measurements and into Snapshot.Seed.
+	// Seed seeds the noise of measurements, and is Snapshot.Seed.
 	Seed uint64
 
-	// History keeps every change of every job and of the cluster's use in
-	// the Result; without it only their sums are kept.
+	// History keeps every change of every job and of the cluster's use in the Result.
+	// Without it, only their sums are kept.
 	History bool
 }
 
-// Info is what a policy knows. The zero value is nothing: remaining work is
-// unknown, step times are learned as a job runs, without noise.
+// Info selects the information that a policy has. With the zero value, remaining work is
+// unknown, and step times are learned as a job runs, without noise.
 type Info struct {
 	// Remaining discloses each job's remaining steps.
 	Remaining bool
 
-	// Curves discloses the true step times at all sizes from the start. Without
-	// it a size is known once a job has done a few steps at it.
+	// Curves discloses the true step times at all sizes from the start. Without it, a
+	// size is known after a job has made a few steps at it.
 	Curves bool
 
-	// Kinds lets a job borrow what other jobs of its App showed of how they
-	// scale, as the autoscaler does for jobs of one kind (speedup.Shape).
-	// Nothing new where Curves is set.
+	// Kinds lets a job use measurements of other jobs of its App to estimate how it
+	// scales, as the autoscaler does for jobs of one kind (speedup.Shape). It has no
+	// effect with Curves.
 	Kinds bool
 
-	// Noise is the relative standard deviation of one measured step. The
-	// error of a size falls with the square root of the steps made at it.
+	// Noise is the relative standard deviation of one measured step. The error of a
+	// size's mean decreases with the square root of the number of steps.
 	Noise float64
 }
 
-// Class is the word for an Info, one of Classes.
+// Class returns the name of an Info, one of Classes.
 func (i Info) Class() string {
 	switch {
 	case i.Remaining && i.Curves:
@@ -108,7 +108,7 @@ func (i Info) Class() string {
 	return "blind"
 }
 
-// Classes are the words that ParseClass knows, with what they mean.
+// Classes has the names that ParseClass accepts, with their meaning.
 var Classes = map[string]string{
 	"oracle":   "exact step times at all sizes, and the remaining work",
 	"curves":   "exact step times at all sizes",
@@ -117,7 +117,7 @@ var Classes = map[string]string{
 	"blind":    "nothing; step times are measured as jobs run",
 }
 
-// ParseClass is the inverse of Class, with the given noise.
+// ParseClass returns the Info of a Class, with the given noise.
 func ParseClass(s string, noise float64) (Info, error) {
 	if _, ok := Classes[s]; !ok {
 		return Info{}, fmt.Errorf("unknown information class %q, want one of %v", s, slices.Sorted(maps.Keys(Classes)))
@@ -141,8 +141,7 @@ type ResizeCost struct {
 	BySize map[int]float64
 }
 
-// Gap is the cost of going to the given number of workers; going to 0 is
-// free.
+// Gap returns the cost of a resize to a number of workers. A resize to 0 costs nothing.
 func (c ResizeCost) Gap(to int) float64 {
 	if to == 0 {
 		return 0
@@ -170,7 +169,7 @@ func (c ResizeCost) Equal(d ResizeCost) bool {
 	return c.Constant == d.Constant && maps.Equal(c.BySize, d.BySize)
 }
 
-// String names the cost in reports: seconds, or that it goes by size.
+// String returns the cost for reports: seconds, or "by size".
 func (c ResizeCost) String() string {
 	if len(c.BySize) > 0 {
 		return "by size"
@@ -178,7 +177,7 @@ func (c ResizeCost) String() string {
 	return strconv.FormatFloat(c.Constant, 'g', -1, 64) + " s"
 }
 
-// Placement is on which nodes workers stand.
+// Placement selects how nodes are chosen for workers.
 type Placement int
 
 const (
@@ -186,16 +185,15 @@ const (
 	Pack Placement = iota
 	// Spread puts each worker on the node with the most free GPUs.
 	Spread
-	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot
-	// fail then.
+	// CountOnly ignores nodes: the GPUs of one type are one pool. Nodes can't fail.
 	CountOnly
 	// Nomad places workers where Nomad's scheduler places the allocations of a job with
 	// one group. The scheduler does not know step times.
 	Nomad
-	// Aware puts workers where the job's step is expected to be shortest, and
-	// close together where nothing is known.
+	// Aware puts workers where the job's step is expected to be shortest, or close
+	// together if step times are unknown.
 	Aware
-	// Migrate is Aware, and moves workers of running jobs as well.
+	// Migrate does what Aware does, and also moves workers of running jobs.
 	Migrate
 )
 
@@ -203,10 +201,10 @@ var placements = [...]string{"pack", "spread", "count", "nomad", "aware", "migra
 
 func (p Placement) String() string { return placements[p] }
 
-// Placements are the words that ParsePlacement knows.
+// Placements returns the names that ParsePlacement accepts.
 func Placements() []string { return placements[:] }
 
-// ParsePlacement is the inverse of Placement.String.
+// ParsePlacement returns the Placement with a name.
 func ParsePlacement(s string) (Placement, error) {
 	i := slices.Index(placements[:], s)
 	if i < 0 {
@@ -215,7 +213,7 @@ func ParsePlacement(s string) (Placement, error) {
 	return Placement(i), nil
 }
 
-// Uniform is a cluster of equal nodes, named after their type and number.
+// Uniform returns a cluster of equal nodes, named after their type and number.
 func Uniform(nodes, gpus int, typ string) []trace.Node {
 	out := make([]trace.Node, nodes)
 	prefix := typ

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// decide asks the policy and carries its decision out in the planner's order:
-// shrink first, then grow into what is free.
+// decide asks the policy and applies its decision in the planner's order: shrinks first,
+// then growth into free GPUs.
 func (e *engine) decide() error {
 	if len(e.active) == 0 {
 		e.decideAt = math.Inf(1)
@@ -51,8 +51,8 @@ func (e *engine) decide() error {
 	return nil
 }
 
-// shrink takes from jobs what a decision takes, and notes those that are to grow.
-// It reports whether any job changed.
+// shrink shrinks jobs as decided, and records those that are to grow. It reports whether
+// any job changed.
 func (e *engine) shrink(d *policy.Decision) (moved bool) {
 	e.order = e.order[:0]
 	for i, j := range e.active {
@@ -80,8 +80,8 @@ func (e *engine) shrink(d *policy.Decision) (moved bool) {
 	return moved
 }
 
-// grow gives the jobs noted what a decision gives, as far as it finds a place. It
-// reports whether any job changed.
+// grow grows the recorded jobs as decided, as far as their workers find places. It reports
+// whether any job changed.
 func (e *engine) grow(d *policy.Decision) (moved bool) {
 	// The largest first: they are the hardest to place together.
 	slices.SortStableFunc(e.order, func(a, b int) int {
@@ -106,8 +106,8 @@ func (e *engine) gpusOf(i int, d *policy.Decision) int {
 	return e.active[i].GPUs(d.Allocations[i].Count)
 }
 
-// typeFor is the GPU type that a job is to stand on: its own, else the one
-// the policy counted with, else the one it holds, else that with most free.
+// typeFor returns the GPU type for a job: the one that it requires, else the one in the
+// decision, else the one that it holds, else the one with most free GPUs.
 func (e *engine) typeFor(j *job, a *policy.Allocation) int {
 	want := j.Type
 	if want == "" {
@@ -128,7 +128,7 @@ func (e *engine) typeFor(j *job, a *policy.Allocation) int {
 	return best
 }
 
-// snapshot is the world as the policy may see it.
+// snapshot returns the cluster and the jobs as the policy may see them.
 func (e *engine) snapshot() *policy.Snapshot {
 	for i, j := range e.active {
 		if j.n > 0 {
@@ -147,7 +147,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 	}
 }
 
-// describe is a job as the policy first sees it.
+// describe returns a job as the policy first sees it.
 func (e *engine) describe(j *job) policy.Job {
 	v := policyJob(j.Job)
 	if e.cfg.Info.Remaining {
@@ -161,10 +161,10 @@ func (e *engine) describe(j *job) policy.Job {
 	return v
 }
 
-// exactCurves are the policy's forms of true curves.
+// exactCurves caches the true curves in the form for policies.
 type exactCurves map[*trace.Curve]speedup.Curve
 
-// of makes the form of a curve once.
+// of returns a curve in the form for policies, which it makes once.
 func (e exactCurves) of(c *trace.Curve) speedup.Curve {
 	if v, ok := e[c]; ok {
 		return v
@@ -177,7 +177,7 @@ func (e exactCurves) of(c *trace.Curve) speedup.Curve {
 	return e[c]
 }
 
-// policyJob is the part of a policy.Job that never changes.
+// policyJob returns the part of a policy.Job that never changes.
 func policyJob(j *trace.Job) policy.Job {
 	return policy.Job{
 		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority,
@@ -187,7 +187,7 @@ func policyJob(j *trace.Job) policy.Job {
 	}
 }
 
-// viewOf is what the policy sees of a job, nil when it sees it no more.
+// viewOf returns a job as the policy sees it, or nil if the job is no longer active.
 func (e *engine) viewOf(j *job) *policy.Job {
 	i, found := slices.BinarySearchFunc(e.active, j.num, func(a *job, num int) int { return a.num - num })
 	if !found {

@@ -10,25 +10,26 @@
 //	      measurements ──┤        ┌── shrink, then place and grow <───────┘
 //	           wake-ups ─┘        └─> new completion times
 //
-// Run is event-driven: time jumps from one instant at which something happens
-// to the next, everything of one instant is taken in before the policy is
-// asked once, and a job's completion time is computed, not stepped to.
-// RunTicks instead decides at fixed ticks by the rules that published
-// count-level replays use, so that their numbers can be compared to the digit.
-// Sweep runs many policies, loads, resize costs and seeds in parallel.
+// Run is event-driven: time jumps from one event to the next. All events of one instant
+// are handled before the policy is asked once. A job's completion time is computed, not
+// reached in steps. RunTicks instead decides at fixed ticks, by the rules of published
+// count-level replays, so that results can be compared digit by digit. Sweep runs many
+// policies, loads, resize costs and seeds in parallel.
 //
 // # What is modelled
 //
-// A job makes steps at the rate of its true curve at its present size. A
-// resize, and a start, costs it a gap in which it holds its GPUs and makes no
-// step (ResizeCost). Workers are on nodes (package placement); growth goes where the job
-// is already, then where it fits best; shrinking takes the newest workers first, as
-// Nomad does. A node that fails takes its workers with it and the job back to
-// its last commit; a withdrawn node is left in good order. Info is what a
-// policy knows: remaining work or not, exact curves or only what was
-// measured, with noise, at sizes the job has run at.
+// A job makes steps at the rate of its true curve at its present size. A start or a resize
+// costs a gap in which the job holds its GPUs and makes no step (ResizeCost).
 //
-// # What is not
+// Workers are on nodes (package placement). A job grows on its own nodes first, and then
+// on those where it fits best. It shrinks by its newest workers first, as in Nomad. A node
+// that fails ends its workers and takes their jobs back to the last commit. Workers leave a
+// withdrawn node without losing steps.
+//
+// Info selects the information of a policy: remaining work or not, and exact curves or
+// only measurements, with noise, at sizes that the job has had.
+//
+// # What is not modelled
 //
 // Starting a worker takes no time beyond the gap. Jobs do not slow each other
 // down. A job never fails on its own.

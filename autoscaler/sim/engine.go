@@ -17,17 +17,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// idleDecisions is how many decisions in a row may change nothing while
-// nothing else is going to happen, before the rest is given up as starved.
+// idleDecisions is how many decisions in a row may change nothing while no other event is
+// to come. After that, the remaining jobs count as starved.
 const idleDecisions = 1000
 
-// slack is how long after all work should be done a policy may still wait
-// for something, such as the end of a time slice.
+// slack is how long a policy may still wait after all work should be done, such as for the
+// end of a time slice.
 const slack = 7 * 24 * 3600.0
 
-// Run simulates until every job has completed, or until nothing can happen
-// any more; jobs that did not complete are marked in the result. The error is
-// that of a bad Config, of a policy that breaks a rule, or of ctx.
+// Run simulates until every job has completed, or until no event can happen. The result
+// marks jobs that did not complete. Run returns an error for an invalid Config, for a
+// policy that breaks a rule, and when ctx ends.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("simulation: %w", err)
@@ -66,24 +66,24 @@ type engine struct {
 
 	now  float64
 	jobs []job
-	// active are the jobs that have arrived and not completed, by arrival,
-	// and view is what the policy sees of each.
+	// active has the jobs that have arrived and not completed, by arrival, and view how
+	// the policy sees each of them.
 	active []*job
 	view   []policy.Job
 	agenda agenda
 	exact  exactCurves
-	kinds  map[string]*speedup.Shape // by App, where Info.Kinds is set
+	kinds  map[string]*speedup.Shape // by App, if Info.Kinds is set
 
-	// horizon is when even one job after the other, at its minimum, would
-	// long be done: a policy that resizes without end is stopped there.
+	// horizon is a time long after all jobs would be done one after the other, each at
+	// its minimum. A policy that resizes without end is stopped there.
 	horizon float64
 
 	arrived   int // jobs that have arrived
-	happened  int // node events taken in
+	happened  int // node events that have happened
 	completed int // jobs done
 
-	changed  bool    // something happened that a decision must look at
-	decideAt float64 // time of the next decision, +Inf is none
+	changed  bool    // an event happened since the last decision
+	decideAt float64 // time of the next decision, +Inf for none
 	decided  float64 // time of the last one
 	idle     int     // decisions in a row that changed nothing
 	state    []byte
@@ -128,7 +128,7 @@ func newEngine(cfg Config) (*engine, error) {
 	return e, nil
 }
 
-// nextInstant is when something happens next.
+// nextInstant returns the time of the next event, and whether there is one.
 func (e *engine) nextInstant() (float64, bool) {
 	t := math.Inf(1)
 	if e.arrived < len(e.jobs) {
@@ -141,8 +141,8 @@ func (e *engine) nextInstant() (float64, bool) {
 		t = min(t, e.events[e.happened].Time)
 	}
 	if len(e.active) > 0 {
-		// A policy that only ever asks to be woken, and then does nothing,
-		// would keep time running for ever.
+		// A policy that asks to be woken again and again, and changes nothing,
+		// would keep time running forever.
 		if math.IsInf(t, 1) && e.idle >= idleDecisions {
 			return 0, false
 		}
@@ -151,7 +151,7 @@ func (e *engine) nextInstant() (float64, bool) {
 	return max(t, e.now), !math.IsInf(t, 1)
 }
 
-// passTo moves time on.
+// passTo advances the time to t.
 func (e *engine) passTo(t float64) {
 	dt := t - e.now
 	if dt < 0 {
@@ -165,7 +165,7 @@ func (e *engine) passTo(t float64) {
 	e.now = t
 }
 
-// completions takes in what happens to running jobs by themselves.
+// completions handles the jobs' own events: completions and first measurements.
 func (e *engine) completions() {
 	ended := false
 	for len(e.agenda) > 0 && e.agenda[0].next <= e.now {
@@ -202,7 +202,7 @@ func (e *engine) completions() {
 	e.change()
 }
 
-// arrivals takes in jobs whose time has come.
+// arrivals handles jobs that arrive now.
 func (e *engine) arrivals() {
 	for ; e.arrived < len(e.jobs) && e.jobs[e.arrived].Submit <= e.now; e.arrived++ {
 		j := &e.jobs[e.arrived]
@@ -219,19 +219,19 @@ func (e *engine) arrivals() {
 	}
 }
 
-// change notes that a decision is due.
+// change records an event, so that a decision is due.
 func (e *engine) change() {
 	e.changed = true
 	e.idle = 0
 	e.want(e.now)
 }
 
-// want asks for a decision at a time, but not before the interval is over.
+// want asks for a decision at a time, but not before the Interval is over.
 func (e *engine) want(t float64) {
 	e.decideAt = min(e.decideAt, max(t, e.decided+e.cfg.Interval))
 }
 
-// schedule puts the job where it belongs on the agenda.
+// schedule updates the job's place in the agenda.
 func (e *engine) schedule(j *job) {
 	j.next = j.finish()
 	if !e.cfg.Info.Curves {
@@ -244,7 +244,7 @@ func (e *engine) schedule(j *job) {
 	e.agenda.set(j)
 }
 
-// note keeps the use of the cluster as it is after an instant.
+// note records the use of the cluster after an instant.
 func (e *engine) note() {
 	if !e.cfg.History {
 		return
@@ -260,7 +260,7 @@ func (e *engine) note() {
 	e.result.note(u)
 }
 
-// finish closes the accounts.
+// finish completes and returns the result.
 func (e *engine) finish() *Result {
 	r := &e.result
 	r.Jobs = make([]JobResult, len(e.jobs))

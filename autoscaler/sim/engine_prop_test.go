@@ -14,9 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// TestRun_Conserves recomputes every job's steps and service from the history
-// of its sizes: each step is made exactly once, and each GPU-second held is
-// in the accounts once.
+// TestRun_Conserves recomputes every job's steps and service from the history of its sizes.
+// Each step is made exactly once, and each held GPU-second counts once.
 func TestRun_Conserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, false)
@@ -48,8 +47,8 @@ func TestRun_Conserves(t *testing.T) {
 	})
 }
 
-// TestRun_NeverDoubleBooks follows the cluster's use over time: what jobs
-// hold is what is held, never more than there is, and time only moves on.
+// TestRun_NeverDoubleBooks follows the cluster's use over time. It equals the sum of the
+// jobs' GPUs and is never more than the capacity, and time never goes back.
 func TestRun_NeverDoubleBooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, rapid.Bool().Draw(t, "faults"))
@@ -112,9 +111,8 @@ func TestRun_SameSeedSameResult(t *testing.T) {
 	})
 }
 
-// TestRun_EveryJobCompletes holds under failures too, as long as nodes come
-// back: a policy that starves a job for ever, or a simulator that forgets
-// one, fails here.
+// TestRun_EveryJobCompletes fails if a policy starves a job forever, or if the simulator
+// forgets one, even under failures, as long as nodes come back.
 func TestRun_EveryJobCompletes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, true)
@@ -126,7 +124,7 @@ func TestRun_EveryJobCompletes(t *testing.T) {
 	})
 }
 
-// TestRun_OneJobAlone compares with arithmetic.
+// TestRun_OneJobAlone compares the result with a direct calculation.
 func TestRun_OneJobAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 16).Draw(t, "workers")

@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// fifo is the least policy that runs jobs: in order, at their preferred size.
+// fifo is a minimal policy: it runs jobs in order, at their preferred size.
 type fifo struct{}
 
 func (fifo) Name() string { return "test-fifo" }
@@ -66,8 +66,8 @@ func (p script) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// one is a workload of a single job with step time 1 s on one worker and
-// linear scaling.
+// one returns a workload of a single job with a step time of 1 s on one worker and linear
+// scaling.
 func one(steps float64, most int) *trace.Trace {
 	curve, err := trace.PowerCurve(1, 1, most)
 	if err != nil {
@@ -141,7 +141,7 @@ func TestRun_SurvivorsGoOn(t *testing.T) {
 	must.Eq(t, []sim.Change{{0, 4, 4}, {10, 2, 2}, {40, 0, 0}}, res.Jobs[0].History)
 }
 
-// greedy gives the first job all there is.
+// greedy gives the first job all GPUs.
 type greedy struct{}
 
 func (greedy) Name() string { return "greedy" }
@@ -254,8 +254,8 @@ func TestRun_PlacesWorkersTogether(t *testing.T) {
 }
 
 func TestRun_WorkersNeedWholeNodes(t *testing.T) {
-	// 2 GPUs are free, on two nodes: a worker of 2 GPUs fits nowhere until
-	// the first job ends, though the policy counts them as room.
+	// 2 GPUs are free, on two nodes. A worker of 2 GPUs fits nowhere until the first
+	// job ends, although the policy counts these as room.
 	curve, err := trace.NewCurve([]float64{1})
 	must.NoError(t, err)
 	tr := &trace.Trace{Jobs: []trace.Job{
@@ -280,7 +280,7 @@ func TestRun_HoldLeavesAJobAlone(t *testing.T) {
 		Nodes: sim.Uniform(2, 4, ""), Trace: one(300, 8), Hold: 30,
 		Policy: script{at: []float64{0, 10, 100, 110}, size: []int{1, 4, 2, 8}},
 	})
-	// The wish of 10 s waits until 30 s; that of 110 s until 130 s.
+	// The change wanted at 10 s waits until 30 s, and that of 110 s until 130 s.
 	must.Eq(t, []sim.Change{{0, 1, 1}, {30, 4, 4}, {97.5, 0, 0}}, res.Jobs[0].History)
 }
 

@@ -60,7 +60,7 @@ func newCrowd(results []JobResult) *crowd {
 	return c
 }
 
-// until is the integral up to a time.
+// until returns the integral up to a time.
 func (c *crowd) until(t float64) float64 {
 	i, found := slices.BinarySearch(c.times, t)
 	if !found {
@@ -72,9 +72,8 @@ func (c *crowd) until(t float64) float64 {
 	return c.sum[i] + float64(c.count[i])*(t-c.times[i])
 }
 
-// ideal is how long the job would take alone on so many GPUs, at the size
-// that is best there. With fewer GPUs than its minimum it is taken to have
-// its minimum for a part of the time.
+// ideal returns how long the job would take alone on a number of GPUs, at its best size.
+// With fewer GPUs than its minimum needs, it has its minimum for a part of the time.
 func ideal(j *trace.Job, gpus float64) float64 {
 	room := gpus / float64(max(1, j.PerWorker))
 	if room < float64(j.Min) {

@@ -12,18 +12,18 @@ import (
 // Faults makes node failures and spot withdrawals at random: for each node,
 // times in service and out of it that are exponentially distributed.
 type Faults struct {
-	// FailEvery is the mean time in service of a node until it fails, and
-	// WithdrawEvery until it is withdrawn with notice; seconds, 0 is never.
+	// FailEvery is the mean time in service, in seconds, until a node fails, and
+	// WithdrawEvery until it is withdrawn with notice; 0 means never.
 	FailEvery, WithdrawEvery float64
 
-	// Back is the mean time until the node returns. 0 is an hour.
+	// Back is the mean time until the node returns; 0 means an hour.
 	Back float64
 }
 
 func (f Faults) any() bool { return f.FailEvery > 0 || f.WithdrawEvery > 0 }
 
-// Events returns the events of a run with a seed. They reach far beyond the
-// time the workload should take.
+// Events returns the events of a run with a seed, for much longer than the workload should
+// take.
 func (f Faults) Events(nodes []trace.Node, t *trace.Trace, seed uint64) []trace.NodeEvent {
 	back := f.Back
 	if back <= 0 {
@@ -61,7 +61,7 @@ func (f Faults) Events(nodes []trace.Node, t *trace.Trace, seed uint64) []trace.
 	return events
 }
 
-// wait draws a time with the given mean; never, when the mean is 0.
+// wait draws a time with the given mean; if the mean is 0, it returns never.
 func wait(rng *rand.Rand, mean, never float64) float64 {
 	v := rng.ExpFloat64()
 	if mean <= 0 {

@@ -24,38 +24,37 @@ type job struct {
 	typ      int               // GPU type held, place in cluster.types
 	shares   []placement.Share // where the workers are
 	step     float64           // seconds per step at present
-	crossing migrate.Crossing  // of the workers, where placement goes by it
+	crossing migrate.Crossing  // of the workers, if placement depends on it
 
 	evaluations uint64    // by Nomad's scheduler
 	moves       []float64 // when its workers were moved, within the last hour
 
-	// left is the number of steps to go as of time at. No step is made
-	// before gapEnd.
+	// left is the number of steps to go at time at. No step is made before gapEnd.
 	left, at, gapEnd float64
 
 	started bool
 	changed float64 // when its size last changed
 	resized float64 // when it last started or was resized
 
-	// committed is left as it was when this size was taken, the base from
-	// which commits are counted.
+	// committed is the value of left at the last change of size, from which commits are
+	// counted.
 	committed float64
 
 	seen      measured
 	sensitive migrate.Sensitivity
-	alike     *migrate.Sensitivity // of jobs of its kind, nil where it shares none
+	alike     *migrate.Sensitivity // of jobs of its kind, nil if it shares none
 
-	next   float64 // time of the next thing that happens to it by itself
-	heapAt int     // place in the agenda, -1 when not in it
+	next   float64 // time of its next own event; see agenda
+	heapAt int     // index in the agenda, -1 when not in it
 
-	result JobResult // what is reported of it
+	result JobResult
 }
 
-// gpus is how many GPUs it holds.
+// gpus returns how many GPUs the job holds.
 func (j *job) gpus() int { return j.GPUs(j.n) }
 
-// advance brings the job's accounts to now and returns the seconds of the
-// interval that lay in a gap, and the steps made.
+// advance updates the job's accounts to now. It returns the seconds of the interval that
+// were part of a gap, and the steps made.
 func (j *job) advance(now float64) (gap, steps float64) {
 	dt := now - j.at
 	if j.n == 0 || dt <= 0 {
@@ -72,7 +71,7 @@ func (j *job) advance(now float64) (gap, steps float64) {
 	return gap, steps
 }
 
-// finish is when the job completes if nothing changes.
+// finish returns when the job completes if nothing changes.
 func (j *job) finish() float64 {
 	if j.n == 0 {
 		return math.Inf(1)
@@ -80,12 +79,11 @@ func (j *job) finish() float64 {
 	return max(j.at, j.gapEnd) + j.left*j.step
 }
 
-// allowed is the largest allowed size that is at most n, 0 if there is none.
+// allowed returns the largest allowed size that is at most n, 0 if there is none.
 func (j *job) allowed(n int) int { return j.Sizes.Fit(n, j.Min, j.Max) }
 
-// rollback takes the job back to its last commit and returns the training
-// seconds lost. Commits are made every commit seconds of training, and at
-// each change of size.
+// rollback takes the job back to its last commit and returns the seconds of training lost.
+// A job commits every commit seconds of training, and at each change of size.
 func (j *job) rollback(commit float64) (lost float64) {
 	if commit <= 0 || j.n == 0 {
 		return 0

@@ -14,27 +14,27 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// firstSteps is how many steps at a size make its first measurement.
+// firstSteps is how many steps at a size its first measurement needs.
 const firstSteps = 3
 
-// measured is what was learned of a job's step times as it ran: by size, wherever
-// its workers were, which is what policies see, and by size and place.
+// measured has a job's measured step times: by size, in any placement, for policies, and by
+// size and placement.
 type measured struct {
 	sizes  []sample // by size
 	curve  speedup.Curve
-	placed []sample // by size and crossing, where placement goes by it
+	placed []sample // by size and crossing, if placement depends on them
 }
 
 type sample struct {
 	size     int
 	crossing migrate.Crossing
-	steps    float64 // made there
-	used     float64 // steps at the time the curve was made
+	steps    float64 // number of steps made
+	used     float64 // steps when the mean in use was computed
 	step     float64 // true seconds per step, as last seen
-	normal   float64 // standard normal draw that this size's error follows
+	normal   float64 // standard normal number that determines the error
 }
 
-// at returns the sample of a size, making it when there is none.
+// at returns the sample of a size. It makes one if there is none.
 func (m *measured) at(size int, j *job, seed uint64) *sample {
 	i, found := slices.BinarySearchFunc(m.sizes, size, func(s sample, n int) int { return s.size - n })
 	if !found {
@@ -54,19 +54,17 @@ func (m *measured) here(j *job, seed uint64) *sample {
 	return &m.placed[i]
 }
 
-// draw is a standard normal number that depends on nothing but its arguments,
-// so that a policy which runs a job at other sizes does not change what
-// another measurement shows.
+// draw returns a standard normal number that depends only on its arguments. So a policy
+// that runs a job at other sizes does not change the error of other measurements.
 func draw(seed uint64, id string, size int) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(id)) // never fails
 	return rand.New(rand.NewPCG(seed^h.Sum64(), uint64(size))).NormFloat64()
 }
 
-// observe takes steps made at the present size in, and reports whether the
-// curve changed. It changes when a size is measured for the first time and
-// each time the number of steps at a size has doubled; what would change
-// between is noise.
+// observe adds steps made at the present size, and reports whether this is the size's first
+// measurement and whether the curve changed. The curve changes at the first measurement of
+// a size, and each time its number of steps has doubled. Other changes would be noise.
 func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	s := j.seen.at(j.n, j, seed)
 	first, changed = s.take(steps, j.step)
@@ -86,13 +84,13 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	return first, true
 }
 
-// take takes steps of so many seconds in, and reports whether the mean in use
-// changes: at the first few, and each time their number has doubled.
+// take adds steps with the given time, and reports whether the mean in use changes: after
+// firstSteps steps, and each time their number has doubled.
 func (s *sample) take(steps, step float64) (first, changed bool) {
 	s.steps += steps
 	s.step = step
-	// The margin forgives rounding: time late in a long trace is only known
-	// to some nanoseconds, which is a part of a short step.
+	// The margin is for rounding errors: late in a long trace, time has a precision of
+	// some nanoseconds, which matters for short steps.
 	if s.steps < firstSteps-0.01 || s.steps < 2*s.used {
 		return false, false
 	}
@@ -101,14 +99,14 @@ func (s *sample) take(steps, step float64) (first, changed bool) {
 	return first, true
 }
 
-// wrong is the measured mean over the true one. It is held away from 0: a measured
-// time is never negative.
+// wrong returns the measured mean divided by the true one. It is at least 0.05, because a
+// measured time is never negative.
 func (s *sample) wrong(noise float64) float64 {
 	return max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
 }
 
-// measureAt is when the present size will have been measured for the first
-// time; +Inf when it was already.
+// measureAt returns when the present size will have its first measurement, or +Inf if it
+// has one.
 func (j *job) measureAt(seed uint64) float64 {
 	if j.n == 0 {
 		return math.Inf(1)
@@ -120,7 +118,7 @@ func (j *job) measureAt(seed uint64) float64 {
 	return max(j.at, j.gapEnd) + max(0, firstSteps-s.steps)*j.step
 }
 
-// advance brings one job to the present.
+// advance updates one job to the present.
 func (e *engine) advance(j *job) {
 	if j.n == 0 {
 		j.at = e.now
@@ -151,8 +149,8 @@ func (e *engine) advance(j *job) {
 	}
 }
 
-// learned shows the policy, and jobs of the same kind that are to come, what
-// is known of a job's curve.
+// learned updates the curve of a job as the policy sees it, and the shape that future jobs
+// of its kind begin with.
 func (e *engine) learned(j *job) {
 	curve := j.seen.curve
 	if kind := e.kind(j); kind != nil {
@@ -164,7 +162,7 @@ func (e *engine) learned(j *job) {
 	}
 }
 
-// kind is the shape that a job shares, nil if it shares none.
+// kind returns the shape that a job shares, or nil if it shares none.
 func (e *engine) kind(j *job) *speedup.Shape {
 	if !e.cfg.Info.Kinds || j.App == "" {
 		return nil

@@ -35,14 +35,14 @@ func Metrics() []Metric {
 	}
 }
 
-// Estimate is a mean over seeds with the half-width of its 95 % confidence
-// interval, which is 0 with one seed, where there is none.
+// Estimate is a mean over seeds with the half-width of its 95 % confidence interval. With
+// one seed there is no interval, and CI is 0.
 type Estimate struct {
 	Mean float64 `json:"mean"`
 	CI   float64 `json:"ci95,omitempty"`
 }
 
-// estimate is the mean of values with a confidence interval by Student's t.
+// estimate returns the mean of values with a confidence interval by Student's t.
 func estimate(values []float64) Estimate {
 	n := float64(len(values))
 	if n == 0 {
@@ -63,9 +63,9 @@ func estimate(values []float64) Estimate {
 	return Estimate{Mean: mean, CI: student95(len(values)-1) * math.Sqrt(square/(n-1)/n)}
 }
 
-// student95 is the 97.5 % quantile of Student's t distribution. Beyond the
-// table it uses the first terms of its expansion around the normal quantile,
-// which are right to three digits there.
+// student95 returns the 97.5 % quantile of Student's t distribution. Beyond the table it
+// uses the first terms of the expansion around the normal quantile, which are exact to
+// three digits there.
 func student95(df int) float64 {
 	table := [...]float64{
 		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,

@@ -11,16 +11,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Nomad's limits for batch jobs: of a node list in random order it scores the
-// first two that are feasible, and passes over up to three that score 0 or less.
+// Nomad's limits for batch jobs: from a random list of nodes, it chooses among the first two
+// feasible ones. It skips up to three that score 0 or less.
 const (
 	nomadOptions = 2
 	nomadSkips   = 3
 )
 
-// byNomad places up to more workers of a job, which will then want so many, as
-// Nomad's generic scheduler does with allocations of one group of a batch job
-// (hashicorp/nomad, scheduler/stack.go, select.go and rank.go).
+// byNomad places up to more workers of a job, as Nomad's generic scheduler places
+// allocations of one group of a batch job (hashicorp/nomad, scheduler/stack.go, select.go
+// and rank.go). want is the job's count.
 func (e *engine) byNomad(j *job, per, more, want int) (added int) {
 	places := e.cluster.pools[j.typ].places
 	h := fnv.New64a()
@@ -68,10 +68,10 @@ func (e *engine) byNomad(j *job, per, more, want int) (added int) {
 	return added
 }
 
-// nomadScore is Nomad's score of a node for one more worker of a job: the mean of
-// how full the node is then (bin packing), and of minus the job's workers there,
-// with the new one, over those it wants (job anti-affinity), if it has any there.
-// CPU and memory are taken to be asked for in proportion to GPUs.
+// nomadScore returns Nomad's score of a node for one more worker of a job. It is how full
+// the node is then (bin packing). If the job has workers on the node, it is the mean of that
+// and of a negative part (job anti-affinity): the job's workers there, including the new
+// one, divided by its count. CPU and memory are assumed to be in proportion to GPUs.
 func (e *engine) nomadScore(j *job, at placement.Place, per, want int) float64 {
 	free := float64(e.cluster.free.Free(at)-per) / float64(e.cluster.nodes[at.Node].GPUs)
 	fit := min(max(20-2*math.Pow(10, free), 0), 18) / 18

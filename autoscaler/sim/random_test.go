@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// restless is a policy that gives random counts which are always allowed: the
-// hardest customer of a simulator.
+// restless is a policy that gives random, but allowed counts: the hardest case for a
+// simulator.
 type restless struct{}
 
 func (restless) Name() string { return "restless" }
@@ -74,7 +74,7 @@ func drawTrace(t *rapid.T, nodes []trace.Node) *trace.Trace {
 	if last := nodes[len(nodes)-1].Type; last != types[0] {
 		types = append(types, last)
 	}
-	// Whole workers on each node: what cannot be placed does not fit.
+	// Only whole workers on each node count as room.
 	room := func(typ string, per int) (workers int) {
 		for _, n := range nodes {
 			if n.Type == typ {

@@ -5,8 +5,8 @@ package sim
 
 import "github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 
-// resize takes a job to n workers, or to as many as find a place: a job that
-// cannot get its minimum gets nothing. The job has been advanced to now.
+// resize takes a job to n workers, or to as many as find a place. A job that cannot get its
+// minimum gets none. The job must have been advanced to now.
 func (e *engine) resize(j *job, n int) {
 	before := j.n
 	per := max(1, j.PerWorker)
@@ -25,8 +25,8 @@ func (e *engine) resize(j *job, n int) {
 	e.settle(j, before, n)
 }
 
-// put places up to more workers of a job that is to have so many, and returns how
-// many found a place.
+// put places up to more workers of a job, and returns how many found a place. want is the
+// total that the job is to have.
 func (e *engine) put(j *job, per, more, want int) (added int) {
 	switch e.cfg.Placement {
 	case Nomad:
@@ -39,7 +39,7 @@ func (e *engine) put(j *job, per, more, want int) (added int) {
 	}
 }
 
-// remove takes workers of a job away.
+// remove removes fewer workers of a job.
 func (e *engine) remove(j *job, per, fewer int) {
 	if e.aware() {
 		e.leave(j, per, fewer)
@@ -48,7 +48,7 @@ func (e *engine) remove(j *job, per, fewer int) {
 	j.shares = e.cluster.shrink(j.shares, per, fewer)
 }
 
-// settle does what follows from a job having another number of workers.
+// settle updates a job after a change of its number of workers.
 func (e *engine) settle(j *job, before, n int) {
 	if n == before {
 		return
@@ -86,7 +86,7 @@ func (e *engine) settle(j *job, before, n int) {
 	}
 }
 
-// stepTime is how long a step of the job takes where its workers are.
+// stepTime returns how long a step of the job takes in its present placement.
 func (e *engine) stepTime(j *job) float64 {
 	at := j.shares
 	e.parts = e.parts[:0]
@@ -103,12 +103,12 @@ func (e *engine) speed(typ int) float64 {
 	return 1
 }
 
-// scattered reports whether the job stands on more nodes than it needs.
+// scattered reports whether the job is on more nodes than it needs.
 func (e *engine) scattered(j *job) bool {
 	return len(j.shares) > 1 && len(j.shares) > e.cluster.fewest(j.typ, max(1, j.PerWorker), j.n)
 }
 
-// clusterEvents takes in what happens to nodes.
+// clusterEvents handles the events of nodes.
 func (e *engine) clusterEvents() {
 	for ; e.happened < len(e.events) && e.events[e.happened].Time <= e.now; e.happened++ {
 		ev := e.events[e.happened]
@@ -126,9 +126,8 @@ func (e *engine) clusterEvents() {
 	}
 }
 
-// evict takes all workers off a node. Jobs that keep their minimum elsewhere
-// go on without them, others are suspended. After a failure they go back to
-// their last commit.
+// evict removes all workers from a node. Jobs that keep their minimum on other nodes train
+// on, others are suspended. After a failure, they go back to their last commit.
 func (e *engine) evict(node int, failed bool) {
 	for _, j := range e.active {
 		at := -1

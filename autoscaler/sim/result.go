@@ -5,7 +5,7 @@ package sim
 
 import "github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 
-// Result is what a simulation saw.
+// Result is the result of a simulation.
 type Result struct {
 	Jobs []JobResult // in order of arrival
 
@@ -16,23 +16,22 @@ type Result struct {
 	// Held and Capacity are GPU-seconds until the last completion.
 	Held, Capacity float64
 
-	// Gap are the GPU-seconds of Held in which nothing was trained because
-	// of starts and resizes, Lost those whose steps a failure took back.
+	// Gap is the part of Held, in GPU-seconds, in which jobs did not train because of
+	// starts and resizes. Lost is the part whose steps were lost by failures.
 	Gap, Lost float64
 
-	// Scattered are the GPU-seconds of Held on more nodes than needed.
+	// Scattered is the part of Held, in GPU-seconds, of jobs on more nodes than needed.
 	Scattered float64
 
-	// Decisions is how often the policy was asked. Refused is how often a
-	// wanted count found no place, because what was free lay in pieces.
+	// Decisions is how often the policy was asked. Refused is how often a wanted count
+	// found no place, because the free GPUs were fragmented.
 	Decisions, Refused int
 
 	// Usage is the use of the cluster over time, with Config.History only.
 	Usage []Usage
 }
 
-// note keeps the use of the cluster where it has changed; of one instant the last
-// counts.
+// note records the use of the cluster if it has changed. Of one instant, the last counts.
 func (r *Result) note(u Usage) {
 	last := len(r.Usage) - 1
 	if last >= 0 && r.Usage[last].Time == u.Time {
@@ -48,26 +47,26 @@ func (r *Result) note(u Usage) {
 	}
 }
 
-// JobResult is what became of one job.
+// JobResult is the result of one job.
 type JobResult struct {
 	ID, App, Tenant string
 
 	Submit float64
 	Start  float64 // of its first worker
 	Done   float64 // of its completion
-	Ended  bool    // false: it had not completed when nothing more happened
+	Ended  bool    // whether it had completed at the end of the simulation
 
 	Attained float64 // GPU-seconds
 	RunTime  float64 // seconds with workers
-	Resizes  int     // changes of size after the start, suspensions not counted
-	Moves    int     // of workers, with the size kept
+	Resizes  int     // changes of size after the start, without suspensions
+	Moves    int     // moves of workers without a change of size
 
 	Deadline float64
 
-	// Fairness is the finish-time fairness of Themis: JCT over the JCT the
-	// job would have had alone on its part of the cluster, one over the mean
-	// number of jobs there were during its life. Above 1 it would have been
-	// better off so.
+	// Fairness is the finish-time fairness of Themis: the JCT divided by the JCT that the
+	// job would have had alone on its share of the cluster. The share is one divided by the
+	// mean number of jobs during the job's life. Above 1, the job would have been better
+	// off with its share.
 	Fairness float64
 
 	History []Change // with Config.History only
@@ -77,10 +76,10 @@ func newJobResult(j *trace.Job) JobResult {
 	return JobResult{ID: j.ID, App: j.App, Tenant: j.Tenant, Submit: j.Submit, Deadline: j.Deadline}
 }
 
-// JCT is the job completion time: from submission to completion.
+// JCT returns the job completion time: from submission to completion.
 func (j *JobResult) JCT() float64 { return j.Done - j.Submit }
 
-// Queueing is the time without any worker, before the start or suspended.
+// Queueing returns the time without any worker, before the start or suspended.
 func (j *JobResult) Queueing() float64 { return max(0, j.JCT()-j.RunTime) }
 
 // Missed reports whether the job had a deadline and did not keep it.

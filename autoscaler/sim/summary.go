@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Summary is what one simulation comes down to. Times are seconds.
+// Summary has the main numbers of one simulation. Times are in seconds.
 type Summary struct {
 	Jobs       int `json:"jobs"`
 	Unfinished int `json:"unfinished"` // their time until the end counts as JCT
@@ -20,15 +20,15 @@ type Summary struct {
 	Makespan      float64 `json:"makespan"`
 	GPUHours      float64 `json:"gpu_hours"`
 	Utilisation   float64 `json:"utilisation"` // GPUs held over GPUs there were, until the makespan
-	Productive    float64 `json:"productive"`  // of the held GPU time, what was trained and not lost
-	Scattered     float64 `json:"scattered"`   // of the held GPU time, what lay on more nodes than needed
+	Productive    float64 `json:"productive"`  // part of the held GPU time in which jobs trained without losing it
+	Scattered     float64 `json:"scattered"`   // part of the held GPU time of jobs on more nodes than needed
 	ResizesPerJob float64 `json:"resizes_per_job"`
 	MovesPerJob   float64 `json:"migrations_per_job,omitempty"`
 
 	Fairness Stats   `json:"fairness"` // finish-time fairness
 	Unfair   float64 `json:"unfair"`   // share of jobs with a fairness above 1
 
-	Deadlines int `json:"deadlines"` // jobs with one
+	Deadlines int `json:"deadlines"` // jobs with a deadline
 	Missed    int `json:"missed"`
 
 	Decisions int `json:"decisions"`
@@ -43,7 +43,7 @@ type Stats struct {
 	Max    float64 `json:"max"`
 }
 
-// Summarize computes the summary of a result.
+// Summarize returns the summary of a result.
 func Summarize(r *Result) Summary {
 	s := Summary{Jobs: len(r.Jobs), Makespan: r.Makespan, Decisions: r.Decisions, Refused: r.Refused}
 	n := len(r.Jobs)
@@ -90,8 +90,8 @@ func Summarize(r *Result) Summary {
 	return s
 }
 
-// describe describes values, which it sorts. The mean is summed in the order
-// given, before.
+// describe returns the statistics of values. It sorts them, after adding them up in the
+// given order.
 func describe(v []float64) Stats {
 	s := Stats{}
 	for _, x := range v {
@@ -103,9 +103,9 @@ func describe(v []float64) Stats {
 	return s
 }
 
-// quantile of sorted values, on the straight line between the two nearest, as R
-// and numpy have it. (gonum/stat has no such rule: its median of four values is
-// the second.)
+// quantile returns a quantile of sorted values by linear interpolation between the two
+// nearest, as R and numpy do. (gonum/stat has no such rule: its median of four values is the
+// second.)
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	lo := int(math.Floor(at))

@@ -17,13 +17,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Contestant is a policy with what it knows.
+// Contestant is a policy with its information.
 type Contestant struct {
 	Label string // as the user wrote it
 	New   func() (policy.Policy, error)
 	Info  Info
 
-	// Placement, where it is not nil, is instead of that of Sweep.Base.
+	// Placement replaces that of Sweep.Base, unless it is nil.
 	Placement *Placement
 }
 
@@ -34,31 +34,30 @@ type Sweep struct {
 	Loads       []float64
 	Costs       []ResizeCost
 
-	// Seeds is how many variants of each workload are run. The first is the
-	// workload as it stands; others have the gaps between arrivals in another
-	// order, other noise and other failures.
+	// Seeds is how many variants of each workload are run. The first is the workload
+	// itself. Others have the gaps between arrivals in another order, other noise and
+	// other failures.
 	Seeds int
 
-	// Variant, when set, makes the variant of a workload for a seed instead,
-	// for workloads that are generated.
+	// Variant, if set, returns the variant of a workload for a seed, for workloads that
+	// are generated.
 	Variant func(workload *trace.Trace, seed uint64) *trace.Trace
 
-	// Base holds everything else; its Trace, Policy, Info, Resize and Seed
-	// are filled in for each run.
+	// Base has all other settings. Trace, Policy, Info, Resize and Seed are set for each
+	// run.
 	Base Config
 
 	// Faults adds failures that depend on the seed.
 	Faults Faults
 
-	// Tick, when above 0, simulates by RunTicks with ticks of so many
-	// seconds.
+	// Tick, if above 0, selects RunTicks with ticks of this length, in seconds.
 	Tick float64
 
-	// Parallel is how many runs go on at once, 0 is one per processor. It
-	// does not change results.
+	// Parallel is how many runs go on at once; 0 means one per processor. It does not
+	// change results.
 	Parallel int
 
-	// Progress is called after each run, by one at a time.
+	// Progress is called after each run, never concurrently.
 	Progress func(done, total int)
 }
 
@@ -73,16 +72,16 @@ type Cell struct {
 	// [workload][seed-1].
 	Runs [][]Summary
 
-	// Detail is the run of the first workload with the first seed, with its
-	// history; only in cells of the first load and cost.
+	// Detail is the result of the first workload with the first seed, with its history.
+	// Only cells of the first load and cost have it.
 	Detail *Result
 
 	// JCTs are the completion times of all runs, in the same cells.
 	JCTs []float64
 }
 
-// Estimate is a metric over all runs of the cell: averaged over workloads,
-// then over seeds.
+// Estimate returns a metric over all runs of the cell: averaged over workloads, then over
+// seeds.
 func (c *Cell) Estimate(m Metric) Estimate {
 	if len(c.Runs) == 0 {
 		return Estimate{}
@@ -96,8 +95,8 @@ func (c *Cell) Estimate(m Metric) Estimate {
 	return estimate(perSeed)
 }
 
-// Comparison is the outcome of a Sweep: one cell for each load, resize cost
-// and policy, in this order of nesting.
+// Comparison is the result of a Sweep: one cell for each load, resize cost and policy, in
+// this order of nesting.
 type Comparison struct {
 	Workloads []string
 	Seeds     int
@@ -159,7 +158,7 @@ type task struct {
 	seed       int // from 1
 }
 
-// tasks are the runs of a sweep, in the order of its cells.
+// tasks returns the runs of a sweep, in the order of its cells.
 func (s *Sweep) tasks(out *Comparison) []task {
 	var all []task
 	for i := range out.Cells {
@@ -172,7 +171,7 @@ func (s *Sweep) tasks(out *Comparison) []task {
 	return all
 }
 
-// run makes one run, and returns the completion times where its cell keeps them.
+// run makes one run, and returns the completion times if its cell keeps them.
 func (s *Sweep) run(ctx context.Context, t task) ([]float64, error) {
 	w := s.Workloads[t.workload]
 	res, err := s.one(ctx, t.contestant, w, t.cell, uint64(t.seed), t.workload == 0 && t.seed == 1)
@@ -190,7 +189,7 @@ func (s *Sweep) run(ctx context.Context, t task) ([]float64, error) {
 	return jcts, nil
 }
 
-// empty lays the cells out.
+// empty returns a comparison with empty cells.
 func (s *Sweep) empty() *Comparison {
 	out := &Comparison{Seeds: s.Seeds, Nodes: len(s.Base.Nodes), Tick: s.Tick}
 	for _, n := range s.Base.Nodes {
@@ -220,7 +219,7 @@ func (s *Sweep) detailed(c *Cell) bool {
 	return c.Load == s.Loads[0] && c.Cost.Equal(s.Costs[0])
 }
 
-// one is a single run.
+// one makes a single run.
 func (s *Sweep) one(ctx context.Context, c Contestant, w *trace.Trace, cell *Cell, seed uint64, first bool) (*Result, error) {
 	p, err := c.New()
 	if err != nil {

@@ -149,8 +149,7 @@ func TestEstimate(t *testing.T) {
 	must.InDelta(t, 4.303*2/math.Sqrt(3), e.CI, 1e-3)
 }
 
-// TestFairness_OfEqualJobs: two equal jobs that share a cluster evenly are as
-// well off as each on its half.
+// Two equal jobs that share a cluster evenly are as well off as each on its half.
 func TestFairness_OfEqualJobs(t *testing.T) {
 	tr := one(100, 2)
 	tr.Jobs = append(tr.Jobs, tr.Jobs[0])
@@ -161,9 +160,9 @@ func TestFairness_OfEqualJobs(t *testing.T) {
 	res := run(t, sim.Config{Nodes: sim.Uniform(1, 4, ""), Trace: tr, Policy: fifo{}})
 	must.Eq(t, 1, res.Jobs[0].Fairness)
 	must.Eq(t, 1, res.Jobs[1].Fairness)
-	// One after the other on two GPUs: the first was twice as fast as on its
-	// half. The second met 1.5 jobs on average; its part of the cluster, 1.33
-	// GPUs, runs one worker, which takes the 100 s that it took.
+	// One after the other on two GPUs: the first was twice as fast as on its half. During
+	// the life of the second there were 1.5 jobs on average. Its share of 1.33 GPUs runs
+	// one worker, which takes 100 s, as long as its JCT.
 	res = run(t, sim.Config{Nodes: sim.Uniform(1, 2, ""), Trace: tr, Policy: fifo{}})
 	must.Eq(t, 0.5, res.Jobs[0].Fairness)
 	must.Eq(t, 1, res.Jobs[1].Fairness)

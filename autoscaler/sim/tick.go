@@ -14,18 +14,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// RunTicks simulates by the rules of count-level replays of the Pollux
-// workloads: time moves in ticks of so many seconds; in each tick all jobs
-// first make their steps, then those that have arrived and are not done are
-// shown to the policy, and the counts it answers hold for the next tick. A job
-// whose count changes to anything but 0 makes no step for the resize cost,
-// and holds its GPUs meanwhile. A completion lies at its exact time within a
-// tick, but its GPUs are free only at the tick's end. Placement, node events,
-// noise and types are not part of these rules and are refused or ignored.
+// RunTicks simulates by the rules of count-level replays of the Pollux workloads. Time moves
+// in ticks. In each tick, all jobs first make their steps. Then the policy sees those that
+// have arrived and are not done, and its counts are in force for the next tick.
 //
-// The arithmetic is that of double precision in the order in which the rules
-// are usually written, so results equal those of another implementation to
-// the last digit.
+// A job whose count changes, except to 0, makes no step for the time of the resize cost, but
+// holds its GPUs. A job completes at an exact time within a tick, but its GPUs are free only
+// at the end of the tick. Placement, node events, noise and types are not part of these
+// rules, and are refused or ignored.
+//
+// The arithmetic has double precision and the usual order of operations, so that results
+// equal those of other implementations to the last digit.
 func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("simulation: %w", err)
@@ -101,9 +100,9 @@ func newTicks(cfg Config) *ticks {
 	return t
 }
 
-// tick makes a job's steps of one tick and returns 1 when it completes. The
-// conversions forbid the compiler to fuse a product and a sum, which would
-// round differently on some machines.
+// tick makes a job's steps of one tick and returns 1 if it completes. The conversions keep
+// the compiler from fusing a product and a sum, which would round differently on some
+// machines.
 func (j *tickJob) tick(now, dt float64) int {
 	if j.result.Ended || j.n == 0 {
 		return 0
@@ -162,8 +161,8 @@ func (t *ticks) decide() error {
 	return nil
 }
 
-// snapshot is the world as the policy may see it, and which jobs it shows. Jobs
-// that are over give up their GPUs.
+// snapshot returns the cluster and the jobs as the policy may see them, and which jobs these
+// are. It takes the GPUs of jobs that have completed.
 func (t *ticks) snapshot() (s *policy.Snapshot, shown []int) {
 	s = &policy.Snapshot{
 		Now: t.now, Seed: t.cfg.Seed, Nodes: t.nodes, State: t.state,
@@ -206,7 +205,7 @@ func (j *tickJob) resize(n int, now float64, history bool) {
 	}
 }
 
-// note keeps the use of the cluster.
+// note records the use of the cluster.
 func (t *ticks) note(shown []int, held int) {
 	u := Usage{Time: t.now, Held: held, Capacity: t.gpus}
 	for _, i := range shown {
@@ -219,7 +218,7 @@ func (t *ticks) note(shown []int, held int) {
 	t.result.note(u)
 }
 
-// finish closes the accounts. Capacity counts until the last completion.
+// finish completes and returns the result. Capacity counts until the last completion.
 func (t *ticks) finish() *Result {
 	r := &t.result
 	for i := range t.jobs {

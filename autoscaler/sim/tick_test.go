@@ -20,9 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// rule is one of the eight policies of the reference replay, with what the
-// published averages give of it: JCT, makespan (s), GPU-hours and resizes per
-// job over four workloads, and the JCT of each.
+// rule is one of the eight policies of the reference replay, with its published averages:
+// JCT, makespan (s), GPU-hours and resizes per job over four workloads, and the JCT of each.
 type rule struct {
 	spec                    string
 	jct, makespan, gpuHours float64
@@ -51,8 +50,8 @@ func runTicks(t testing.TB, r rule, workload int) *sim.Result {
 	return res
 }
 
-// TestTicks_PublishedAverages compares with the numbers that were published
-// for these rules, to the digits given there.
+// TestTicks_PublishedAverages compares results with the published numbers for these rules,
+// to the published digits.
 func TestTicks_PublishedAverages(t *testing.T) {
 	for name, r := range rules {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +108,7 @@ func TestTicks_SameAsReference(t *testing.T) {
 	}
 	script := filepath.Join(t.TempDir(), "perjob.py")
 	must.NoError(t, os.WriteFile(script, []byte(perJob), 0o600))
-	args := []string{"-B", script, reference} // -B: leave no files beside the reference
+	args := []string{"-B", script, reference} // -B: leave no files next to the reference
 	for name := range rules {
 		args = append(args, name)
 	}
@@ -139,8 +138,8 @@ func TestTicks_SameAsReference(t *testing.T) {
 	}
 }
 
-// python3Float is a number as Python writes it: the shortest digits that give
-// the same number again.
+// python3Float returns a number as Python writes it: with the fewest digits that give the same
+// number again.
 func python3Float(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !strings.Contains(s, ".") {

@@ -17,17 +17,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Recorder compares each status with the one before. The zero value has seen
-// nothing. It is not safe for concurrent use.
+// Recorder compares each status with the one before. The zero value is ready to use. It is
+// not safe for concurrent use.
 type Recorder struct {
 	pools map[string]bool
 	jobs  map[string]*job
 	now   float64
 }
 
-// job is what was recorded of one job already.
+// job has the recorded state of one job.
 type job struct {
-	seen  time.Time // a job registered again is another one
+	seen  time.Time // identifies the job: after another registration it is another one
 	name  string    // in the log
 	bound trace.Event
 	count int
@@ -38,7 +38,7 @@ type job struct {
 	here  bool // in the present status
 }
 
-// Take returns what is new in a status.
+// Take returns the events since the last status.
 func (r *Recorder) Take(s *api.Status) []trace.Event {
 	if !s.Ready {
 		return nil
@@ -63,8 +63,8 @@ func (r *Recorder) Take(s *api.Status) []trace.Event {
 	return append(out, r.gone()...)
 }
 
-// Close returns how far the jobs are that still run, so that those which do
-// not report how long they are can be replayed up to here.
+// Close returns the progress of jobs that still run. So jobs that do not report their total
+// steps can be replayed up to here.
 func (r *Recorder) Close() []trace.Event {
 	var out []trace.Event
 	for _, key := range slices.Sorted(maps.Keys(r.jobs)) {
@@ -120,11 +120,11 @@ func (r *Recorder) job(s *api.JobStatus) []trace.Event {
 	return out
 }
 
-// totalChange is how much the length of a job may change, relatively, without
-// being recorded again: one that is estimated from samples never stands still.
+// totalChange is the relative change of a job's total steps below which they are not
+// recorded again: a total that is estimated from samples changes all the time.
 const totalChange = 0.01
 
-// describe is what a job asks for, without name and time.
+// describe returns an event with a job's requests, without name and time.
 func describe(s *api.JobStatus) trace.Event {
 	a, preemptible := &s.Requests, s.Requests.Preemptible
 	e := trace.Event{
@@ -155,8 +155,8 @@ func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	return out
 }
 
-// resized records the gaps that are new, as far as they are known: the status has the
-// last few, and old ones drop out at its front.
+// resized records the new gaps, as far as they are known. The status has the last few, the
+// oldest first.
 func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
 	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {

@@ -23,7 +23,7 @@ var t0 = time.Unix(1_800_000_000, 0)
 
 func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
 
-// training is a job as the status shows it.
+// training returns a job as the status shows it.
 func training(id, state string, count int, step float64) api.JobStatus {
 	return api.JobStatus{
 		JobKey: identity.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
@@ -35,7 +35,7 @@ func status(seconds int, jobs ...api.JobStatus) *api.Status {
 	return &api.Status{Time: at(seconds), Ready: true, Pools: []api.PoolStatus{{Name: "gpu", Capacity: 8}}, Jobs: jobs}
 }
 
-// replayable reads what was recorded as the simulator does.
+// replayable reads recorded events as the simulator does.
 func replayable(t *testing.T, events []trace.Event) *trace.Trace {
 	t.Helper()
 	var file bytes.Buffer

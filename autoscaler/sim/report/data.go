@@ -129,14 +129,14 @@ func JobsCSV(w io.Writer, c *sim.Comparison) error {
 
 func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// columns are the metrics of this comparison, whether they mean something in it or
-// not; those of runs that never move workers have no place for it.
+// columns returns the metrics of this comparison for data files. It leaves out moves if no
+// run moved workers.
 func columns(c *sim.Comparison) []sim.Metric {
 	moved := some(c, func(s *sim.Summary) bool { return s.MovesPerJob > 0 })
 	return slices.DeleteFunc(sim.Metrics(), func(m sim.Metric) bool { return m.Key == "migrations_per_job" && !moved })
 }
 
-// some reports whether something holds for one of the runs.
+// some reports whether of is true for one of the runs.
 func some(c *sim.Comparison, of func(*sim.Summary) bool) bool {
 	for i := range c.Cells {
 		for _, runs := range c.Cells[i].Runs {
@@ -150,7 +150,7 @@ func some(c *sim.Comparison, of func(*sim.Summary) bool) bool {
 	return false
 }
 
-// costWord is a resize cost as one field.
+// costWord returns a resize cost as one field.
 func costWord(c sim.ResizeCost) string {
 	if len(c.BySize) > 0 {
 		return "by-size"

@@ -62,8 +62,7 @@ type field struct {
 
 type entry struct{ Word, Means string }
 
-// HTML writes the report as one file with everything in it: it asks for
-// nothing over the network.
+// HTML writes the report as one file that needs no network.
 func HTML(w io.Writer, c *sim.Comparison) error {
 	if len(c.Cells) == 0 {
 		return errors.New("report: nothing was simulated")
@@ -86,8 +85,8 @@ func HTML(w io.Writer, c *sim.Comparison) error {
 	return nil
 }
 
-// build makes all that the page shows. Everything that it marks as HTML was
-// drawn here, with labels escaped.
+// build returns the content of the page. Everything that it marks as HTML was drawn by this
+// package, with escaped labels.
 func build(c *sim.Comparison, style, script []byte) *page {
 	all := groups(c)
 	first := all[0]
@@ -141,8 +140,7 @@ func build(c *sim.Comparison, style, script []byte) *page {
 	return p
 }
 
-// sweeps are the plots over loads and over resize costs, where there is more
-// than one of them.
+// sweeps returns the plots over loads and over resize costs, if there are several of them.
 func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 	first := groups(c)[0]
 	var byLoad, byCost []series
@@ -183,8 +181,8 @@ func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 	return out
 }
 
-// metricTable shows all metrics of a load and resize cost, the best of each
-// marked.
+// metricTable returns a table of all metrics at one load and resize cost. The best value of
+// each is marked.
 func metricTable(c *sim.Comparison, g []sim.Cell) table {
 	t := table{Title: fmt.Sprintf("Load %g, resize cost %s", g[0].Load, g[0].Cost), Head: []string{"policy", "information"}}
 	metrics := shown(c)
@@ -216,8 +214,8 @@ func metricTable(c *sim.Comparison, g []sim.Cell) table {
 	return t
 }
 
-// name labels a policy; what it knows is added where the same policy is
-// there twice, or where not all know the same.
+// name returns the label of a policy. It includes the information class if the policies
+// have different ones.
 func name(cells []sim.Cell, i int) string {
 	for k := range cells {
 		if cells[k].Class != cells[i].Class {

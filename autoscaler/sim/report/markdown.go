@@ -14,9 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// Markdown writes tables for a document: the average JCT over all loads and
-// resize costs, then the JCT of each workload and all metrics at the first of
-// them.
+// Markdown writes tables for a document: the average JCT over all loads and resize costs,
+// and then all metrics and the JCT of each workload at the first load and cost.
 func Markdown(w io.Writer, c *sim.Comparison) error {
 	all := groups(c)
 	if len(all) == 0 {

@@ -19,7 +19,7 @@ type series struct {
 	number int
 	label  string
 	x, y   []float64
-	err    []float64 // half-widths of confidence intervals, nil is none
+	err    []float64 // half-widths of confidence intervals, or nil
 }
 
 // ascend orders the points by x.
@@ -90,7 +90,7 @@ func barPlot(cells []sim.Cell, m sim.Metric) string {
 	return c.done()
 }
 
-// cdfPlot shows which part of the jobs was complete within which time.
+// cdfPlot shows the part of the jobs that completed within a time.
 func cdfPlot(all []series) string {
 	least, most := math.Inf(1), 0.0
 	for _, s := range all {
@@ -167,8 +167,7 @@ func linePlot(all []series, xTitle string, xLabel func(float64) string, label st
 	return c.done()
 }
 
-// colours is how many colours the style sheet has; after that, lines are
-// dashed.
+// colours is how many colours the style sheet has. Further lines are dashed.
 const colours = 8
 
 func colour(number int) int { return number % colours }

@@ -23,7 +23,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// evil is a label that breaks a page which forgets to escape.
+// evil is a label that breaks a page that does not escape it.
 const evil = `fifo</script><b>"x"|`
 
 func comparison(t *testing.T) *sim.Comparison {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// canvas collects the elements of one SVG image. Coordinates are rounded to
-// a tenth of a pixel, which no one sees and which keeps files small.
+// canvas collects the elements of one SVG image. Coordinates are rounded to a tenth of a
+// pixel, which is not visible and keeps files small.
 type canvas struct {
 	strings.Builder
 	width, height float64
@@ -77,7 +77,7 @@ func (s scale) at(v float64) float64 {
 	return s.a + (v-from)/(to-from)*(s.b-s.a)
 }
 
-// ticks are about n round values within the scale.
+// ticks returns about n round values within the scale.
 func (s scale) ticks(n int) []float64 {
 	span := s.to - s.from
 	if span <= 0 {
@@ -97,7 +97,7 @@ func (s scale) ticks(n int) []float64 {
 	return out
 }
 
-// hourTicks are round times for a scale in seconds.
+// hourTicks returns round times for a scale in seconds.
 func (s scale) hourTicks(n int) []float64 {
 	for _, step := range []float64{1, 5, 10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 4 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 2 * 24 * 3600, 7 * 24 * 3600, 28 * 24 * 3600, 140 * 24 * 3600} {
 		if (s.to-s.from)/step <= float64(n) {
@@ -111,7 +111,7 @@ func (s scale) hourTicks(n int) []float64 {
 	return s.ticks(n)
 }
 
-// duration is a time as people write it.
+// duration returns a time with a suitable unit.
 func duration(s float64) string {
 	trim := func(v float64, unit string) string {
 		return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) + " " + unit

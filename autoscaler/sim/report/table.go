@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// Heading is what was simulated.
+// Heading describes the simulation in one line.
 func Heading(c *sim.Comparison) string {
 	s := fmt.Sprintf("%s on %s with %s", strings.Join(c.Workloads, ", "), plural(c.Nodes, "node"), plural(c.GPUs, "GPU"))
 	if c.Tick > 0 {
@@ -42,7 +42,7 @@ func Table(w io.Writer, c *sim.Comparison) error {
 	return nil
 }
 
-// grid is the metrics of each cell below their titles.
+// grid returns the metrics of each cell, below a row of titles.
 func grid(cells []sim.Cell, metrics []sim.Metric) [][]string {
 	rows := [][]string{{"policy", "information"}}
 	for _, m := range metrics {
@@ -58,8 +58,8 @@ func grid(cells []sim.Cell, metrics []sim.Metric) [][]string {
 	return rows
 }
 
-// shown are the metrics that mean something in this comparison: deadlines only
-// where there are any, unfinished jobs only where there are any.
+// shown returns the metrics to show in this comparison: missed deadlines only if there are
+// deadlines, and unfinished jobs only if there are any.
 func shown(c *sim.Comparison) []sim.Metric {
 	deadlines := some(c, func(s *sim.Summary) bool { return s.Deadlines > 0 })
 	unfinished := some(c, func(s *sim.Summary) bool { return s.Unfinished > 0 })
@@ -74,7 +74,7 @@ func shown(c *sim.Comparison) []sim.Metric {
 	return out
 }
 
-// groups cuts the cells into those of one load and resize cost.
+// groups returns the cells in groups of one load and resize cost.
 func groups(c *sim.Comparison) [][]sim.Cell {
 	var out [][]sim.Cell
 	for from := 0; from < len(c.Cells); {
@@ -95,7 +95,7 @@ func title(m sim.Metric) string {
 	return m.Title + " " + m.Unit
 }
 
-// format writes a number with the digits that it deserves.
+// format returns an estimate with a suitable number of digits.
 func format(e sim.Estimate) string {
 	s := number(e.Mean)
 	if e.CI > 0 {
@@ -116,8 +116,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// align writes rows in columns: the first two to the left, numbers to the
-// right. It counts characters and not bytes, as the signs in it are not ASCII.
+// align writes rows in columns: the first two aligned left, numbers aligned right. It counts
+// characters, not bytes, because not all are ASCII.
 func align(w io.Writer, rows [][]string) error {
 	width := make([]int, len(rows[0]))
 	for _, r := range rows {

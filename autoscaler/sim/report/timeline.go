@@ -11,11 +11,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// slots is how many pieces of time a plot over time is cut into.
+// slots is the number of intervals of a plot over time.
 const slots = 560
 
-// usagePlot shows which part of the GPUs was held over time, and how many
-// jobs waited.
+// usagePlot shows how many GPUs were held over time, and how many jobs waited.
 func usagePlot(r *sim.Result, number int, label string, end float64) string {
 	held, capacity, waiting := sampleUsage(r.Usage, end)
 	most, queue := 1.0, 0.0
@@ -51,7 +50,7 @@ func usagePlot(r *sim.Result, number int, label string, end float64) string {
 	return c.done()
 }
 
-// sampleUsage averages the use of the cluster over equal pieces of time.
+// sampleUsage averages the use of the cluster over equal intervals.
 func sampleUsage(usage []sim.Usage, end float64) (held, capacity, waiting []float64) {
 	held, capacity, waiting = make([]float64, slots), make([]float64, slots), make([]float64, slots)
 	width := end / slots
@@ -76,8 +75,8 @@ func sampleUsage(usage []sim.Usage, end float64) (held, capacity, waiting []floa
 // maxRows bounds how many jobs an allocation plot shows.
 const maxRows = 320
 
-// sizeClasses are the colours of an allocation plot: each class reaches up to
-// so many GPUs, the last beyond.
+// sizeClasses has the largest number of GPUs of each colour in an allocation plot. One more
+// colour is for larger sizes.
 var sizeClasses = []int{1, 2, 4, 8, 16, 32}
 
 func sizeClass(gpus int) int {
@@ -89,8 +88,8 @@ func sizeClass(gpus int) int {
 	return len(sizeClasses)
 }
 
-// allocationPlot shows a row for each job: a thin line while it waits, a bar
-// while it runs, the darker the more GPUs it holds.
+// allocationPlot shows a row for each job: a thin line while it waits, and a bar while it
+// runs, which is darker the more GPUs it holds.
 func allocationPlot(r *sim.Result, label string, end float64) string {
 	jobs := r.Jobs[:min(len(r.Jobs), maxRows)]
 	row := math.Max(2.5, math.Min(14, 560/float64(len(jobs))))

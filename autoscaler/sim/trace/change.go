@@ -9,11 +9,10 @@ import (
 	"slices"
 )
 
-// Scale returns a workload of load times the jobs in the same time. Below 1
-// a random subset stays; above 1 copies of random jobs are added, each
-// arriving when some other random job of the trace did. So the mix of jobs
-// and the shape of the arrivals stay, and twice the load is twice the work,
-// which squeezing the arrivals would not be. Load 1 returns the trace itself.
+// Scale returns a workload of load times as many jobs in the same time. Below 1, it keeps a
+// random subset. Above 1, it adds copies of random jobs, each arriving when another random
+// job does. So the mix of jobs and the pattern of arrivals do not change, and twice the load
+// is twice the work. Closer arrivals would not give that. Load 1 returns the trace itself.
 func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
 	switch {
 	case !finite(load) || load <= 0:
@@ -51,9 +50,9 @@ func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
 	return &out, nil
 }
 
-// Permute returns the workload with its jobs in the same order and the gaps
-// between arrivals in random order: another day of the same kind, for
-// confidence intervals. Seed 1 returns the trace itself.
+// Permute returns the workload with its jobs in the same order, but the gaps between
+// arrivals in random order, as a sample for confidence intervals. Seed 1 returns the trace
+// itself.
 func (t *Trace) Permute(seed uint64) *Trace {
 	if seed <= 1 || len(t.Jobs) < 2 {
 		return t

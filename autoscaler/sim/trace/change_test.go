@@ -37,8 +37,8 @@ func TestSynthetic_IsValidAndSeeded(t *testing.T) {
 	})
 }
 
-// TestSynthetic_OffersItsLoad checks that the work matches what was asked
-// for, within what chance allows.
+// TestSynthetic_OffersItsLoad checks that the work matches the load, apart from random
+// variation.
 func TestSynthetic_OffersItsLoad(t *testing.T) {
 	tr := trace.Synthetic{Jobs: 20000, GPUs: 64, Load: 0.8, Seed: 5}.Trace()
 	work := 0.0
@@ -121,8 +121,8 @@ func TestInterpolate(t *testing.T) {
 	must.Error(t, err)
 }
 
-// FuzzRead feeds every reader with rubbish: it either fails or gives a trace
-// whose jobs are all valid, and never panics.
+// FuzzRead gives every reader invalid data. A reader either fails or returns a trace whose
+// jobs are all valid, and never panics.
 func FuzzRead(f *testing.F) {
 	f.Add("job,arrival_s,model,np,min,max,epochs,t1_est_s,speedup2\n7,20,vgg,2,1,2,50,1500,1.5\n")
 	f.Add("job_id,user,vc,gpu_num,state,submit_time,duration\n2,u2,vcB,4,FAILED,2020-06-09 18:42:01,240\n")

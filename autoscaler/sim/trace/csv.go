@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// table reads a CSV file with a header and remembers where each field stands,
-// so that a mistake is reported with its line and column.
+// table reads a CSV file with a header, and remembers the place of each field, so that
+// errors have line and column.
 type table struct {
 	file string
 	r    *csv.Reader
@@ -24,8 +24,8 @@ type table struct {
 	line int
 }
 
-// newTable reads the header, which must have the columns needed. Names of columns
-// are compared in lower case.
+// newTable reads the header, which must have the needed columns. Names of columns are
+// compared in lower case.
 func newTable(r io.Reader, file string, needed ...string) (*table, error) {
 	t := &table{file: file, r: csv.NewReader(r), cols: map[string]int{}}
 	t.r.ReuseRecord = true
@@ -75,7 +75,7 @@ func (t *table) next() error {
 	return nil
 }
 
-// wrap gives an error of encoding/csv our form.
+// wrap converts an error of encoding/csv to Error.
 func (t *table) wrap(err error) error {
 	var p *csv.ParseError
 	if errors.As(err, &p) {
@@ -86,8 +86,7 @@ func (t *table) wrap(err error) error {
 
 func (t *table) has(name string) bool { _, ok := t.cols[name]; return ok }
 
-// text returns a field without surrounding space, "" where there is no such
-// column.
+// text returns a field without surrounding space, or "" if there is no such column.
 func (t *table) text(name string) string {
 	i, ok := t.cols[name]
 	if !ok || i >= len(t.rec) {
@@ -96,14 +95,14 @@ func (t *table) text(name string) string {
 	return strings.TrimSpace(t.rec[i])
 }
 
-// filled reports whether a field has a value: it is neither blank nor nan, the
-// blank of those who write tables with pandas or NumPy.
+// filled reports whether a field has a value: it is neither blank nor nan, which pandas and
+// NumPy write for missing values.
 func (t *table) filled(name string) bool {
 	s := t.text(name)
 	return s != "" && !strings.EqualFold(s, "nan")
 }
 
-// fail notes a mistake in a field; the first of a record counts.
+// fail records an error in a field. The first of a record counts.
 func (t *table) fail(name string, err error) {
 	if t.err != nil {
 		return
@@ -137,8 +136,8 @@ func (t *table) whole(name string, least int) int {
 	return v
 }
 
-// maxSize bounds numbers of GPUs and workers, so that a typing mistake in a
-// trace is an error and not a table of a billion step times.
+// maxSize bounds numbers of GPUs and workers, so that a typing error in a trace is reported,
+// and does not lead to a table of a billion step times.
 const maxSize = 1 << 17
 
 // size returns a number of GPUs or workers of at least least.
@@ -161,7 +160,7 @@ func (t *table) clock(name string) float64 {
 	return v
 }
 
-// parseClock reads seconds or a date such as 2020-06-09 18:41:01.
+// parseClock parses seconds, or a date such as 2020-06-09 18:41:01.
 func parseClock(s string) (float64, error) {
 	if v, err := strconv.ParseFloat(s, 64); err == nil && finite(v) {
 		return v, nil
@@ -174,8 +173,8 @@ func parseClock(s string) (float64, error) {
 	return 0, fmt.Errorf("want seconds or a date such as 2020-06-09 18:41:01, got %q", s)
 }
 
-// rows calls add for each record of a trace. What add reports through the table,
-// and what it returns, either ends the reading or goes to tr.Skipped.
+// rows calls add for each record of a trace. Errors that add reports through the table or
+// returns end the reading or, with Options.Skip, go to tr.Skipped.
 func (t *table) rows(tr *Trace, o Options, add func() error) error {
 	for o.MaxJobs == 0 || len(tr.Jobs) < o.MaxJobs {
 		err := t.row(add)
@@ -191,7 +190,7 @@ func (t *table) rows(tr *Trace, o Options, add func() error) error {
 	return nil
 }
 
-// each calls add for each record, to the first mistake.
+// each calls add for each record, until the first error.
 func (t *table) each(add func() error) error {
 	return t.rows(&Trace{}, Options{}, add)
 }

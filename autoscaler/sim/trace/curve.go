@@ -29,10 +29,9 @@ func NewCurve(times []float64) (*Curve, error) {
 	return &Curve{times: append([]float64{0}, times...)}, nil
 }
 
-// Interpolate returns a curve for 1 to most workers through measured points.
-// Between two points the step time is a straight line in logarithms of size
-// and time; below the first point workers are taken to scale linearly; above
-// the last one more workers are taken to gain nothing.
+// Interpolate returns a curve for 1 to most workers through measured points. Between two
+// points, it is a straight line in the logarithms of size and time. Below the first point,
+// the job is assumed to scale linearly. Above the last one, more workers gain nothing.
 func Interpolate(points map[int]float64, most int) (*Curve, error) {
 	sizes := slices.Sorted(maps.Keys(points))
 	if len(sizes) == 0 {
@@ -61,8 +60,8 @@ func Interpolate(points map[int]float64, most int) (*Curve, error) {
 	return NewCurve(times)
 }
 
-// PowerCurve returns the curve t(n) = t1 / n^alpha for 1 to most workers, the
-// stand-in for traces that give how long a job ran and not how it scales.
+// PowerCurve returns the curve t(n) = t1 / n^alpha for 1 to most workers. It is for traces
+// that have how long a job ran, but not how it scales.
 func PowerCurve(t1, alpha float64, most int) (*Curve, error) {
 	times := make([]float64, most)
 	for i := range times {
@@ -71,8 +70,8 @@ func PowerCurve(t1, alpha float64, most int) (*Curve, error) {
 	return NewCurve(times)
 }
 
-// StepTime is the time of one global step on n workers, in seconds. Beyond
-// the largest known size it is that of the largest.
+// StepTime returns the time of one global step on n workers, in seconds. Beyond the largest
+// known size, it is that of the largest.
 func (c *Curve) StepTime(n int) float64 {
 	if n < 1 {
 		return math.Inf(1)
@@ -80,7 +79,7 @@ func (c *Curve) StepTime(n int) float64 {
 	return c.times[min(n, len(c.times)-1)]
 }
 
-// Most is the largest size the curve knows.
+// Most returns the largest size with a known time.
 func (c *Curve) Most() int { return len(c.times) - 1 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package trace holds the workloads that the simulator replays: jobs with
-// their arrival, bounds and true step times, and what happens to the nodes
-// below them. It reads the formats that the field publishes its traces in,
-// and Kolo's own event log, and makes synthetic workloads.
+// their arrival, bounds and true step times, and the events of nodes. It reads the formats
+// of published traces and Kolo's own event log, and makes synthetic workloads.
 //
 //	Pollux CSV ─┐
 //	Voda CSV  ──┤
@@ -14,6 +13,6 @@
 //	event log ──┤
 //	Synthetic ──┘
 //
-// A trace is the truth that the simulator knows. What a policy is notified of it
-// is the simulator's business.
+// A trace has the true properties of jobs. The simulator decides which of them a policy
+// sees.
 package trace

@@ -13,17 +13,17 @@ import (
 	"strconv"
 )
 
-// readElasticFlow reads the CSV files of ElasticFlow (ASPLOS'23) and of the
-// simulators it grew from (Tiresias). The needed columns are job_id, num_gpu,
-// duration and submission_time or submit_time; used where there are
-// num_iteration, iterations or iteration; model_name; batch_size; deadline
-// or ddl (same clock as the submission, 0 or less is none).
+// readElasticFlow reads the CSV files of ElasticFlow (ASPLOS'23) and of the simulator that it
+// is based on (Tiresias). The columns job_id, num_gpu, duration and submission_time or
+// submit_time are required. Optional columns are num_iteration, iterations or iteration;
+// model_name; batch_size; deadline or ddl (same clock as the submission, 0 or less means
+// none).
 //
-// With a directory of throughput files (one per model, MODEL.csv, columns
-// global_batch_size and steps per second on 1, 2, 4 … GPUs) jobs follow the
-// measured curves; without it they follow n^alpha from their duration. A blank,
-// nan or 0 there is a size that was not measured: Interpolate fills it in between
-// measured ones, and the largest measured is the most that a job gets.
+// With a directory of throughput files (one per model, MODEL.csv, columns global_batch_size
+// and steps per second on 1, 2, 4 … GPUs), jobs follow the measured curves. Without it, they
+// follow n^alpha from their duration. A blank, nan or 0 in such a file is a size that was not
+// measured. Interpolate fills it in between measured ones. A job gets at most the largest
+// measured size.
 func readElasticFlow(t *Trace, r *bufio.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "job_id", "num_gpu", "duration")
 	if err != nil {
@@ -72,7 +72,7 @@ func readElasticFlow(t *Trace, r *bufio.Reader, file string, o Options) error {
 	return jobs.read(t, tab, o)
 }
 
-// throughputs reads ElasticFlow's throughput files when they are needed.
+// throughputs reads and caches ElasticFlow's throughput files.
 type throughputs struct {
 	dir    string
 	curves map[appKey]*Curve

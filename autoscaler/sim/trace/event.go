@@ -22,9 +22,9 @@ const (
 	EventNode     = "node"      // a node came, went, or changed
 )
 
-// Event is one line of Kolo's event log: what a live autoscaler writes, one
-// JSON object per line, so that the simulator can replay its day under
-// another policy. Fields that do not belong to a kind are absent.
+// Event is one line of Kolo's event log, a JSON object. kolo record writes the log from a
+// live autoscaler, so that the simulator can replay it under another policy. Fields that do
+// not belong to a kind are absent.
 type Event struct {
 	Time float64 `json:"time"`  // Unix seconds
 	Kind string  `json:"event"` // one of the kinds above

@@ -14,20 +14,19 @@ import (
 	"slices"
 )
 
-// logJob gathers what the log has of a job.
+// logJob collects the log's entries of a job.
 type logJob struct {
 	job    Job
 	line   int
 	points map[int]float64 // mean step time by size
 	weight map[int]float64 // samples behind the mean
-	steps  float64         // seen so far
+	steps  float64         // steps done so far
 	ended  bool
 }
 
-// readEventLog reads Kolo's event log. A job's curve goes through its
-// measured step times, its steps are those it did. Jobs that never reported a
-// step time or never did a step cannot be replayed; they are an error, or
-// skipped.
+// readEventLog reads Kolo's event log. A job's curve goes through its measured step times,
+// and its steps are those that it did. Jobs that never reported a step time or a step
+// cannot be replayed. They are an error, or skipped with Options.Skip.
 func readEventLog(t *Trace, r *bufio.Reader, file string, o Options) error {
 	l := &logReader{trace: t, jobs: map[string]*logJob{}, nodes: map[string]bool{}, gaps: map[int][]float64{}}
 	sc := bufio.NewScanner(r)
@@ -87,7 +86,7 @@ type logReader struct {
 	gaps  map[int][]float64
 }
 
-// entry takes one line in.
+// entry handles one line.
 func (l *logReader) entry(raw []byte, line int) error {
 	var e Event
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -170,8 +169,8 @@ func (l *logReader) node(e *Event) error {
 	return nil
 }
 
-// describe takes over what an entry of kind job has. A later entry changes
-// what it names; the arrival stays.
+// describe sets the job's fields from an entry of kind job. A later entry changes them,
+// except for the arrival.
 func (j *logJob) describe(e *Event) error {
 	b := &j.job
 	if max(1, e.Min) > max(1, e.Max) {
@@ -193,7 +192,7 @@ func (j *logJob) describe(e *Event) error {
 	return nil
 }
 
-// measure takes a step time into the mean of its size.
+// measure adds a step time to the mean of its size.
 func (j *logJob) measure(e *Event) error {
 	if e.Workers < 1 || e.Workers > maxSize {
 		return &Error{Field: "workers", Err: fmt.Errorf("want 1 to %d, got %d", maxSize, e.Workers)}
@@ -208,7 +207,7 @@ func (j *logJob) measure(e *Event) error {
 	return nil
 }
 
-// finish turns what the log had into a job of the trace.
+// finish adds the job to the trace.
 func (l *logReader) finish(id string) error {
 	j := l.jobs[id]
 	b := j.job

@@ -8,18 +8,17 @@ import (
 	"math"
 )
 
-// fixed reads traces with one line for each job of a fixed number of GPUs,
-// such as Helios', Philly's and ElasticFlow's, which differ in the names of
-// their columns. Jobs without GPUs are no jobs for us and left out silently,
-// as are those that never ran.
+// fixed reads traces with one line for each job of a fixed number of GPUs, such as those of
+// Helios, Philly and ElasticFlow, which differ in the names of their columns. Jobs without
+// GPUs and jobs that never ran are left out silently.
 type fixed struct {
-	id, app, tenant string // columns; one that is not there is empty
+	id, app, tenant string // columns; may be missing in the file
 	gpus, submit    string
 
-	// seconds is how long the job of the present line ran.
+	// seconds returns how long the job of the present line ran.
 	seconds func() float64
 
-	// more fills in what only this format has; nil is nothing.
+	// more sets fields that only this format has; it may be nil.
 	more func(j *Job) error
 }
 
@@ -51,9 +50,9 @@ func (f *fixed) read(t *Trace, tab *table, o Options) error {
 	return nil
 }
 
-// scaled fills in what a trace of fixed-size jobs does not have: that the job
-// may run on 1 to grow times its size, with the speed-up n^alpha. One step is
-// one second at the size of the trace.
+// scaled sets the fields that a trace of fixed-size jobs does not have: the job may have 1
+// worker up to grow times its size, with the speed-up n^alpha. One step takes one second at
+// the size in the trace.
 func scaled(j *Job, gpus int, seconds float64, o Options, curves map[int]*Curve) error {
 	if o.grow() < 1 || gpus > maxSize/o.grow() {
 		return fmt.Errorf("a job of %d GPUs that may grow %d times is too large", gpus, o.grow())

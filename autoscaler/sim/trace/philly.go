@@ -66,9 +66,8 @@ func readPhilly(t *Trace, br *bufio.Reader, file string, o Options) error {
 	return nil
 }
 
-// add appends the job. Its length is the sum over its attempts, its size that
-// of the last one. Jobs that never ran, or that still ran when the trace
-// ended, are left out silently.
+// add appends the job. Its length is the sum over its attempts, and its size that of the last
+// one. Jobs that never ran, or still ran when the trace ended, are left out silently.
 func (p *phillyJob) add(t *Trace, o Options, curves map[int]*Curve) error {
 	gpus, seconds := 0, 0.0
 	for i, a := range p.Attempts {
@@ -106,16 +105,16 @@ func (p *phillyJob) add(t *Trace, o Options, curves map[int]*Curve) error {
 	return t.add(j)
 }
 
-// placeJSON gives an error the line and column of the entry that starts at an
-// offset, or of the byte where the syntax goes wrong.
+// placeJSON returns an error with the line and column of the entry that starts at an offset
+// or, for a syntax error, of the wrong byte.
 func placeJSON(file string, text []byte, offset int64, err error) error {
 	e := &Error{File: file, Err: err}
 	var syntax *json.SyntaxError
 	var mistyped *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
-		// A decoder's offsets leave out what stands between entries; those of
-		// the whole text do not.
+		// A decoder's offsets do not count the bytes between entries; those of the
+		// whole text do.
 		if errors.As(json.Unmarshal(text, new(json.RawMessage)), &syntax) {
 			offset = max(0, syntax.Offset-1) // it counts the byte itself
 		}
@@ -128,9 +127,9 @@ func placeJSON(file string, text []byte, offset int64, err error) error {
 	return e
 }
 
-// readPhillyCSV reads the Philly traces as one line of CSV per job, for those
-// who flattened the original JSON: jobid, submitted_time, gpus, and either
-// duration or start_time and end_time; vc and user where there are.
+// readPhillyCSV reads Philly traces that were converted from JSON to one line of CSV per job:
+// jobid, submitted_time, gpus, and either duration or start_time and end_time; vc and user
+// are optional.
 func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "jobid", "submitted_time", "gpus")
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// Placements are measured step times by where the GPUs of a job are, of several
-// applications at several batch sizes.
+// Placements has measured step times by the placement of a job's GPUs, for several
+// applications and batch sizes.
 type Placements struct {
 	file  string
 	times map[appKey]*Spans
 }
 
-// Spans are the step times of one application at one batch size by placement: how
-// many GPUs it has on each of its nodes.
+// Spans has the step times of one application at one batch size by placement: the number of
+// GPUs on each of its nodes.
 type Spans struct {
 	exact  map[string]float64
 	bySize map[int][]span // in the order of the file
@@ -36,10 +36,9 @@ type span struct {
 	time  float64
 }
 
-// OpenPlacements reads a CSV file with the columns application, batch_size,
-// placement and step_time_s. A placement is the GPUs on each node, joined by +:
-// 2+1+1 is four GPUs on three nodes. The columns gpus and nodes are checked where
-// they are there.
+// OpenPlacements reads a CSV file with the columns application, batch_size, placement and
+// step_time_s. A placement is the GPUs on each node, joined by +: 2+1+1 is four GPUs on
+// three nodes. The optional columns gpus and nodes are checked.
 func OpenPlacements(path string) (*Placements, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +48,7 @@ func OpenPlacements(path string) (*Placements, error) {
 	return ReadPlacements(f, path)
 }
 
-// ReadPlacements is OpenPlacements on an open file of the given name.
+// ReadPlacements does what OpenPlacements does, with an open file of the given name.
 func ReadPlacements(r io.Reader, file string) (*Placements, error) {
 	tab, err := newTable(r, file, "application", "batch_size", "placement", "step_time_s")
 	if err != nil {
@@ -75,7 +74,7 @@ func ReadPlacements(r io.Reader, file string) (*Placements, error) {
 	return p, nil
 }
 
-// add takes in the present record.
+// add adds the present record.
 func (p *Placements) add(tab *table) {
 	key := appKey{tab.text("application"), tab.whole("batch_size", 1)}
 	if key.app == "" {
@@ -111,7 +110,7 @@ func (p *Placements) add(tab *table) {
 	s.bySize[n] = append(s.bySize[n], span{parts, t})
 }
 
-// parseParts reads a placement such as 2+1+1, in any order of its parts.
+// parseParts parses a placement such as 2+1+1, with its parts in any order.
 func parseParts(s string) ([]int, error) {
 	var parts []int
 	total := 0
@@ -149,10 +148,10 @@ func sum(parts []int) (n int) {
 	return n
 }
 
-// Apply gives the jobs of a trace their step times by placement: those of their
-// application and batch size; where the trace has no batch sizes, those of the
-// application's smallest. A job that the file does not have keeps its curve,
-// wherever it is. A trace of which the file has no job is an error.
+// Apply sets the step times by placement of the jobs of a trace: those of their application
+// and batch size or, if the trace has no batch sizes, those of the application's smallest. A
+// job that the file does not have follows its curve in any placement. If the file has none
+// of the trace's jobs, Apply returns an error.
 func (p *Placements) Apply(t *Trace) error {
 	smallest := map[string]appKey{}
 	for key := range p.times {
@@ -176,9 +175,8 @@ func (p *Placements) Apply(t *Trace) error {
 	return nil
 }
 
-// StepTimeOn is the true time of one global step on workers that are on nodes
-// with so many each, in seconds. Without Spans it is that of their number. The
-// argument is sorted.
+// StepTimeOn returns the true time of one global step, in seconds, with the given workers on
+// each node. Without Spans, it depends only on the number of workers. It sorts its argument.
 func (j *Job) StepTimeOn(workers []int) float64 {
 	slices.SortFunc(workers, func(a, b int) int { return b - a })
 	n := sum(workers)
@@ -199,9 +197,9 @@ func (j *Job) StepTimeOn(workers []int) float64 {
 	return j.StepTime(n) * j.Spans.ratio(gpus)
 }
 
-// at is the step time of a placement, or else of the nearest one with as many
-// GPUs: the number of nodes nearest, then as few GPUs as possible elsewhere, then
-// the earlier in the file.
+// at returns the step time of a placement or, if it was not measured, of the nearest one with
+// as many GPUs: that with the nearest number of nodes, then with fewest GPUs on other nodes,
+// then the first in the file.
 func (s *Spans) at(parts []int) (float64, bool) {
 	if t, ok := s.exact[spell(parts)]; ok {
 		return t, true
@@ -216,9 +214,9 @@ func (s *Spans) at(parts []int) (float64, bool) {
 	return best, !math.IsInf(best, 1)
 }
 
-// ratio is how much longer a step takes at a placement of a size that was never
-// measured than on the fewest nodes: as long as at the size nearest to it, in
-// proportion, where it is on as many nodes for its GPUs as can be.
+// ratio returns how much longer a step takes at a placement than on the fewest nodes, for a
+// size that was never measured. It is the ratio of the nearest size at the placement with the
+// most similar number of nodes per GPU.
 func (s *Spans) ratio(parts []int) float64 {
 	n := sum(parts)
 	size := s.sizes[0]
@@ -245,7 +243,7 @@ func distance(a, b int) int { return max(a, b) - min(a, b) }
 
 func distanceLog(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
 
-// apart is how many GPUs two descending placements have at different places.
+// apart returns how many GPUs two descending placements have at different places.
 func apart(a, b []int) (n int) {
 	for i := range max(len(a), len(b)) {
 		x, y := 0, 0

@@ -16,7 +16,7 @@ import (
 
 const head = "application,batch_size,placement,gpus,nodes,step_time_s\n"
 
-// jobOf is a job of an application on the given step times.
+// jobOf returns a job of an application with the given step times.
 func jobOf(t testing.TB, file, app string, batch int) *trace.Job {
 	t.Helper()
 	p, err := trace.ReadPlacements(strings.NewReader(file), "p.csv")
@@ -42,8 +42,8 @@ func TestStepTimeOn(t *testing.T) {
 		"more spread is not always slower": {[]int{2, 2}, 5.5},
 		"never measured, as many nodes":    {[]int{3, 1}, 5.5},
 		"never measured, nearest number":   {[]int{1, 1, 1, 1}, 5},
-		// Of 4 GPUs, as of 6, 2+1+1 has the number of nodes nearest to 4 of 6:
-		// 5/3 of what 4 on one node take.
+		// 4 is the nearest size. Its 2+1+1 has the number of nodes per GPU nearest to
+		// 4 nodes for 6 GPUs, and takes 5/3 of the time of 4 on one node.
 		"a size never measured": {[]int{2, 2, 1, 1}, 2 * 5.0 / 3},
 		"no workers":            {nil, math.Inf(1)},
 	} {
@@ -106,8 +106,8 @@ func TestReadPlacements_Mistakes(t *testing.T) {
 	}
 }
 
-// FuzzReadPlacements feeds the reader with rubbish: it either fails, or every
-// placement of a job of its first application has a step time above 0.
+// FuzzReadPlacements gives the reader invalid data. It either fails, or every placement of a
+// job of its first application has a step time above 0.
 func FuzzReadPlacements(f *testing.F) {
 	f.Add(head+"bert,8,1,1,1,10\nbert,8,2+1,3,2,4\n", 3, 1)
 	f.Add("step_time_s,placement,batch_size,application\n1e-9,131072,1,a\n", 70000, 70000)

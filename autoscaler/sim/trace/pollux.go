@@ -11,16 +11,16 @@ import (
 	"strconv"
 )
 
-// appKey names a curve: an application at one batch size.
+// appKey identifies a curve: an application at one batch size.
 type appKey struct {
 	app   string
 	batch int
 }
 
-// readPollux reads jobs with the columns workload, name, submit_s,
-// application, np, batch_size, max_replicas, steps. Their curves come from a
-// second file with application, batch_size, gpus, step_time_s for 1, 2, 3 …
-// GPUs. A job never grows beyond the largest size measured.
+// readPollux reads jobs with the columns workload, name, submit_s, application, np,
+// batch_size, max_replicas, steps. Their curves are in a second file with application,
+// batch_size, gpus, step_time_s for 1, 2, 3 … GPUs. A job never grows beyond the largest
+// measured size.
 func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
 	if o.Curves == "" {
 		return fmt.Errorf("%s: no step_times.csv beside this trace; name one with -curves", file)
@@ -106,8 +106,8 @@ func readStepTimes(path string) (map[appKey]*Curve, error) {
 	return curves, nil
 }
 
-// Workloads lists the workload numbers in a Pollux jobs file, nil when the
-// file has no such column.
+// Workloads returns the workload numbers in a Pollux jobs file, or nil if the file has no
+// such column.
 func Workloads(path string) ([]int, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -116,7 +116,7 @@ func Workloads(path string) ([]int, error) {
 	defer f.Close()
 	tab, err := newTable(f, path)
 	if err != nil || !tab.has("workload") || !tab.has("application") {
-		return nil, nil // not a Pollux file; Open reports what is wrong with it, if anything
+		return nil, nil // not a Pollux file; Open reports errors in it
 	}
 	var found []int
 	seen := map[int]bool{}

@@ -21,7 +21,7 @@ type Format string
 // The formats that Read knows. docs/reference/simulator.md describes their columns.
 const (
 	Auto        Format = "auto"        // by the header
-	Pollux      Format = "pollux"      // jobs.csv with step_times.csv beside it
+	Pollux      Format = "pollux"      // jobs.csv, and step_times.csv in the same directory
 	Voda        Format = "voda"        // jobs with speed-ups on 2 to n GPUs
 	Philly      Format = "philly"      // cluster_job_log (JSON) or one CSV line per job
 	Helios      Format = "helios"      // cluster_log.csv
@@ -38,33 +38,31 @@ func Formats() []Format {
 	return []Format{Auto, Pollux, Voda, Philly, Helios, ElasticFlow, EventLog}
 }
 
-// Options specify how a trace is read. The zero value reads strictly and finds
-// the format out.
+// Options specify how a trace is read. The zero value detects the format, and fails at the
+// first error.
 type Options struct {
 	Format Format
 
-	// Skip leaves entries with errors out, and reports it in Trace.Skipped,
-	// instead of failing at the first.
+	// Skip leaves out entries with errors, and reports them in Trace.Skipped, instead of
+	// failing at the first.
 	Skip bool
 
-	// Workload picks one of the workloads of a Pollux file, 0 is all of them
-	// in one.
+	// Workload selects one of the workloads of a Pollux file; 0 means all of them in one.
 	Workload int
 
-	// Curves is a file or directory of step times: for Pollux step_times.csv
-	// (when "", the one beside the trace), for ElasticFlow a directory with
-	// one throughput file per model.
+	// Curves is a file or directory of step times: for Pollux step_times.csv (if "", the
+	// one in the directory of the trace), for ElasticFlow a directory with one throughput
+	// file per model.
 	Curves string
 
-	// Alpha is the speed-up n^Alpha assumed of jobs whose trace does not give it
-	// how they scale. 0 is 0.9.
+	// Alpha is the exponent of the speed-up n^Alpha, assumed for jobs whose trace does
+	// not have how they scale; 0 means 0.9.
 	Alpha float64
 
-	// Grow is how many times its size in the trace such a job may grow to.
-	// 0 is 4.
+	// Grow is how many times its size in the trace such a job may grow to; 0 means 4.
 	Grow int
 
-	// MaxJobs ends reading after so many jobs, 0 is no limit.
+	// MaxJobs is the number of jobs after which reading ends; 0 means no limit.
 	MaxJobs int
 }
 
@@ -82,9 +80,8 @@ func (o Options) grow() int {
 	return o.Grow
 }
 
-// Error is a mistake in a trace, with its place. Line and Column count from
-// 1; Column is that of the byte where the field starts, 0 where only the
-// line is known.
+// Error is an error in a trace, with its place. Line and Column count from 1. Column is that
+// of the byte where the field starts, 0 if only the line is known.
 type Error struct {
 	File         string
 	Line, Column int
@@ -123,8 +120,8 @@ func Open(path string, o Options) (*Trace, error) {
 	return Read(f, path, o)
 }
 
-// Read reads a trace. The name stands in errors and reports. Jobs come back
-// in order of arrival.
+// Read reads a trace and returns its jobs in order of arrival. name is the name in errors and
+// reports.
 func Read(r io.Reader, name string, o Options) (*Trace, error) {
 	br := bufio.NewReaderSize(r, 1<<16)
 	format := o.Format
@@ -152,7 +149,7 @@ func Read(r io.Reader, name string, o Options) (*Trace, error) {
 	return t, nil
 }
 
-// detect finds the format by the first line, without consuming it.
+// detect returns the format by the first line, without consuming it.
 func detect(br *bufio.Reader, name string) (Format, error) {
 	head, err := br.Peek(2048)
 	if len(head) == 0 {
@@ -197,7 +194,7 @@ func detect(br *bufio.Reader, name string) (Format, error) {
 		"no known format has the columns %q; name one with -format", strings.Join(cols, ","))}
 }
 
-// add appends the job when it is valid.
+// add appends the job if it is valid.
 func (t *Trace) add(j Job) error {
 	if j.Weight == 0 {
 		j.Weight = 1

@@ -243,8 +243,8 @@ func TestWriteEvents_ReadsBack(t *testing.T) {
 	must.Eq(t, 3, tr.Jobs[0].StepTime(2))
 }
 
-// TestRead_Mistakes checks that each mistake is reported with its place, and that
-// skipping leaves out just that entry.
+// TestRead_Mistakes checks that each mistake is reported with its place, and that Skip leaves
+// out only that entry.
 func TestRead_Mistakes(t *testing.T) {
 	header := "workload,name,submit_s,application,np,batch_size,max_replicas,steps\n"
 	good := "1,z,10,resnet,2,64,8,100\n"

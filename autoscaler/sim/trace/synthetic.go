@@ -10,30 +10,30 @@ import (
 	"strconv"
 )
 
-// Synthetic describes a made-up workload. The zero value of a field picks
-// the default named with it.
+// Synthetic describes a synthetic workload. The zero value of a field selects the default
+// named with it.
 type Synthetic struct {
-	Jobs int    // 160
-	GPUs int    // of the cluster it is meant for; sets the arrival rate. 64
-	Seed uint64 // same seed, same trace
+	Jobs int    // default 160
+	GPUs int    // of the intended cluster, for the arrival rate; default 64
+	Seed uint64 // equal seeds give equal traces
 
-	// Load is offered work, at one GPU per job, over capacity. 1 keeps the
-	// cluster just busy if no one wastes anything. 0 is 0.8.
+	// Load is the offered work, at one GPU per job, divided by the capacity. With 1, the
+	// cluster is just busy if no GPU time is wasted. The default is 0.8.
 	Load float64
 
 	// Deadlines is the share of jobs with a deadline, between 1.5 and 4 times
 	// their length at their preferred size.
 	Deadlines float64
 
-	// Tenants is how many tenants the jobs belong to. 0 is 1.
+	// Tenants is how many tenants the jobs belong to; default 1.
 	Tenants int
 }
 
-// family is of jobs with a way of scaling. The step time on n workers
-// is compute/n + sync·(n-1)/n + hop·log2(n) seconds: work that divides, a ring
-// allreduce, and latency per doubling. The numbers are ours, chosen so that
-// the families range from nearly linear to one that gets slower beyond a few
-// GPUs, as measured profiles in the literature do.
+// family is a family of jobs that scale in the same way. The step time on n workers is
+// compute/n + sync·(n-1)/n + hop·log2(n) seconds: work that is divided, a ring allreduce, and
+// latency per doubling. The numbers are Kolo's own. They range, like measured profiles in the
+// literature, from a family that scales nearly linearly to one that gets slower beyond a few
+// GPUs.
 type family struct {
 	name               string
 	share              float64 // of all jobs
@@ -64,9 +64,9 @@ func (f family) curve() *Curve {
 	return c
 }
 
-// Trace makes the workload: Poisson arrivals that come twice as fast in the
-// first half of each eight hours, log-normal lengths, sizes asked for by
-// users in powers of two.
+// Trace returns the workload. Jobs arrive by a Poisson process, twice as fast in the first
+// half of each eight hours. Their lengths are log-normal, and their preferred sizes powers of
+// two.
 func (s Synthetic) Trace() *Trace {
 	if s.Jobs == 0 {
 		s.Jobs = 160
@@ -103,7 +103,7 @@ func (s Synthetic) Trace() *Trace {
 			Submit: now, Curve: curves[at],
 			Steps: math.Max(1, math.Round(seconds/curves[at].StepTime(1))),
 		}
-		// Users ask for a size at which they believe to be efficient.
+		// Users ask for a size that they believe to be efficient.
 		j.Preferred = 1 << rng.IntN(digits2(k.most)+1)
 		if s.Tenants > 1 {
 			j.Tenant = fmt.Sprintf("team-%d", rng.IntN(s.Tenants))
@@ -127,11 +127,11 @@ func pickFamily(x float64) int {
 	return len(families) - 1
 }
 
-// digits is how many decimal digits the numbers below n need.
+// digits returns how many decimal digits the numbers below n need.
 func digits(n int) int { return len(strconv.Itoa(max(n-1, 0))) }
 
-// digits2 is the exponent of the largest power of two that is at most half
-// of n, so that a random size leaves room to grow.
+// digits2 returns the exponent of the largest power of two that is at most half of n, so that
+// a random size leaves room to grow.
 func digits2(n int) int {
 	e := 0
 	for 2<<(e+1) <= n {

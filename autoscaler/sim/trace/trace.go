@@ -12,38 +12,37 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Trace is a workload: jobs in order of arrival and, where the trace has it,
-// the cluster they ran on.
+// Trace is a workload: jobs in order of arrival and, if known, the cluster that they ran on.
 type Trace struct {
 	Name string
 	Jobs []Job
 
-	// Nodes is the cluster of the trace, nil where it names none.
+	// Nodes is the cluster of the trace, nil if unknown.
 	Nodes []Node
 
 	// Events are failures, withdrawals and returns of nodes, by time.
 	Events []NodeEvent
 
-	// Gaps are measured seconds without training per resize, by the number
-	// of workers after it; nil where the trace has none.
+	// Gaps has the measured seconds without training per resize, by the number of workers
+	// after it; nil if the trace has none.
 	Gaps map[int]float64
 
-	// Skipped are the entries that were left out, with the reason. Only a
-	// reader that was asked to skip leaves entries out.
+	// Skipped has an error for each entry that was left out, which is done only with
+	// Options.Skip.
 	Skipped []error
 }
 
-// Job is one training job as it truly is.
+// Job is one training job with its true properties.
 type Job struct {
 	ID       string
-	App      string // what it trains; jobs of one App scale alike, more or less
+	App      string // application that it trains; jobs of one App scale alike, more or less
 	Tenant   string
-	Type     string // GPU type it needs, "" is any
+	Type     string // required GPU type, "" for any
 	Weight   float64
 	Priority int
 
 	Submit   float64 // seconds from the start of the trace
-	Deadline float64 // the same clock, 0 is none
+	Deadline float64 // the same clock, 0 for none
 
 	Min, Max  int
 	Preferred int
@@ -53,11 +52,11 @@ type Job struct {
 	Preemptible bool
 
 	Steps float64 // global steps to complete
-	Batch int     // global batch size, 0 is unknown
+	Batch int     // global batch size, 0 if unknown
 	Curve *Curve
 
-	// Spans are step times by placement, nil where they go by the number of
-	// workers alone.
+	// Spans has step times by placement; nil if they depend only on the number of
+	// workers.
 	Spans *Spans
 }
 
@@ -66,25 +65,25 @@ type Node struct {
 	ID   string
 	Type string
 	GPUs int
-	Rack string // the domain that it is in with other nodes, "" is none
+	Rack string // the domain that it shares with other nodes, "" for none
 }
 
-// NodeEventKind states what happens to a node.
+// NodeEventKind is the kind of a node's event.
 type NodeEventKind int
 
 const (
-	// NodeDown is a failure: what trained there goes back to its last commit.
+	// NodeDown is a failure: jobs that trained there go back to their last commit.
 	NodeDown NodeEventKind = iota
 	// NodeUp is a return.
 	NodeUp
-	// NodeWithdraw is a withdrawal with notice, as of a spot instance: workers
-	// leave at a commit, no step is lost.
+	// NodeWithdraw is a withdrawal with notice, such as of a spot instance: workers leave
+	// at a commit, and no step is lost.
 	NodeWithdraw
 )
 
 func (k NodeEventKind) String() string { return [...]string{"down", "up", "withdraw"}[k] }
 
-// ParseNodeEventKind is the inverse of NodeEventKind.String.
+// ParseNodeEventKind returns the NodeEventKind with a name.
 func ParseNodeEventKind(s string) (NodeEventKind, error) {
 	for _, k := range []NodeEventKind{NodeDown, NodeUp, NodeWithdraw} {
 		if s == k.String() {
@@ -101,13 +100,13 @@ type NodeEvent struct {
 	Kind NodeEventKind
 }
 
-// StepTime is the true time of one global step on n workers, in seconds.
+// StepTime returns the true time of one global step on n workers, in seconds.
 func (j *Job) StepTime(n int) float64 { return j.Curve.StepTime(n) }
 
-// GPUs is how many GPUs n workers hold.
+// GPUs returns how many GPUs n workers hold.
 func (j *Job) GPUs(n int) int { return n * max(1, j.PerWorker) }
 
-// Validate reports the first thing about the job that cannot be.
+// Validate returns an error for the first invalid field of the job.
 func (j *Job) Validate() error {
 	switch {
 	case j.ID == "":
@@ -130,15 +129,15 @@ func (j *Job) Validate() error {
 	return nil
 }
 
-// order sorts jobs by arrival, and leaves jobs of the same arrival in the
-// order of the file. It also moves the first arrival to no earlier than 0.
+// order sorts jobs and events by time. Those with the same time stay in the order of the
+// file.
 func (t *Trace) order() {
 	slices.SortStableFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	slices.SortStableFunc(t.Events, func(a, b NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 }
 
-// shift moves all times so that the first arrival is at 0; traces with dates
-// or with offsets of their own need it.
+// shift moves all times so that the first arrival is at 0, for traces with dates or other
+// offsets.
 func (t *Trace) shift() {
 	if len(t.Jobs) == 0 {
 		return
@@ -158,9 +157,9 @@ func (t *Trace) shift() {
 	}
 }
 
-// Limit caps the bounds of all jobs at what a cluster of so many GPUs can
-// give, so that no job waits for ever. It returns the jobs that do not fit
-// even at their minimum.
+// Limit caps the bounds of all jobs at the size of a cluster, so that no job waits forever.
+// gpus returns the number of its GPUs of a type. Limit returns the jobs that do not fit even
+// at their minimum.
 func (t *Trace) Limit(gpus func(typ string) int) []string {
 	var never []string
 	for i := range t.Jobs {

@@ -9,9 +9,9 @@ import (
 	"fmt"
 )
 
-// readVoda reads jobs with the columns job, arrival_s, model, np, min, max,
-// epochs, t1_est_s (seconds that the whole job takes on one GPU) and
-// speedup2, speedup3 … up to max. One step is one epoch.
+// readVoda reads jobs with the columns job, arrival_s, model, np, min, max, epochs, t1_est_s
+// (seconds for the whole job on one GPU) and speedup2, speedup3 … up to max. One step is one
+// epoch.
 func readVoda(t *Trace, r *bufio.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "job", "arrival_s", "model", "np", "min", "max", "epochs", "t1_est_s")
 	if err != nil {
