@@ -27,8 +27,8 @@ const (
 	keysTimeout = 5 * time.Second
 )
 
-// Keys keeps Nomad's public keys. Those it has once seen stay good while Nomad
-// cannot be asked. Use NewKeys.
+// Keys caches Nomad's public keys. While Nomad cannot be reached, the last ones remain
+// valid. Use NewKeys.
 type Keys struct {
 	fetch func(ctx context.Context) (jose.JSONWebKeySet, error)
 	now   func() time.Time

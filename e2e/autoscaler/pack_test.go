@@ -58,10 +58,10 @@ func onRacks(name string, most int, workers ...int) string {
 	return fmt.Sprintf("job %q {\n  type = \"batch\"\n%s}", name, groups.String())
 }
 
-// TestPack_LeavesANodeEmpty has a job shrink in a pool with pack = "node": the node
-// that only it was on has no allocation left. Without pack its smaller group, next to
-// another job, would be left (planner's TestMake_Pack has the same drawing), and no
-// node would become empty.
+// A job shrinks in a pool with pack = "node". It leaves the node that no other job is on, so
+// that node becomes empty. Without pack, it would leave its smaller group, which is next to
+// another job, and no node would become empty. TestMake_Pack of package planner has the same
+// drawing.
 func TestPack_LeavesANodeEmpty(t *testing.T) {
 	if os.Getenv(givenNomad) != "" {
 		t.Skip("requires clients, whose metadata it sets")

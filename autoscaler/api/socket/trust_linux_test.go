@@ -37,8 +37,8 @@ func plant(t *testing.T, uid int, path string) {
 	t.Cleanup(func() { _ = r.l.Close() })
 }
 
-// TestPlaces_TrustsOwnersOnly has sockets that other users planted where a
-// command looks for an autoscaler, which it would give its token to.
+// Other users have planted sockets where a command looks for an autoscaler. The command would
+// send its token to them.
 func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("requires root, to be another user")

@@ -46,7 +46,7 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// TestCache_ARevokedTokenIsGoodForAMomentOnly has the answers grow old.
+// The cached answers about a revoked token expire after ttl.
 func TestCache_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
 	nomad := nomadtest.New()
 	nomad.AddToken("1-red", nomadtest.Token{Accessor: "a1", Name: "red", Namespaces: []string{"red"}})

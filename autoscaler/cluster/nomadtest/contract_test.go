@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/contract"
 )
 
-// TestContract holds the stand-in to what is asserted of a real Nomad in
-// e2e/autoscaler; what no assertion calls, it does not answer.
+// TestContract checks the stand-in with the assertions that e2e/autoscaler makes of a real
+// Nomad. The stand-in must answer no request that these do not make.
 func TestContract(t *testing.T) {
 	c := New()
 	c.AddNodes(3, 1)

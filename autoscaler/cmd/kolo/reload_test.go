@@ -61,9 +61,8 @@ func TestReloadOnChange_WaitsUntilItIsWritten(t *testing.T) {
 	})
 }
 
-// TestStamp_FollowsLinks has files as Kubernetes and consul-template put them in
-// place: a link to a directory is swapped, a file is renamed over another, and
-// what a link points to is written again.
+// Files change in the ways of Kubernetes and consul-template: a link to a directory is
+// replaced, a file is renamed over another, or the target of a link is written again.
 func TestStamp_FollowsLinks(t *testing.T) {
 	dir, text := t.TempDir(), ""
 	write := func(name string) {

@@ -87,8 +87,8 @@ func TestFaster_NoFurtherThanNeeded(t *testing.T) {
 	must.Eq(t, []int{4, 0, 0, 0}, ReleaseFaster(sites, 4, Rule{}, anywhereElse))
 }
 
-// TestProperty_FasterIsNotLess states that as many workers come and leave as without a
-// ratio, only where they may, and at the same sites if the ratio is always 1.
+// TestProperty_FasterIsNotLess compares choices with and without a ratio. As many workers
+// come and leave, only where they may. If the ratio is always 1, the sites are the same.
 func TestProperty_FasterIsNotLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sites := drawSites(t)

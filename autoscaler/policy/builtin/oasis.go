@@ -54,7 +54,8 @@ var oasisEntry = registry.Define(registry.Info{
 // oasisState holds the bought schedules.
 type oasisState struct {
 	Plans map[string]oasisPlan `json:"plans"`
-	// Next are the jobs that are offered prices first, at most one of each GPU type.
+	// Next has the jobs to which the next decision offers prices first, at most one of
+	// each GPU type.
 	Next []string `json:"next,omitempty"`
 }
 

@@ -31,8 +31,8 @@ func replaced(s string, but rune) string {
 // maxLine is how much of a text a line has, in bytes.
 const maxLine = 500
 
-// Line is a text as part of a line: what is not printable is escaped, and what
-// is too long is cut.
+// Line returns a text for use within a line: it escapes characters that are not printable,
+// and cuts texts that are too long.
 func Line(s string) string {
 	if len(s) > maxLine {
 		s = strings.ToValidUTF8(s[:maxLine], "") + "…"

@@ -50,8 +50,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestVectors keeps proofs as they are: agents of two versions meet while a job
-// is updated.
+// TestVectors fails if the format of proofs changes: while a job is updated, agents of two
+// versions verify each other's.
 func TestVectors(t *testing.T) {
 	file := filepath.Join("testdata", "vectors.json")
 	if *update {

@@ -15,7 +15,7 @@ func (t *Training) BindReplica() Setting {
 	return Count(&t.Replica, "replica", 1, 1, "processes that share one copy of a sharded model")
 }
 
-// Uneven states which numbers are no multiples of Replica. The slots of a host may be a
+// Uneven returns the numbers that are no multiples of Replica. The slots of a host may be a
 // part of a replica as well: then a replica has whole hosts.
 func (t *Training) Uneven() (problems problem.List) {
 	text := fmt.Sprintf("is no multiple of replica = %d", t.Replica)

@@ -135,7 +135,7 @@ func (r *Restart) Read(given map[string]any) problem.List {
 	return problems
 }
 
-// Check states which settings have no effect.
+// Check returns the settings that have no effect.
 func (r *Restart) Check() (problems problem.List) {
 	text := fmt.Sprintf("has no effect with mode = %q, where processes stay", ModeInProcess)
 	remedy := fmt.Sprintf("leave it out, or set mode = %q", ModeRestart)

@@ -53,10 +53,9 @@ func (c *Collector) Expect(hosts []string) {
 	}
 }
 
-// Submit takes values from the agent of a host and returns what is to be sent
-// out because of them. Values may be sent again: a host that does is sent the
-// complete mesh again. ErrConflict means that the ring cannot form. Values
-// that have no error are taken even if others have one.
+// Submit takes values from the agent of a host and returns the values to send out. A host
+// may submit values again, and then gets the complete mesh again. An error for one value
+// does not keep Submit from taking the others. ErrConflict means that the ring cannot form.
 func (c *Collector) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,8 +22,8 @@ const addressBytes = 136
 // slots, ranked as Horovod ranks them.
 func Slots(perHost ...int) []rendezvous.Slot { return Led(0, perHost...) }
 
-// Led is Slots with another local rank than 0 first on each host, as after the
-// slots 0 were started again.
+// Led does what Slots does, with local rank lead first on each host. Horovod has such an
+// order after the slots 0 were started again.
 func Led(lead int, perHost ...int) []rendezvous.Slot {
 	size := 0
 	crossSize := map[int]int{}
