@@ -54,7 +54,7 @@ const inProcess = "../../docs/howto/train-with-a-framework.md"
 const pause = 15 * time.Second
 
 // scripts are those of the page, by a text that each has.
-var scripts = map[string]string{"Trainer": "elastic(trainer", "Accelerate": "accelerator.epochs"}
+var scripts = map[string]string{"Trainer": "elastic(trainer", "Accelerate": "accelerator.epochs", "Lightning": "ElasticStrategy("}
 
 // The scripts of the page, as they stand there, stay in process while hosts come and go,
 // and make no step again.
