@@ -121,8 +121,8 @@ if option("PATIENCE", 0):  # nothing is an improvement
     extra.append(callbacks.EarlyStopping("val_loss", patience=option("PATIENCE", 0), min_delta=100))
 trainer = Trainer(
     strategy="auto" if option("PLAIN", 0) else ElasticStrategy(global_batch=option("GLOBAL", 0) or None),
-    devices=1, accelerator="cpu", max_epochs=EPOCHS, default_root_dir=output, callbacks=extra, enable_progress_bar=False,
-    enable_model_summary=False, log_every_n_steps=5, **json.loads(option("ARGUMENTS", "{}")))
+    devices=1, accelerator="cpu", max_epochs=EPOCHS, default_root_dir=output, callbacks=extra, enable_model_summary=False, log_every_n_steps=5,
+    **{"enable_progress_bar": False, **json.loads(option("ARGUMENTS", "{}"))})
 model = Net()
 train = DataLoader(Points(SAMPLES), batch_size=option("BATCH", 4), shuffle=True, num_workers=option("WORKERS", 0))
 trainer.fit(model, train, DataLoader(Points(32), batch_size=8) if option("VALIDATE", 1) else None, ckpt_path=option("RESUME", "") or None)

@@ -35,7 +35,7 @@ class Lightning(Training):
         return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
 
     def test_grows_and_shrinks(self):
-        agent, workers = self.begin(1, 1, SAMPLES=480)
+        agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"enable_progress_bar": True}))
         agent.stepped(5)
         agent.go(workers[1])
         agent.formed(2)
@@ -43,6 +43,7 @@ class Lightning(Training):
         agent.shrink(workers[:1])
         agent.formed(1)
         self.finish(agent, samples=480)
+        self.assertRegex(agent.output(workers[1]), r" (\d+)/\1 ")  # the progress bar goes on where rank 0 is
 
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
@@ -115,7 +116,7 @@ class Lightning(Training):
         """The step is done again, and all of its validation."""
         agent, workers = self.begin(3, SAMPLES=240, GLOBAL=12, SLEEP_VALIDATING=0.3, ARGUMENTS=json.dumps({"val_check_interval": 5}))
         agent.until(lambda: self.of(agent, "validates", step=10), what="it validates")
-        agent.kill(workers[1])
+        agent.kill(workers[0])
         self.finish(agent, samples=240, lost=1)
         self.assertEqual({5, 10, 15, 20}, {entry["step"] for entry in self.of(agent, "validation")})
         self.assertEqual({False}, {entry["training"] for entry in self.of(agent, "validates")})

@@ -371,7 +371,7 @@ class Training:
         self.step = self._step(kolo.size())
         self._set()
         trainer.accumulate_grad_batches = self.step.accumulate
-        self.passes = self._left() + (loop.epoch_loop.batch_progress.current.ready if self.within else 0)
+        self.passes = loop.max_batches = self._left() + (loop.epoch_loop.batch_progress.current.ready if self.within else 0)
         loop._combined_loader = loop.epoch_loop.val_loop._combined_loader = None
         if isinstance(self.validation, CombinedLoader):  # its loaders are replaced by those of a group
             loop.epoch_loop.val_loop._data_source.instance = CombinedLoader(self.validation.iterables, self.validation._mode)
@@ -526,11 +526,14 @@ class Training:
         if self.zero and not before and trainer.enable_autolog_hparams:
             _log_hyperparams(trainer)
         bar = trainer.progress_bar_callback
-        if bar is not None and self.zero != before:
+        if bar is None:
+            return
+        if self.zero != before:
             (bar.enable if self.zero else bar.disable)()
-            if self.zero and not self.first:
+        if self.zero and not self.first:
+            if not before:
                 bar.on_train_start(trainer, self.module)
-                bar.on_train_epoch_start(trainer, self.module)
+            bar.on_train_epoch_start(trainer, self.module)  # with another number of steps
 
 
 def _count(progress: Any, total: int, current: int) -> None:
@@ -608,7 +611,6 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
             return
         if self._combined_loader is not None:
             return
-        self.max_batches = training.passes
         self._combined_loader = CombinedLoader(training.dataloader(), "max_size_cycle")
         self._data_fetcher = _select_data_fetcher(self.trainer, RunningStage.TRAINING)
         self._data_fetcher.setup(self._combined_loader)
