@@ -53,6 +53,9 @@ class Net(LightningModule):
         self.used = []
         self.save_hyperparameters({"width": 32})
 
+    def prepare_data(self):
+        record("prepares")
+
     def forward(self, x):
         return self.layers(x)
 
@@ -111,6 +114,15 @@ class Recorder(Callback):
             record("validation", generation=kolo.generation(), step=trainer.global_step, loss=trainer.callback_metrics["val_loss"].item())
 
 
+if option("FAULT", 0):  # the first group fails before this process has done anything in it
+    wrap = kolo.wrap
+
+    def fault(*_, **__):
+        kolo.wrap = wrap
+        raise RuntimeError("gloo: Connection closed by peer")
+
+    kolo.wrap = fault
+
 seed_everything(0)
 torch.set_num_threads(1)
 output = os.path.join(os.path.dirname(directory), "output")
@@ -126,5 +138,7 @@ trainer = Trainer(
 model = Net()
 train = DataLoader(Points(SAMPLES), batch_size=option("BATCH", 4), shuffle=True, num_workers=option("WORKERS", 0))
 trainer.fit(model, train, DataLoader(Points(32), batch_size=8) if option("VALIDATE", 1) else None, ckpt_path=option("RESUME", "") or None)
+if option("AFTER", 0):
+    trainer.validate(model, DataLoader(Points(32), batch_size=8), verbose=False)
 record("done", sum=sum(p.double().sum().item() for p in model.parameters()), samples=SAMPLES * EPOCHS, step=trainer.global_step,
        epoch=trainer.current_epoch)

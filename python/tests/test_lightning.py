@@ -46,6 +46,19 @@ class Lightning(Training):
         self.assertRegex(agent.output(workers[1]), r" (\d+)/\1 ")  # the progress bar goes on where rank 0 is
 
 
+    def test_a_newcomer_begins_in_the_group_after_one_that_failed(self):
+        agent = self.agent(script=SCRIPT, fork=False)
+        first, newcomer = (agent.start(1, RANK=str(rank), TEST_SAMPLES="480", TEST_FAULT=str(rank))[0] for rank in range(2))
+        agent.arrived([first, newcomer])
+        agent.go(first)
+        agent.stepped(5)
+        agent.go(newcomer)
+        agent.until(lambda: newcomer.reasons == ["start", "failure"], what="it fails")
+        agent.formed(2)
+        self.finish(agent, samples=480)
+        self.assertEqual(2, len(self.of(agent, "begins")))
+        self.assertEqual(2, len(self.of(agent, "epoch")))
+
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
         """Grows to three, loses one by SIGKILL, shrinks to one: metrics, validations, rates and weights are those of one process."""
         options = {"SAMPLES": 396, "EPOCHS": 2, "GLOBAL": 12, "WORKERS": 1, "SCHEDULE": 1}
@@ -97,7 +110,7 @@ class Lightning(Training):
 
     def test_steps_grow_with_the_processes(self):
         """Without global_batch: each epoch has all samples once, however long its steps are."""
-        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
+        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
         agent.stepped(5)
         agent.go(workers[2])
         agent.formed(3)
@@ -111,6 +124,7 @@ class Lightning(Training):
         for number in (0, 1):  # each process begins each epoch once
             self.assertLessEqual(len(self.of(agent, "epoch", epoch=number)), 3)
         self.assertEqual(3, len(self.of(agent, "begins")))
+        self.assertEqual(3 + 1, len(self.of(agent, "prepares")))  # that of the group after the training is Lightning's: one on each host
 
     def test_killed_while_it_validates(self):
         """The step is done again, and all of its validation."""

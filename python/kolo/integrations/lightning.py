@@ -210,13 +210,15 @@ def _adopt(trainer: Any) -> None:
         return
     prepare = connector.prepare_data
 
-    def one_after_another() -> None:
-        """Each process prepares the data: none knows yet which of them are on its host."""
+    def one_after_another() -> Any:
+        """Before there is a group, each process prepares the data: it does not know which others are on its host."""
+        if place.current():
+            return prepare()
         path = os.path.join(tempfile.gettempdir(), "kolo-prepare-data-%d" % os.getuid())
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            prepare()
+            return prepare()
         finally:
             os.close(file)
 
@@ -328,7 +330,8 @@ class Training:
         self.unit = self.step.accumulate  # forward passes of a step, as the loops have counted them
         self.passes = self._left()  # of the epoch: those that are done, and those that are left to the present group
         self.within = False  # an epoch that has begun is to go on
-        self.first: Optional[bool] = None  # whether the present group is the first of this process; None before it
+        self.first: Optional[bool] = None  # whether this process has yet to begin, in the present group; None before there is one
+        self.begun = False  # the hooks of that have run
         self.zero = trainer.is_global_zero
         self.state: Optional[kolo.State] = None
         self.forward = self.module.forward
@@ -364,7 +367,7 @@ class Training:
         strategy.set_world_ranks()
         strategy.model = self.module
         self.module.forward = self.forward  # a failure within a forward pass has left that of the old group
-        self.first = self.first is None
+        self.first = not self.begun
         if trainer.validating:  # until a failure
             loop.epoch_loop.val_loop._on_evaluation_model_train()
         trainer.training = True
@@ -637,6 +640,7 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
         self.max_batches = self._kolo.passes
         self.trainer.val_check_batch = self._kolo.val_check_batch()
         super().on_advance_start()
+        self._kolo.begun = True
 
 
 class ElasticEpochLoop(_TrainingEpochLoop):  # type: ignore[misc]
