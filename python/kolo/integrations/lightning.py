@@ -129,8 +129,8 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
     num_nodes do not count. Under torchrun and with plain python it trains with the
     processes that are there.
 
-    global_batch is the number of samples of an optimizer step, whatever the number
-    of processes: each does as many forward passes of at most the data loader's
+    global_batch is the number of samples of an optimizer step, regardless of the
+    number of processes: each does as many forward passes of at most the data loader's
     batch_size as its share takes. Without it, each process does
     accumulate_grad_batches passes, so that a step has more samples the more
     processes there are, and an epoch fewer steps.
@@ -272,11 +272,11 @@ def _check_loader(loader: Any) -> None:
 
 
 class Kept:
-    """What was so at the last commit."""
+    """Values of the last commit."""
 
     def __init__(self) -> None:
         self.fields: Dict[str, Any] = {}
-        self.loaded = False  # and is to be set again, since this process has another
+        self.loaded = False  # the trainer has yet to be set to them
 
     def state_dict(self) -> Dict[str, Any]:
         return dict(self.fields)
@@ -368,7 +368,7 @@ class Training:
         strategy.model = self.module
         self.module.forward = self.forward  # a failure within a forward pass has left that of the old group
         self.first = not self.begun
-        if trainer.validating:  # until a failure
+        if trainer.validating:  # a failure has ended that
             loop.epoch_loop.val_loop._on_evaluation_model_train()
         trainer.training = True
         self.step = self._step(kolo.size())
