@@ -12,7 +12,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 # From the top. A module imports what is below it, and modules of its own package or line that do not import it. A name
 # stands for a module, or for all modules of a package.
 LAYERS = (
-    ("kolo.integrations.accelerate", "kolo.integrations.transformers"),
+    ("kolo.integrations.accelerate", "kolo.integrations.lightning", "kolo.integrations.transformers"),
     ("kolo.integrations.processes", "kolo.integrations.batches"),
     ("kolo.torch",),
     ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
@@ -35,6 +35,13 @@ PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.grou
 # The private names of other objects that a module may touch: those of classes of its own, and where there is no other way.
 ALLOWED = {
     "kolo.integrations.accelerate": {"_set_sync_gradients"},  # GradientState's, as the Trainer of Transformers uses it
+    "kolo.integrations.lightning": {  # Lightning's: its loops have no public part
+        "_DataLoaderIterDataFetcher", "_FitLoop", "_Launcher", "_Loop", "_MockOptimizer", "_TrainingEpochLoop", "_accelerator_connector",
+        "_auto_add_worker_init_fn", "_batches_that_stepped", "_call_callbacks_load_state_dict", "_call_callbacks_state_dict", "_callback_metrics",
+        "_combined_loader", "_compiler_ctx", "_current_fx", "_data_connector", "_data_source", "_experiment", "_first_loop_iter", "_layer_sync",
+        "_loaded_from_state_dict", "_log_hyperparams", "_logger_connector", "_mode", "_on_evaluation_model_train", "_pl_static_graph_delay_done",
+        "_request_dataloader", "_results", "_select_data_fetcher", "_should_accumulate", "_should_check_val_epoch", "_signal_connector",
+        "_val_check_time_interval", "_version", "_wrap_closure"},
     "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written anew for each group
     "kolo.integrations.transformers": {
         "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_load_from_checkpoint", "_remove_unused_columns",

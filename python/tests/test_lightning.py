@@ -1,0 +1,248 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Lightning in process, under the stand-in for the agent."""
+
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from .agent import HERE, ROOT
+from .test_group import Training
+
+SCRIPT = os.path.join(HERE, "lightning_script.py")
+
+
+@unittest.skipUnless(importlib.util.find_spec("lightning"), "needs Lightning")
+class Lightning(Training):
+    def begin(self, count, later=0, **options):
+        """Begins to train with count workers; the later ones are up, and wait."""
+        agent = self.agent(script=SCRIPT, fork=False)
+        options = {"TEST_" + name: str(value) for name, value in options.items()}
+        workers = [worker for rank in range(count + later) for worker in agent.start(
+            1, RANK=str(rank), WORLD_SIZE=str(count), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(count), **options)]
+        agent.arrived(workers)
+        agent.go(*workers[:count])
+        agent.formed(count)
+        return agent, workers
+
+    def of(self, agent, kind, **values):
+        return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
+
+    def test_grows_and_shrinks(self):
+        agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"enable_progress_bar": True}))
+        agent.stepped(5)
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.stepped(5)
+        agent.shrink(workers[:1])
+        agent.formed(1)
+        self.finish(agent, samples=480)
+        self.assertRegex(agent.output(workers[1]), r" (\d+)/\1 ")  # the progress bar goes on where rank 0 is
+
+
+    def test_a_newcomer_begins_in_the_group_after_one_that_failed(self):
+        agent = self.agent(script=SCRIPT, fork=False)
+        first, newcomer = (agent.start(1, RANK=str(rank), TEST_SAMPLES="480", TEST_FAULT=str(rank))[0] for rank in range(2))
+        agent.arrived([first, newcomer])
+        agent.go(first)
+        agent.stepped(5)
+        agent.go(newcomer)
+        agent.until(lambda: newcomer.reasons == ["start", "failure"], what="it fails")
+        agent.formed(2)
+        self.finish(agent, samples=480)
+        self.assertEqual(2, len(self.of(agent, "begins")))
+        self.assertEqual(2, len(self.of(agent, "epoch")))
+
+    def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
+        """Grows to three, loses one by SIGKILL, shrinks to one: metrics, validations, rates and weights are those of one process."""
+        options = {"SAMPLES": 396, "EPOCHS": 2, "GLOBAL": 12, "WORKERS": 1, "SCHEDULE": 1}
+        alone, _ = self.begin(1, **options)
+        agent, workers = self.begin(1, 2, **options)
+        agent.stepped(5)
+        agent.go(*workers[1:])
+        agent.formed(3)
+        agent.stepped(7)
+        agent.kill(workers[2])
+        agent.formed(2)
+        agent.stepped(7)
+        agent.shrink(workers[:1])  # rank 0 moves
+        agent.formed(1)
+        self.finish(agent, samples=396, epochs=2, lost=1)
+        self.finish(alone, samples=396, epochs=2)
+
+        steps = self.accepted(agent.entries())
+        self.assertEqual(66, len(steps))
+        for entries in steps.values():
+            used = sum(len(entry["indices"]) for entry in entries)
+            self.assertTrue(used == 12 or len(entries) < entries[0]["size"], entries)
+            self.assertTrue(all(entry["training"] and entry["world"] == entry["size"] and entry["zero"] == (entry["rank"] == 0)
+                                for entry in entries))
+        self.assertEqual({(1, 3), (2, 2), (3, 1)}, {(entry["size"], entry["accumulate"]) for entry in self.of(agent, "step")})
+        rates = {entry["step"]: entry["rate"] for entry in self.of(alone, "step")}
+        for entry in self.of(agent, "step"):
+            self.assertAlmostEqual(rates[entry["step"]], entry["rate"], places=9)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual((66, 2), (done["step"], done["epoch"]))
+        self.assertAlmostEqual(expected["sum"], done["sum"], delta=0.02)
+        self.assertEqual([33, 66], [entry["step"] for entry in self.of(agent, "validation")])
+        for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.01)
+        (one,), (other,) = (self.of(run, "epoch_end", epoch=1) for run in (alone, agent))  # that of the first lacks what others saw that have left
+        self.assertAlmostEqual(one["loss"], other["loss"], delta=0.01)
+        logs = [self.logs(run) for run in (alone, agent)]
+        self.assertEqual(*[sorted({step for step, _ in run}) for run in logs])
+        self.assertEqual(*[run[-1][1].keys() for run in logs])
+
+    def logs(self, agent):
+        """The rows that CSVLogger has written, with their steps."""
+        path = os.path.join(agent.directory.name, "output", "lightning_logs")
+        self.assertEqual(["version_0"], os.listdir(path))
+        with open(os.path.join(path, "version_0", "hparams.yaml")) as file:
+            self.assertEqual("width: 32\n", file.read())
+        with open(os.path.join(path, "version_0", "metrics.csv")) as file:
+            return [(int(row["step"]), row) for row in csv.DictReader(file)]
+
+    def test_steps_grow_with_the_processes(self):
+        """Without global_batch: each epoch has all samples once, however long its steps are."""
+        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
+        agent.stepped(5)
+        agent.go(workers[2])
+        agent.formed(3)
+        agent.stepped(5)
+        agent.shrink(workers[1:2])
+        agent.formed(2)
+        self.finish(agent, samples=400, epochs=2)
+        used = {sum(len(entry["indices"]) for entry in entries) for entries in self.accepted(agent.entries()).values()}
+        self.assertLessEqual({16, 24}, used)
+        self.assertEqual({2}, {entry["accumulate"] for entry in self.of(agent, "step")})
+        for number in (0, 1):  # each process begins each epoch once
+            self.assertLessEqual(len(self.of(agent, "epoch", epoch=number)), 3)
+        self.assertEqual(3, len(self.of(agent, "begins")))
+        self.assertEqual(3 + 1, len(self.of(agent, "prepares")))  # that of the group after the training is Lightning's: one on each host
+
+    def test_killed_while_it_validates(self):
+        """The step is done again, and all of its validation."""
+        agent, workers = self.begin(3, SAMPLES=240, GLOBAL=12, SLEEP_VALIDATING=0.3, ARGUMENTS=json.dumps({"val_check_interval": 5}))
+        agent.until(lambda: self.of(agent, "validates", step=10), what="it validates")
+        agent.kill(workers[0])
+        self.finish(agent, samples=240, lost=1)
+        self.assertEqual({5, 10, 15, 20}, {entry["step"] for entry in self.of(agent, "validation")})
+        self.assertEqual({False}, {entry["training"] for entry in self.of(agent, "validates")})
+        self.assertEqual({True}, {entry["training"] for entry in self.of(agent, "step")})
+
+    def test_goes_on_from_a_checkpoint_of_the_framework(self):
+        """By two processes, then by one and a newcomer, which loads it too: each sample once, and Lightning can read it without Kolo."""
+        options = {"SAMPLES": 240, "GLOBAL": 8, "EVERY": 10, "EPOCHS": 2, "SCHEDULE": 1}
+        first, workers = self.begin(2, **options)
+        checkpoint = os.path.join(first.directory.name, "output", "steps", "step=10.ckpt")
+        first.until(lambda: self.of(first, "step", step=12), what="12 steps")
+        for worker in workers:
+            first.kill(worker)
+
+        agent, workers = self.begin(1, 1, RESUME=checkpoint, **options)
+        agent.stepped(5)
+        agent.go(workers[1])
+        agent.formed(2)
+        self.assertEqual([0] * 2, agent.complete(), agent.report())
+        for epoch in (0, 1):
+            used = [index for run in (first, agent) for entry in self.of(run, "step", epoch=epoch) if run is agent or entry["step"] <= 10
+                    for index in entry["indices"]]
+            self.assertEqual(list(range(240)), sorted(used))
+        steps = self.of(agent, "step")
+        self.assertEqual((11, 60), (steps[0]["step"], steps[-1]["step"]))
+        for entry in steps:
+            self.assertAlmostEqual(1e-2 * (1 - (entry["step"]) / 60), entry["rate"])
+        self.assertEqual([30, 60], sorted({entry["step"] for entry in self.of(agent, "validation")}))
+
+        with tempfile.TemporaryDirectory() as directory:
+            done = subprocess.run(
+                [sys.executable, SCRIPT, "--records", os.path.join(directory, "records")], capture_output=True, text=True,
+                env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "TEST_PLAIN": "1", "TEST_RESUME": checkpoint, "TEST_SAMPLES": "240",
+                     "TEST_SLEEP": "0"})
+            self.assertEqual(0, done.returncode, done.stderr)
+
+    def test_callbacks_take_their_state_along(self):
+        """Early stopping counts on where the process that has counted leaves."""
+        agent, workers = self.begin(1, 1, SAMPLES=2000, PATIENCE=3, ARGUMENTS=json.dumps({"val_check_interval": 10, "check_val_every_n_epoch": None}))
+        agent.until(lambda: self.of(agent, "validation", step=20), what="two validations")
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.shrink(workers[:1])
+        agent.formed(1)
+        self.assertEqual([0, 0], agent.complete(), agent.report())
+        (done,) = self.of(agent, "done")
+        self.assertEqual(40, done["step"], agent.report())  # the first is the best, and three are no better
+
+    def test_what_does_not_work_is_refused_at_the_start(self):
+        import torch
+        from lightning.pytorch import LightningModule, Trainer, callbacks
+        from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
+
+        from kolo.integrations.lightning import ElasticStrategy
+
+        class Net(LightningModule):
+            def __init__(self, optimizer=torch.optim.SGD):
+                super().__init__()
+                self.layer, self.optimizer = torch.nn.Linear(1, 1), optimizer
+
+            def training_step(self, batch, batch_idx):
+                return self.layer(batch).sum()
+
+            def configure_optimizers(self):
+                return self.optimizer(self.parameters(), lr=0.1)
+
+        class Manual(Net):
+            automatic_optimization = False
+
+        class Scheduled(Net):
+            def configure_optimizers(self):
+                return super().configure_optimizers() if self.trainer.estimated_stepping_batches else None
+
+        class Iterator(Net):
+            def training_step(self, dataloader_iter):
+                return None
+
+        class Endless(IterableDataset):
+            def __iter__(self):
+                return iter(())
+
+        data = torch.zeros(8, 1)
+
+        def fit(text, model=Net, loader=None, global_batch=None, **arguments):
+            with tempfile.TemporaryDirectory() as directory, self.assertRaisesRegex(ValueError, text):
+                Trainer(strategy=ElasticStrategy(global_batch), accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_progress_bar=False,
+                        enable_model_summary=False, enable_checkpointing=False, default_root_dir=directory, **arguments).fit(
+                            model(), DataLoader(data, batch_size=2) if loader is None else loader)
+
+        fit("manual optimization", Manual)
+        fit("limit_train_batches", limit_train_batches=3)
+        fit("fast_dev_run", fast_dev_run=True)
+        fit("reload_dataloaders_every_n_epochs", reload_dataloaders_every_n_epochs=1)
+        fit("use_distributed_sampler=False", use_distributed_sampler=False)
+        fit("sync_batchnorm", sync_batchnorm=True)
+        fit("a time as val_check_interval", val_check_interval="00:00:01:00")
+        fit("val_check_interval=0.5 without global_batch", val_check_interval=0.5)
+        fit("more than the 4 steps", val_check_interval=5, global_batch=2)
+        fit("accumulate_grad_batches with global_batch", accumulate_grad_batches=2, global_batch=4)
+        fit("the callback WeightAveraging", callbacks=[callbacks.WeightAveraging()])
+        fit("dataloader_iter", Iterator)
+        fit("estimated_stepping_batches needs ElasticStrategy", Scheduled)
+        fit("LBFGS", lambda: Net(torch.optim.LBFGS))
+        fit("not one DataLoader", loader=[DataLoader(data), DataLoader(data)])
+        fit("has no length", loader=DataLoader(Endless()))
+        fit("a batch_sampler of its own", loader=DataLoader(data, batch_sampler=[[0], [1]]))
+        fit("its sampler is a WeightedRandomSampler", loader=DataLoader(data, sampler=WeightedRandomSampler([1] * 8, 8)))
+        with self.assertRaisesRegex(ValueError, "at least 1"):
+            ElasticStrategy(global_batch=0)
+        with self.assertRaisesRegex(ValueError, "no argument 'start_method'"):
+            ElasticStrategy(start_method="spawn")
+
+
+if __name__ == "__main__":
+    unittest.main()
