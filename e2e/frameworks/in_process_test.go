@@ -7,6 +7,7 @@ package frameworks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,6 +106,77 @@ func TestInProcess(t *testing.T) {
 			must.Eq(t, "", printed.Find(regexp.MustCompile("gap unknown|made again")))
 		})
 	}
+}
+
+// Measured in turns in one run: what a change costs the same script in process, with what
+// the docs add to it, and as it is. In process no step is made again, nor more than one
+// after a SIGKILL.
+func TestPauses(t *testing.T) {
+	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("KOLO_E2E_ROUNDS"), "1"))
+	for _, f := range frameworks {
+		if !slices.Contains([]string{"lightning", "transformers", "accelerate"}, f.name) {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20*rounds)*time.Minute)
+			defer cancel()
+			for range rounds {
+				t.Log("in process")
+				r := start(ctx, t, 1, f.name+"_train.py", "", nil, []string{"in process"})
+				must.NoError(t, r.stays(ctx, 1, 2, 1).CheckConsecutive())
+				t.Log("restart, with what the docs add")
+				f.added(ctx, t, 1).resize(ctx, 1, 2, 1)
+				t.Log("restart, as it is")
+				f.asItIs(ctx, t).resize(ctx, 1, 2, 1)
+			}
+			r := start(ctx, t, 1, f.name+"_train.py", "", nil, []string{"in process"})
+			steps := r.stays(ctx, 1, 2)
+			record, err := train.Read(filepath.Join(r.dir, "records"))
+			must.NoError(t, err)
+			killed := record.PIDs(1)[0]
+			must.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
+			began := steps.Last().Time()
+			must.NoError(t, cluster.Until(ctx, "a process in place of the one that was killed", func(context.Context) error {
+				record, err := train.Read(filepath.Join(r.dir, "records"))
+				if err != nil {
+					return err
+				}
+				steps = record.Leading()
+				if len(record.PIDs(1)) < 2 {
+					return errors.New("not yet")
+				}
+				return record.CheckSize(2, began)
+			}))
+			for _, z := range steps.Resizes()[1:] {
+				t.Logf("in process, after rank 1 of 2 was killed: %d→%d: gap %s, step %d to %d",
+					z.From, z.To, z.Gap().Round(10*time.Millisecond), z.Before.Step, z.After.Step)
+			}
+			must.NoError(t, steps.CheckRollbacks(1))
+		})
+	}
+}
+
+// stays makes the number of hosts each of sizes in turn, and returns all steps: the same
+// processes make them.
+func (r run) stays(ctx context.Context, sizes ...int) train.Record {
+	r.t.Helper()
+	var steps train.Record
+	for _, n := range sizes {
+		began := steps.Last().Time()
+		r.hosts(n)
+		must.NoError(r.t, cluster.Until(ctx, fmt.Sprintf("ten steps of %d processes", n), func(context.Context) error {
+			record, err := train.Read(filepath.Join(r.dir, "records"))
+			if err != nil {
+				return err
+			}
+			steps = record.Leading()
+			return record.CheckSize(n, began)
+		}))
+	}
+	for _, z := range steps.Resizes() {
+		r.t.Logf("%d→%d: gap %s, step %d to %d", z.From, z.To, z.Gap().Round(10*time.Millisecond), z.Before.Step, z.After.Step)
+	}
+	return steps
 }
 
 // They grow, survive a SIGKILL and shrink as jobs of a real Nomad.

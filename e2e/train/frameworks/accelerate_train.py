@@ -1,15 +1,20 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Accelerate, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py)."""
+"""Accelerate, as it is, with what docs/howto/run-a-torchrun-script.md adds (page.py), or in process."""
 
 import os
 import sys
 
 import recorder
 import torch
-from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
+
+mode = sys.argv[1]
+if mode == "in process":
+    from kolo.integrations.accelerate import ElasticAccelerator as Accelerator
+else:
+    from accelerate import Accelerator
 
 
 class Progress:
@@ -31,18 +36,25 @@ progress = Progress()
 accelerator.register_for_checkpointing(progress)
 if os.path.exists("checkpoint"):
     accelerator.load_state("checkpoint")
-added = sys.argv[1] == "added"
-if added:
+if mode == "added":
     from page import end_step
-while True:
-    for x, y in data:
-        loss = torch.nn.functional.mse_loss(model(x), y)
-        optimizer.zero_grad()
-        accelerator.backward(loss)
-        optimizer.step()
-        progress.step += 1
-        recorder.step(progress.step, accelerator.process_index, accelerator.num_processes)
-        if added:
-            end_step(accelerator, "checkpoint")
-        if progress.step % recorder.EVERY == 0:
-            accelerator.save_state("checkpoint")
+
+
+def train():
+    for _ in accelerator.epochs(1000) if mode == "in process" else range(1000):
+        for x, y in data:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            optimizer.step()
+            progress.step += 1
+            recorder.step(progress.step, accelerator.process_index, accelerator.num_processes)
+            if mode == "added":
+                end_step(accelerator, "checkpoint")
+            if progress.step % recorder.EVERY == 0:
+                accelerator.save_state("checkpoint")
+
+
+if mode == "in process":
+    train = accelerator.elastic(train)
+train()

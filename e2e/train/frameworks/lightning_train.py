@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Lightning, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py)."""
+"""Lightning, as it is, with what docs/howto/run-a-torchrun-script.md adds (page.py), or in process."""
 
 import os
 import sys
@@ -36,6 +36,10 @@ if sys.argv[1] == "added":
     from page import fit
 
     fit(Model(), data, "checkpoint.ckpt", recorder.EVERY, **options)
+elif sys.argv[1] == "in process":
+    from kolo.integrations.lightning import ElasticStrategy
+
+    lightning.Trainer(strategy=ElasticStrategy(), enable_checkpointing=False, **options).fit(Model(), data)
 else:
     options["callbacks"].append(lightning.pytorch.callbacks.ModelCheckpoint("checkpoints", every_n_train_steps=recorder.EVERY, save_last=True))
     trainer = lightning.Trainer(strategy="ddp", devices=int(os.environ["LOCAL_WORLD_SIZE"]), num_nodes=int(os.environ["GROUP_WORLD_SIZE"]), **options)

@@ -1,13 +1,16 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The Trainer of Transformers, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py)."""
+"""The Trainer of Transformers, as it is, with what docs/howto/run-a-torchrun-script.md adds (page.py), or in process."""
 
 import os
 import sys
 
 import recorder
 import torch
+
+if sys.argv[1] == "in process":
+    from kolo.integrations.transformers import elastic
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -34,5 +37,7 @@ if sys.argv[1] == "added":
     from page import train
 
     train(trainer)
+elif sys.argv[1] == "in process":
+    elastic(trainer).train()
 else:
     trainer.train(resume_from_checkpoint=get_last_checkpoint("out") if os.path.exists("out") else None)
