@@ -1,0 +1,322 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""What kolo knows of a Trainer that fits: the state that is committed, and what is made for each group."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+import torch
+from lightning.fabric.utilities.data import _auto_add_worker_init_fn
+from lightning.pytorch import callbacks
+from lightning.pytorch.core.optimizer import _MockOptimizer
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers.utilities import _log_hyperparams
+from lightning.pytorch.loops import _Loop
+from lightning.pytorch.trainer import call
+from lightning.pytorch.trainer.connectors.data_connector import _request_dataloader
+from lightning.pytorch.utilities import CombinedLoader
+from torch.utils.data import DataLoader, SequentialSampler
+
+import kolo.torch as kolo
+
+from ..batches import Position, RankBatches, Step
+from .checks import check_loader, check_trainer
+from .loggers import reopen
+
+SAVED = ("_last_global_step_saved", "_last_checkpoint_saved")  # of ModelCheckpoint, in addition to its state_dict
+
+
+class Kept:
+    """Values of the last commit."""
+
+    def __init__(self) -> None:
+        self.fields: Dict[str, Any] = {}
+        self.loaded = False  # the trainer has yet to be set to them
+
+    def state_dict(self) -> Dict[str, Any]:
+        return dict(self.fields)
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.fields, self.loaded = dict(state), True
+
+
+class Own(Kept):
+    """What each process keeps for itself: the metrics of the epoch, which all ranks are asked for at its end."""
+
+
+class OwnHandler(kolo.StateDictHandler):
+    """Takes Own back after a failure, and sends it to nobody."""
+
+    shared = False
+
+
+kolo.register_handler(Own, OwnHandler)
+
+
+class EpochBatches(RankBatches):
+    """RankBatches that count all passes of an epoch: those that are done, too."""
+
+    def __init__(self, training: "Training") -> None:
+        super().__init__(training.position, training.order, training.step, training.loader.batch_size, kolo.rank(), kolo.size())
+        self.training = training
+
+    def __len__(self) -> int:
+        return self.training.passes
+
+
+class Training:
+    """What kolo knows of a trainer that fits."""
+
+    def __init__(self, trainer: Any, strategy: Any) -> None:
+        self.trainer, self.strategy = trainer, strategy
+        self.global_batch = strategy.global_batch
+        check_trainer(trainer, self.global_batch)
+        self.module = trainer.lightning_module
+        self.loader = _request_dataloader(trainer.fit_loop._data_source)
+        check_loader(self.loader)
+        self.validation: Any = None
+        if trainer.enable_validation:
+            source = trainer.fit_loop.epoch_loop.val_loop._data_source
+            source.instance = self.validation = _request_dataloader(source)  # once, and not for each group
+        self.position = Position(len(self.loader.dataset), self.loader.drop_last)
+        self.progress, self.own = Kept(), Own()
+        self.accumulate = trainer.accumulate_grad_batches
+        self.step = self._step(1)
+        self.unit = self.step.accumulate  # forward passes of a step, as the loops have counted them
+        self.passes = self._left()  # of the epoch: those that are done, and those that are left to the present group
+        self.within = False  # an epoch that has begun is to go on
+        self.first: Optional[bool] = None  # whether this process has yet to begin, in the present group; None before there is one
+        self.begun = False  # the hooks of that have run
+        self.zero = trainer.is_global_zero
+        self.state: Optional[kolo.State] = None
+        self.forward = self.module.forward
+        trainer.accumulate_grad_batches = self.step.accumulate
+        trainer.fit_loop.max_batches = self.passes
+        if isinstance(trainer.val_check_interval, int) and trainer.check_val_every_n_epoch is not None \
+                and trainer.val_check_interval * self.unit > self.passes:
+            raise ValueError("val_check_interval=%d is more than the %d steps of an epoch" % (trainer.val_check_interval, self.passes // self.unit))
+        if not any(isinstance(one, Steps) for one in trainer.callbacks):
+            trainer.callbacks.insert(0, Steps())  # before those that make checkpoints
+
+    def begin(self) -> kolo.State:
+        """Makes the state, with what Trainer has set up."""
+        trainer, strategy = self.trainer, self.strategy
+        optimizer, = strategy.optimizers
+        if isinstance(optimizer, (torch.optim.LBFGS, _MockOptimizer)):
+            raise ValueError("%s is not supported with ElasticStrategy" % type(optimizer).__name__.lstrip("_"))
+        if strategy.checkpoint is not None and trainer.fit_loop._loaded_from_state_dict:
+            self._resume(strategy.checkpoint)
+        self._keep()
+        values = {"model": self.module, "optimizer": optimizer, "position": self.position, "progress": self.progress, "own": self.own,
+                  "precision": trainer.precision_plugin, "rng": kolo.RNG()}
+        for number, config in enumerate(strategy.lr_scheduler_configs):
+            values["scheduler%d" % number] = config.scheduler
+        if trainer.datamodule is not None:
+            values["data"] = trainer.datamodule
+        self.state = kolo.State(**values)
+        return self.state
+
+    def enter(self) -> None:
+        """Begins to train in the present group."""
+        trainer, strategy, loop = self.trainer, self.strategy, self.trainer.fit_loop
+        strategy.set_world_ranks()
+        strategy.model = self.module
+        self.module.forward = self.forward  # a failure within a forward pass has left that of the old group
+        self.first = not self.begun
+        if trainer.validating:  # a failure has ended that
+            loop.epoch_loop.val_loop._on_evaluation_model_train()
+        trainer.training = True
+        self.step = self._step(kolo.size())
+        self._set()
+        trainer.accumulate_grad_batches = self.step.accumulate
+        self.passes = loop.max_batches = self._left() + (loop.epoch_loop.batch_progress.current.ready if self.within else 0)
+        loop._combined_loader = loop.epoch_loop.val_loop._combined_loader = None
+        if isinstance(self.validation, CombinedLoader):  # its loaders are replaced by those of a group
+            loop.epoch_loop.val_loop._data_source.instance = CombinedLoader(self.validation.iterables, self.validation._mode)
+        self._show()
+        strategy._pl_static_graph_delay_done = False
+        strategy.model = kolo.wrap(self.module, **strategy.arguments)
+
+    def dataloader(self) -> Any:
+        """The training data of this rank in the present group."""
+        given = self.loader
+        loader = DataLoader(
+            given.dataset, batch_sampler=EpochBatches(self), num_workers=given.num_workers, collate_fn=given.collate_fn,
+            pin_memory=given.pin_memory, timeout=given.timeout, worker_init_fn=given.worker_init_fn, generator=given.generator,
+            multiprocessing_context=given.multiprocessing_context, prefetch_factor=given.prefetch_factor,
+            persistent_workers=given.persistent_workers)
+        _auto_add_worker_init_fn(loader, kolo.rank())
+        return loader
+
+    def stepped(self) -> None:
+        """Counts the step that the optimizer has just made."""
+        self.position.advance(self.step.samples)
+
+    def end_epoch(self) -> None:
+        self.position.end_epoch()
+        self.passes = self._left()
+
+    def commit(self) -> None:
+        """Commits the steps that are done. Before the next one, so that what was to be done after a step is done."""
+        done = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        if self.state is None or done % self.step.accumulate or self.trainer.global_step == self.progress.fields["step"]:
+            return
+        self.within = True
+        self._keep()
+        self.within = False  # in the present group
+        total = self._total()
+        kolo.progress(step=self.trainer.global_step, epoch=self.position.epoch,
+                      samples=self.position.epoch * self.position.samples + self.position.used,
+                      **({} if total is None else {"total_steps": total}))
+        self.state.commit()
+
+    def note(self) -> Dict[str, Any]:
+        """What a checkpoint has for _resume."""
+        return {**self.position.state_dict(), "accumulate": self.step.accumulate}
+
+    def order(self, epoch: int) -> List[int]:
+        """The order of the samples in an epoch."""
+        if type(self.loader.sampler) is SequentialSampler:
+            return list(range(self.position.samples))
+        seed = int(os.environ.get("PL_GLOBAL_SEED") or 0)  # as Lightning's DistributedSampler
+        return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
+
+    def val_check_batch(self) -> int:
+        """After how many forward passes there is a validation: always after whole steps."""
+        interval = self.trainer.val_check_interval
+        steps = interval if isinstance(interval, int) else max(1, int(self.passes // self.step.accumulate * interval))
+        return steps * self.step.accumulate
+
+    def _step(self, size: int) -> Step:
+        return Step.shared(size, self.loader.batch_size, self.accumulate, self.global_batch)
+
+    def _left(self) -> int:
+        """The forward passes of this rank that are left of the epoch."""
+        return self.position.steps(self.step.samples) * self.step.accumulate
+
+    def _total(self) -> Optional[int]:
+        """The steps of this training, if the present group does the rest of it; None where there is no limit."""
+        trainer = self.trainer
+        counts = [] if trainer.max_steps == -1 else [trainer.max_steps]
+        if trainer.max_epochs is not None and trainer.max_epochs != -1:
+            counts.append(trainer.global_step + self.position.steps_until(trainer.max_epochs, self.step.samples))
+        return min(counts, default=None)
+
+    def _resume(self, note: Dict[str, Any]) -> None:
+        """Goes on from the checkpoint of Lightning that was loaded; note is empty if Lightning has made it without Kolo."""
+        loop = self.trainer.fit_loop
+        epochs, batches = loop.epoch_progress, loop.epoch_loop.batch_progress
+        if note:
+            self.position.load_state_dict(note)
+            if self.position.used >= self.position.samples:
+                self.position.end_epoch()
+        elif epochs.current.processed == epochs.current.ready:
+            self.position.epoch = epochs.current.processed
+        elif batches.is_last_batch:
+            self.position.epoch = epochs.current.processed + 1
+        else:
+            raise ValueError("the checkpoint was made within an epoch, without ElasticStrategy: it does not have which samples are done. "
+                             "Take one from the end of an epoch")
+        self.within = self.position.used > 0
+        self.unit = note.get("accumulate", 1)
+        _count(epochs, self.position.epoch, self.position.epoch)
+        _count(batches, batches.total.ready, batches.current.ready if self.within else 0)
+        loop.epoch_loop._batches_that_stepped = self.trainer.global_step
+        _begin_anew(loop)
+
+    def _keep(self) -> None:
+        """Writes down what is so now."""
+        trainer, loop, connector = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector
+        self.progress.fields = {
+            "step": trainer.global_step, "within": self.within, "unit": self.unit, "loops": loop.state_dict(),
+            "should_stop": trainer.should_stop, "metrics": dict(connector._callback_metrics),
+            "callbacks": call._call_callbacks_state_dict(trainer),
+            "checkpoints": [[one.dirpath, *(getattr(one, name) for name in SAVED)] for one in trainer.checkpoint_callbacks
+                            if isinstance(one, callbacks.ModelCheckpoint)],
+            "versions": [logger.version if hasattr(logger, "_version") else None for logger in trainer.loggers],
+        }
+        self.own.fields = {
+            "first": connector._first_loop_iter, "function": connector._current_fx,
+            "results": {name: [result.value, getattr(result, "cumulated_batch_size", None)]
+                        for name, result in loop.epoch_loop._results.items() if result.is_tensor and not result.has_reset},
+        }
+
+    def _set(self) -> None:
+        """Makes the loops, callbacks and metrics what they were at the last commit, where that is not so already."""
+        trainer, loop, connector, fields = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector, self.progress.fields
+        if self.progress.loaded:
+            loop.load_state_dict(fields["loops"])
+            self.unit = fields["unit"]
+            trainer.should_stop = fields["should_stop"]
+            checkpoints = [one for one in trainer.checkpoint_callbacks if isinstance(one, callbacks.ModelCheckpoint)]
+            for one, (directory, *saved) in zip(checkpoints, fields["checkpoints"]):
+                one.dirpath = directory
+                vars(one).update(zip(SAVED, saved))
+            call._call_callbacks_load_state_dict(trainer, {"callbacks": fields["callbacks"]})
+            connector._callback_metrics = {name: value.clone() for name, value in fields["metrics"].items()}
+        if self.own.loaded:
+            connector._first_loop_iter, connector._current_fx = self.own.fields["first"], self.own.fields["function"]
+            loop.epoch_loop.val_loop._results.reset()
+            for name, result in loop.epoch_loop._results.items():
+                if result.is_tensor:
+                    result.reset()
+                    if name in self.own.fields["results"]:
+                        result.value, result.cumulated_batch_size = (
+                            None if value is None else value.clone() for value in self.own.fields["results"][name])
+                        result.has_reset = False
+        self.progress.loaded = self.own.loaded = False
+        self.within = fields["within"]
+        _begin_anew(loop)
+        batches = loop.epoch_loop.batch_progress
+        _count(batches, *(tracker.completed // self.unit * self.step.accumulate for tracker in (batches.total, batches.current)))
+        self.unit = self.step.accumulate
+        if self.within and self.first:  # this process has yet to begin the epoch
+            _count(loop.epoch_progress, self.position.epoch, self.position.epoch)
+
+    def _show(self) -> None:
+        """Lets the present rank 0 log and show what it does, where the last one has left off."""
+        trainer, before, self.zero = self.trainer, self.zero, self.trainer.is_global_zero
+        for logger, version in zip(trainer.loggers, self.progress.fields["versions"]):
+            if version is not None and logger.version != version:
+                logger._version, logger._experiment = version, None
+            if isinstance(logger, CSVLogger) and self.progress.fields["step"]:
+                reopen(logger, self.zero)
+        if self.zero and not before and trainer.enable_autolog_hparams:
+            _log_hyperparams(trainer)
+        bar = trainer.progress_bar_callback
+        if bar is None:
+            return
+        if self.zero != before:
+            (bar.enable if self.zero else bar.disable)()
+        if self.zero and not self.first:
+            if not before:
+                bar.on_train_start(trainer, self.module)
+            bar.on_train_epoch_start(trainer, self.module)  # with another number of steps
+
+
+def _count(progress: Any, total: int, current: int) -> None:
+    """Sets how many batches or epochs are done."""
+    for tracker, count in ((progress.total, total), (progress.current, current)):
+        tracker.ready = tracker.started = tracker.processed = tracker.completed = count
+
+
+def _begin_anew(loop: Any) -> None:
+    """Takes from a loop and its parts that they go on from a checkpoint."""
+    loop.on_iteration_done()
+    for part in vars(loop).values():
+        if isinstance(part, _Loop):
+            _begin_anew(part)
+
+
+class Steps(callbacks.Callback):  # type: ignore[misc]
+    """Counts steps and epochs for Training."""
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if not trainer.fit_loop._should_accumulate():
+            trainer.strategy.training.stepped()
+
+    def on_train_epoch_end(self, trainer: Any, *_: Any) -> None:
+        trainer.strategy.training.end_epoch()
