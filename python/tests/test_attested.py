@@ -50,6 +50,7 @@ class Waits(unittest.TestCase):
     def form(self, client, formed):
         elastic = session.Elastic.__new__(session.Elastic)
         elastic.client, elastic._core, elastic.backend, elastic.timeout, elastic._background = client, None, "gloo", timedelta(hours=1), None
+        elastic._connecting = mock.Mock(spent=False)
         with mock.patch.object(session, "Forming", lambda *_: formed), mock.patch.object(session, "FORMING", 0.05), \
                 mock.patch.object(session, "ATTESTED", 0.2):
             return elastic._form(Place(generation=3, rank=0, size=2, attests=True))
