@@ -6,7 +6,6 @@
 package frameworks
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -94,28 +93,41 @@ func start(ctx context.Context, t *testing.T, hosts int, script, code string, fl
 	must.NoError(t, err)
 	r := run{t: t, dir: t.TempDir()}
 	r.write("page.py", code)
-	r.write("hosts.sh", "#!/bin/sh\ncat "+filepath.Join(r.dir, "hosts")+"\n")
-	must.NoError(t, os.Chmod(filepath.Join(r.dir, "hosts.sh"), 0o700))
 	r.hosts(hosts)
 	np := strconv.Itoa(hosts)
-	command := append([]string{"run", "-np", np, "--min-np", np, "--max-np", "4", "--host-discovery-script", "./hosts.sh"}, flags...)
-	command = append(command, "--", python(t), "-m", "kolo.launch", filepath.Join(root, "e2e", "train", "frameworks", script))
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "nomad-driver-torch"), append(command, args...)...)
-	cmd.Dir = r.dir
+	command := append([]string{"-m", "kolo.launch", filepath.Join(root, "e2e", "train", "frameworks", script)}, args...)
 	// What is imported of the page is in the directory of the training.
-	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONPATH="+filepath.Join(root, "python")+":"+r.dir, extensions(t))
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
+	r.launch(ctx, append([]string{"-np", np, "--min-np", np, "--max-np", "4"}, flags...), command, ":"+r.dir, extensions(t))
+	return r
+}
+
+// launch starts to train on the present hosts with a command of Python, until the test
+// ends, and returns what is printed. path is added to PYTHONPATH.
+func (r run) launch(ctx context.Context, flags, command []string, path string, env ...string) *output {
+	t := r.t
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	must.NoError(t, err)
+	r.write("hosts.sh", "#!/bin/sh\ncat "+filepath.Join(r.dir, "hosts")+"\n")
+	must.NoError(t, os.Chmod(filepath.Join(r.dir, "hosts.sh"), 0o700))
+	args := append([]string{"run", "--host-discovery-script", "./hosts.sh"}, flags...)
+	args = append(args, "--", python(t))
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "nomad-driver-torch"), append(args, command...)...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONPATH="+filepath.Join(root, "python")+path)
+	cmd.Env = append(cmd.Env, env...)
+	printed := &output{}
+	cmd.Stdout, cmd.Stderr = printed, printed
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	must.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // it was interrupted
 		if t.Failed() {
-			t.Logf("%s", output.Bytes())
+			t.Logf("%s", printed.text.Bytes())
 		}
 	})
-	return r
+	return printed
 }
 
 func (r run) write(name, text string) {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -61,32 +60,14 @@ var scripts = map[string]string{"Trainer": "elastic(trainer", "Accelerate": "acc
 // The scripts of the page, as they stand there, stay in process while hosts come and go,
 // and make no step again.
 func TestInProcess(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	must.NoError(t, err)
 	for name, text := range scripts {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			r := run{t: t, dir: t.TempDir()}
 			r.write("train.py", blockOf(t, inProcess, text))
-			r.write("hosts.sh", "#!/bin/sh\ncat "+filepath.Join(r.dir, "hosts")+"\n")
-			must.NoError(t, os.Chmod(filepath.Join(r.dir, "hosts.sh"), 0o700))
 			r.hosts(1)
-			cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "nomad-driver-torch"),
-				"run", "-np", "1", "--min-np", "1", "--max-np", "2", "--host-discovery-script", "./hosts.sh", "--", python(t), "train.py")
-			cmd.Dir = r.dir
-			cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "PYTHONPATH="+filepath.Join(root, "python"))
-			var printed output
-			cmd.Stdout, cmd.Stderr = &printed, &printed
-			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-			must.NoError(t, cmd.Start())
-			t.Cleanup(func() {
-				_ = cmd.Process.Signal(syscall.SIGTERM)
-				_ = cmd.Wait() // it was interrupted
-				if t.Failed() {
-					t.Logf("%s", printed.text.Bytes())
-				}
-			})
+			printed := r.launch(ctx, []string{"-np", "1", "--min-np", "1", "--max-np", "2"}, []string{"train.py"}, "", "OMP_NUM_THREADS=1")
 			wait := func(pattern string) {
 				t.Helper()
 				must.NoError(t, cluster.Until(ctx, pattern, func(context.Context) error {

@@ -3,33 +3,19 @@
 
 """A small model trained by Lightning, with what the tests of it need recorded. Options: environment variables."""
 
-import argparse
 import json
 import os
 import time
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, callbacks, seed_everything
+from recording import directory, option, record
 from torch.utils.data import DataLoader, Dataset
 
 import kolo.torch as kolo
 from kolo.integrations.lightning import ElasticStrategy
 
-
-def option(name, default):
-    return type(default)(os.environ.get("TEST_" + name, default))
-
-
 SAMPLES, EPOCHS = option("SAMPLES", 240), option("EPOCHS", 1)
-parser = argparse.ArgumentParser()
-parser.add_argument("--records", required=True)
-directory = parser.parse_args().records
-os.makedirs(directory, exist_ok=True)
-records = open(os.path.join(directory, "%d" % os.getpid()), "a", buffering=1)
-
-
-def record(kind, **fields):
-    records.write(json.dumps({"kolo": kind, "t": time.time(), **fields}) + "\n")
 
 
 class Points(Dataset):

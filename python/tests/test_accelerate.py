@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from .agent import HERE
-from .test_transformers import Processes
+from .frameworks import Processes
 
 try:
     import accelerate
@@ -24,20 +24,7 @@ class Accelerate(Processes):
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
         """Grows to three, loses one by SIGKILL, shrinks to one: rates, evaluations and weights are those of one process."""
-        options = {"SAMPLES": 396, "EPOCHS": 2, "GLOBAL": 12, "BATCH": 4, "WORKERS": 1}
-        alone, _ = self.begin(1, **options)
-        agent, workers = self.begin(1, 2, **options)
-        agent.stepped(3)
-        agent.go(*workers[1:])
-        agent.formed(3)
-        agent.stepped(7)
-        agent.kill(workers[2])
-        agent.formed(2)
-        agent.stepped(7)
-        agent.shrink(workers[:1])  # rank 0 moves
-        agent.formed(1)
-        self.finish(agent, samples=396, epochs=2, lost=1)
-        self.finish(alone, samples=396, epochs=2)
+        alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, WORKERS=1)
         self.assertEqual({1: 3, 2: 2, 3: 1}, {entry["size"]: entry["accumulate"] for entry in self.of(agent, "step")})
         self.assertEqual(66, len(self.accepted(agent.entries())))
         rates = {entry["step"]: entry["rate"] for entry in self.of(alone, "step")}

@@ -13,26 +13,14 @@ import tempfile
 import unittest
 
 from .agent import HERE, ROOT
-from .test_group import Training
+from .frameworks import Processes
 
 SCRIPT = os.path.join(HERE, "lightning_script.py")
 
 
 @unittest.skipUnless(importlib.util.find_spec("lightning"), "needs Lightning")
-class Lightning(Training):
-    def begin(self, count, later=0, **options):
-        """Begins to train with count workers; the later ones are up, and wait."""
-        agent = self.agent(script=SCRIPT, fork=False)
-        options = {"TEST_" + name: str(value) for name, value in options.items()}
-        workers = [worker for rank in range(count + later) for worker in agent.start(
-            1, RANK=str(rank), WORLD_SIZE=str(count), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(count), **options)]
-        agent.arrived(workers)
-        agent.go(*workers[:count])
-        agent.formed(count)
-        return agent, workers
-
-    def of(self, agent, kind, **values):
-        return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
+class Lightning(Processes):
+    script = SCRIPT
 
     def test_grows_and_shrinks(self):
         agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"enable_progress_bar": True}))
@@ -61,20 +49,7 @@ class Lightning(Training):
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
         """Grows to three, loses one by SIGKILL, shrinks to one: metrics, validations, rates and weights are those of one process."""
-        options = {"SAMPLES": 396, "EPOCHS": 2, "GLOBAL": 12, "WORKERS": 1, "SCHEDULE": 1}
-        alone, _ = self.begin(1, **options)
-        agent, workers = self.begin(1, 2, **options)
-        agent.stepped(5)
-        agent.go(*workers[1:])
-        agent.formed(3)
-        agent.stepped(7)
-        agent.kill(workers[2])
-        agent.formed(2)
-        agent.stepped(7)
-        agent.shrink(workers[:1])  # rank 0 moves
-        agent.formed(1)
-        self.finish(agent, samples=396, epochs=2, lost=1)
-        self.finish(alone, samples=396, epochs=2)
+        alone, agent = self.alone_and_with_others(GLOBAL=12, WORKERS=1, SCHEDULE=1)
 
         steps = self.accepted(agent.entries())
         self.assertEqual(66, len(steps))

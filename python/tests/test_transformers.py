@@ -10,32 +10,9 @@ import tempfile
 import unittest
 
 from .agent import HERE
-from .test_group import Training
+from .frameworks import Processes
 
 SCRIPT = os.path.join(HERE, "trainer_script.py")
-# What an agent gives each process, from which Accelerate would form a group of its own.
-TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-
-
-class Processes(Training):
-    """Helpers: processes that run a script of a framework."""
-
-    script = None
-
-    def begin(self, count, later=0, **options):
-        """Begins to train with count workers; the later ones are up, and wait."""
-        agent = self.agent(script=self.script, fork=False)
-        workers = self.up(agent, count + later, **options)
-        agent.go(*workers[:count])
-        agent.formed(count)
-        return agent, workers
-
-    def up(self, agent, count, **options):
-        """Starts workers, and waits until they are up."""
-        return agent.up(count, **TORCHRUN, **{"TEST_" + name: str(value) for name, value in options.items()})
-
-    def of(self, agent, kind, **values):
-        return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
 
 
 @unittest.skipUnless(importlib.util.find_spec("transformers") and importlib.util.find_spec("accelerate"), "needs Transformers and Accelerate")
@@ -54,21 +31,8 @@ class Trainer(Processes):
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
         """Grows to three, loses one by SIGKILL, shrinks to one: logs, evaluations, rates and weights are those of one process."""
-        options = {"SAMPLES": 396, "EPOCHS": 2.0, "GLOBAL": 12, "WORKERS": 1,
-                   "ARGUMENTS": json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5})}
-        alone, _ = self.begin(1, **options)
-        agent, workers = self.begin(1, 2, **options)
-        agent.stepped(5)
-        agent.go(*workers[1:])
-        agent.formed(3)
-        agent.stepped(7)
-        agent.kill(workers[2])
-        agent.formed(2)
-        agent.stepped(7)
-        agent.shrink(workers[:1])  # rank 0 moves
-        agent.formed(1)
-        self.finish(agent, samples=396, epochs=2, lost=1)
-        self.finish(alone, samples=396, epochs=2)
+        alone, agent = self.alone_and_with_others(
+            GLOBAL=12, WORKERS=1, ARGUMENTS=json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5}))
 
         steps = self.accepted(agent.entries())
         self.assertEqual(66, len(steps))
