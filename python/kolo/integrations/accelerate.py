@@ -30,7 +30,6 @@ and the end of an epoch when epochs goes on.
 from __future__ import annotations
 
 import functools
-import gc
 from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
 import accelerate
@@ -231,12 +230,10 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             if self._state is not None:
                 raise RuntimeError("an Accelerator has one elastic function, which is called once: newcomers begin with it")
             self._state = self._made()
-            gc.collect()
-            gc.freeze()  # collections while the group changes would take tenths of a second for what was imported
             try:
-                return train(self._state)
+                with processes.frozen():
+                    return train(self._state)
             finally:
-                gc.unfreeze()
                 self._within = False
 
         return run  # type: ignore[return-value]

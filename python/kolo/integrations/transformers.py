@@ -22,7 +22,6 @@ Trainer (transformers/trainer.py, 5.24):
 from __future__ import annotations
 
 import functools
-import gc
 import json
 import math
 import os
@@ -422,12 +421,8 @@ class ElasticTrainer:
             return inner(*args, **named)
 
         state = training.begin()
-        gc.collect()
-        gc.freeze()  # the loop begins with a collection, which takes tenths of a second for what was imported, in each group
-        try:
+        with processes.frozen():
             return train(state)
-        finally:
-            gc.unfreeze()
 
     def _init_training_state(self, *args: Any, **named: Any) -> Tuple[int, int]:
         super()._init_training_state(*args, **named)  # type: ignore[misc]
