@@ -130,6 +130,19 @@ class Trainer(Processes):
         self.assertEqual(40, done["step"], agent.report())  # the first is the best, and three are no better
         self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no group has one of its own
 
+    def test_a_newcomer_compiles_before_it_joins(self):
+        """Else all would wait for it. In mixed precision, which is a part of what is compiled."""
+        agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"torch_compile": True, "torch_compile_backend": "eager", "bf16": True}))
+        agent.stepped(5)
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.stepped(5)
+        agent.shrink(workers[:1])
+        agent.formed(1)
+        self.finish(agent, samples=480)
+        for entry in self.of(agent, "ring"):
+            self.assertGreater(entry["compiled"], 0, entry)
+
     def test_what_does_not_work_is_refused_at_the_start(self):
         import torch
         import transformers

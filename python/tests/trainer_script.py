@@ -45,7 +45,8 @@ class Recorded(Trainer):
 class Recorder(TrainerCallback):
     def on_train_begin(self, args, state, control, **named):
         Recorded.used.clear()
-        record("ring", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=state.global_step)
+        record("ring", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=state.global_step,
+               compiled=torch._dynamo.utils.counters["frames"]["ok"] if args.torch_compile else 0)
 
     def on_step_end(self, args, state, control, **named):
         record("step", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=state.global_step, epoch=int(state.epoch - 1e-9),

@@ -24,7 +24,7 @@ import kolo.torch as kolo
 
 from .. import worker
 
-# torchrun's, those that libraries conclude from that they are to form a group
+# torchrun's variables, from which libraries conclude that they are to form a group
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
 

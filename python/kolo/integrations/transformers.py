@@ -45,7 +45,7 @@ from .batches import Position, RankBatches, Step
 
 T = TypeVar("T", bound=transformers.Trainer)
 
-# What of TrainerState is the same on all ranks and not found out anew.
+# The fields of TrainerState that newcomers need, and that are the same on all ranks.
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
 OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
@@ -123,7 +123,7 @@ class Own:
 
 
 class OwnHandler(kolo.StateDictHandler):
-    """Takes Own back after a failure, and sends it to nobody."""
+    """Restores Own after a failure. Newcomers do not get it."""
 
     shared = False
 
@@ -132,7 +132,7 @@ kolo.register_handler(Own, OwnHandler)
 
 
 class Progress:
-    """How far training is, beside its position in the data: as it was at the last commit."""
+    """What a training has done up to its last commit, in addition to its position in the data."""
 
     def __init__(self) -> None:
         self.fields: Dict[str, Any] = {}
@@ -264,7 +264,7 @@ class Training:
         return self.position.epoch
 
     def carry_on(self) -> None:
-        """Sets what the loop has just begun to count anew. All ranks call it."""
+        """Restores the counts that the loop has just set to zero. All ranks call it."""
         trainer = self.trainer
         if not self.begun:
             return
