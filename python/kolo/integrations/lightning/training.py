@@ -48,7 +48,7 @@ class Own(Kept):
 
 
 class OwnHandler(kolo.StateDictHandler):
-    """Takes Own back after a failure, and sends it to nobody."""
+    """Restores Own after a failure. Newcomers do not get it."""
 
     shared = False
 
@@ -228,7 +228,7 @@ class Training:
         _begin_anew(loop)
 
     def _keep(self) -> None:
-        """Writes down what is so now."""
+        """Notes the present values, for the next commit."""
         trainer, loop, connector = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector
         self.progress.fields = {
             "step": trainer.global_step, "within": self.within, "unit": self.unit, "loops": loop.state_dict(),
@@ -304,7 +304,7 @@ def _count(progress: Any, total: int, current: int) -> None:
 
 
 def _begin_anew(loop: Any) -> None:
-    """Takes from a loop and its parts that they go on from a checkpoint."""
+    """Lets a loop and its parts begin, as if they had loaded no checkpoint."""
     loop.on_iteration_done()
     for part in vars(loop).values():
         if isinstance(part, _Loop):
