@@ -22,7 +22,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from kolo.torch.background.channel import Channel
-from kolo.torch.group.group import Company, GroupFailed
+from kolo.torch.group.group import PendingGroup, GroupFailed
 from kolo.torch.background.outbox import Outbox
 from kolo.torch.group.roles import Roles
 from kolo.worker import Place
@@ -31,7 +31,7 @@ from tests import hangs
 peer, timeout = os.fork(), timedelta(minutes=30)
 rank = int(peer == 0)
 control = dist.ProcessGroupGloo(dist.FileStore(sys.argv[1], 2), rank, 2, timeout=timeout)
-channel = Channel(Company(Place(1, rank, 2), Roles((0,), (1,)), None, control, timeout))
+channel = Channel(PendingGroup(Place(1, rank, 2), Roles((0,), (1,)), None, control, timeout))
 if rank:
     channel.receive()
     works = [control.recv([torch.empty(1_000_000)], 0, 1) for _ in range(10)]

@@ -82,17 +82,17 @@ class Waits(unittest.TestCase):
 
 class Follow(unittest.TestCase):
     def follow(self, how):
-        core, company = mock.Mock(), mock.Mock()
+        core, pending = mock.Mock(), mock.Mock()
         with mock.patch.object(phases, "Observer") as observer, mock.patch.object(phases, "Channel"):
             observer.return_value.follow.return_value = how
             observer.return_value.finish.return_value = 4, True
-            phase = Observing(core, company).follow()
-        return phase, core, company
+            phase = Observing(core, pending).follow()
+        return phase, core, pending
 
     def test_switch(self):
-        phase, core, company = self.follow("switch")
+        phase, core, pending = self.follow("switch")
         self.assertIsInstance(phase, Switching)
-        self.assertIs(company, phase.company)
+        self.assertIs(pending, phase.pending)
         self.assertIsInstance(phase.transport, Receiver)
         core.forget.assert_called_once_with()
 

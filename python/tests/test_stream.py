@@ -16,7 +16,7 @@ import kolo.torch as kolo
 from kolo.torch.background import handover, pace, slices, stream
 from kolo.torch.background.channel import Channel
 from kolo.torch.background.observer import Observer
-from kolo.torch.group.group import Company, GroupFailed
+from kolo.torch.group.group import GroupFailed, PendingGroup
 from kolo.torch.group.roles import Roles
 from kolo.torch.state import reserve, tree
 from kolo.torch.state.state import core_of
@@ -78,7 +78,7 @@ class Chain:
         def connect(rank):
             control = dist.ProcessGroupGloo(store, rank, size, timeout=TIMEOUT)
             roles = Roles((0,), tuple(range(1, size)))
-            self.channels[rank] = Channel(Company(Place(1, rank, size), roles, None, control, TIMEOUT))
+            self.channels[rank] = Channel(PendingGroup(Place(1, rank, size), roles, None, control, TIMEOUT))
 
         for rank in range(size):
             threads.append(threading.Thread(target=connect, args=(rank,), daemon=True))

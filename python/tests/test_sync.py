@@ -160,7 +160,7 @@ class Sync(unittest.TestCase):
         elastic = Elastic.__new__(Elastic)
         elastic.group = mock.Mock(connections={5: "old", 6: "control"})
         group = mock.Mock(connections={5: "new", 7: "new"})
-        with mock.patch.object(elastic, "_form", lambda place, company: group), mock.patch.object(elastic, "_placed"):
+        with mock.patch.object(elastic, "_form", lambda place, pending: group), mock.patch.object(elastic, "_placed"):
             elastic._switch(mock.Mock())
         self.assertEqual({5: "new", 6: "control", 7: "new"}, elastic.group.connections)
 

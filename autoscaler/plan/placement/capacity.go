@@ -66,7 +66,7 @@ func (c *Capacity) fits(at Place, ask Ask) int {
 	if n <= 0 {
 		return 0
 	}
-	n = min(n, c.beside(at.Node, ask, 0))
+	n = min(n, c.holds(at.Node, ask, 0))
 	if ask.Apart == nil {
 		return n
 	}
@@ -76,9 +76,9 @@ func (c *Capacity) fits(at Place, ask Ask) int {
 	return min(n, 1)
 }
 
-// The result is how many workers the CPU and memory of a node hold, in addition to others
+// holds returns how many workers the CPU and memory of a node hold, in addition to others
 // that ask for the same.
-func (c *Capacity) beside(node int, ask Ask, others int) int {
+func (c *Capacity) holds(node int, ask Ask, others int) int {
 	n := math.MaxInt
 	if ask.CPU > 0 {
 		n = min(n, c.cpu[node]/ask.CPU-others)
@@ -103,7 +103,7 @@ func (c *Capacity) Room(places []Place, ask Ask, limit int) int {
 		}
 		k := c.fits(at, ask)
 		if there > 0 {
-			k = min(k, c.beside(node, ask, there))
+			k = min(k, c.holds(node, ask, there))
 			if ask.Apart != nil {
 				k = 0
 			}

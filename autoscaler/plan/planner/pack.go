@@ -119,9 +119,9 @@ func (c *capacity) use(shares []placement.Share) {
 // packs reports whether the pool of a job prefers to empty nodes.
 func (c *capacity) packs(j int) bool { return c.cluster.Packed[c.cluster.Jobs[j].Pool] }
 
-// The result is how many of up to n more workers of a group find room on nodes that are in
-// use.
-func (c *capacity) beside(j, g, n int) int {
+// roomInUse returns how many of up to n more workers of a group find room on nodes that are
+// in use.
+func (c *capacity) roomInUse(j, g, n int) int {
 	var used []placement.Place
 	for _, at := range c.openPlaces(j, g).places {
 		if c.inUse[at.Node] {
@@ -143,7 +143,7 @@ func (c *capacity) fillUsed(j int, order, counts []int, n int, more func(g, n in
 		}
 	}
 	for _, g := range order {
-		k, undo := c.try(j, g, min(more(g, n-placed), c.beside(j, g, n-placed)))
+		k, undo := c.try(j, g, min(more(g, n-placed), c.roomInUse(j, g, n-placed)))
 		tries = append(tries, undo)
 		counts[g] += k
 		placed += k
@@ -168,7 +168,7 @@ func (c *capacity) growAt(j int, sites []placement.Site, n int, faster placement
 	for g := range sites {
 		order[g] = g
 		if sites[g].Room > 0 {
-			used[g] = c.beside(j, g, sites[g].Room)
+			used[g] = c.roomInUse(j, g, sites[g].Room)
 		}
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(used[y], used[x]) })

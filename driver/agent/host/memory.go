@@ -50,7 +50,7 @@ func (h *Host) oomKilled() bool {
 func (h *Host) promisedMemory() int64 {
 	var bytes int64
 	for local, s := range h.slots {
-		other := h.beside(local)
+		other := h.sibling(local)
 		if s.proc == nil || other.proc == nil || s.State != elastic.Starting && s.State != elastic.Arrived {
 			continue
 		}

@@ -203,7 +203,7 @@ func (h *Host) countFailure(local int) {
 	s := h.slots[local]
 	s.Failures = elastic.Forgive(s.Failures, time.Since(s.failed)) + 1
 	s.failed = time.Now()
-	if other := h.beside(local); other != nil {
+	if other := h.sibling(local); other != nil {
 		other.Failures, other.failed = s.Failures, s.failed
 	}
 }

@@ -31,8 +31,8 @@ func (h *Host) places(slots int) []*slot {
 // number returns the number of an entry's slot, as messages and scripts use it.
 func (h *Host) number(local int) int { return elastic.SlotNumber(local, h.width) }
 
-// The result is the other place of an entry's slot, or nil if there is none.
-func (h *Host) beside(local int) *slot {
+// sibling returns the other entry of an entry's slot, or nil if there is none.
+func (h *Host) sibling(local int) *slot {
 	if h.width == 0 {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (h *Host) beside(local int) *slot {
 // starts returns how often an entry's slot has been started.
 func (h *Host) starts(local int) int {
 	n := h.slots[local].Incarnation
-	if other := h.beside(local); other != nil {
+	if other := h.sibling(local); other != nil {
 		n += other.Incarnation
 	}
 	return n
@@ -52,7 +52,7 @@ func (h *Host) starts(local int) int {
 // process of its slot. It reports the process to the leader as arrived, so that the present
 // ring ends and the next one can form.
 func (h *Host) postpone(s *slot, a elastic.Start) bool {
-	other := h.beside(a.Proc.Slot.Local)
+	other := h.sibling(a.Proc.Slot.Local)
 	if other == nil || other.proc == nil {
 		return false
 	}
@@ -69,7 +69,7 @@ func (h *Host) postpone(s *slot, a elastic.Start) bool {
 
 // resume starts a postponed process after the process in the other place has ended.
 func (h *Host) resume(local int) {
-	s := h.beside(local)
+	s := h.sibling(local)
 	if s == nil || s.postponed == nil {
 		return
 	}

@@ -19,7 +19,7 @@ from .background.channel import Channel
 from .background.handover import Bystander, Receiver, Sender, take_over
 from .background.observer import Observer
 from .background.stream import Stream
-from .group.group import Company, Group
+from .group.group import Group, PendingGroup
 from .log import log
 from .state.core import Core
 from .state.transport import Transport
@@ -62,9 +62,9 @@ class Member(Phase):
         if agreed == NOTHING:
             return self
         core.seal()
-        company = self._group.company
-        if agreed == SWITCH and company is not None:
-            return Switching(company, self._switch())
+        pending = self._group.pending
+        if agreed == SWITCH and pending is not None:
+            return Switching(pending, self._switch())
         self._leave()
         return Outside()
 
@@ -107,11 +107,11 @@ class Sending(Member):
 class Observing(Phase):
     """Receives the state of a group that trains. The script's function does not run."""
 
-    def __init__(self, core: Core, company: Company) -> None:
+    def __init__(self, core: Core, pending: PendingGroup) -> None:
         core.forget()
         self._core = core
-        self._company = company
-        self._observer = Observer(core, Channel(company))
+        self._pending = pending
+        self._observer = Observer(core, Channel(pending))
 
     def follow(self) -> Phase:
         """Returns the phase that follows when this process has what the members have sent while they trained."""
@@ -122,14 +122,14 @@ class Observing(Phase):
         if end == "end":
             log("training is complete; this process had no part in it yet")
             raise SystemExit(0)
-        return Switching(self._company, Receiver(self._observer))
+        return Switching(self._pending, Receiver(self._observer))
 
 
 class Switching(Phase):
     """Leaves the group of the members for that of all: the observers become members."""
 
-    def __init__(self, company: Company, transport: Transport) -> None:
-        self.company = company
+    def __init__(self, pending: PendingGroup, transport: Transport) -> None:
+        self.pending = pending
         self.transport = transport
 
     def abandon(self) -> None:

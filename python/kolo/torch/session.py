@@ -33,7 +33,7 @@ from .background.channel import Channel
 from .background.stream import Stream
 from .broadcast.sync import Broadcast
 from .group.forming import Connecting, Forming
-from .group.group import Company, Group, GroupFailed, finish_leaving
+from .group.group import Group, GroupFailed, PendingGroup, finish_leaving
 from .group.roles import Offer
 from .log import log
 from .phases import Member, Observing, Outside, Phase, Sending, Switching
@@ -215,30 +215,30 @@ class Elastic(Session):
 
     def _begin(self, core: Core, changed: bool) -> None:
         group = self.group or self.enter()
-        company = group.company
-        if company is not None and company.observing:
-            self._phase = observing = Observing(core, company)
+        pending = group.pending
+        if pending is not None and pending.observing:
+            self._phase = observing = Observing(core, pending)
             self._phase = observing.follow()
             if not isinstance(self._phase, Switching):
                 raise Leave()
         if isinstance(self._phase, Switching):
-            self._switch(self._phase.company)
+            self._switch(self._phase.pending)
             self._synchronize(core, changed, self._phase.transport)
             self._phase = Member(self._present())
             return
         self._phase = Member(group)
         super()._begin(core, changed)
-        if company is not None and company.place.rank == company.roles.members[0]:
-            self._send(core, group, company)
+        if pending is not None and pending.place.rank == pending.roles.members[0]:
+            self._send(core, group, pending)
 
-    def _send(self, core: Core, group: Group, company: Company) -> None:
+    def _send(self, core: Core, group: Group, pending: PendingGroup) -> None:
         """Begins to send the state to observers."""
-        stream = Stream(core, Channel(company))
+        stream = Stream(core, Channel(pending))
         self._phase = Sending(group, stream)
-        if self.client.broken(company.place.generation):  # before the client's thread could see the stream
+        if self.client.broken(pending.place.generation):  # before the client's thread could see the stream
             stream.abandon()
-        log("group %d: %d processes receive %.0f MB while training goes on", company.place.generation,
-            len(company.roles.observers), stream.nbytes() / 1e6)
+        log("group %d: %d processes receive %.0f MB while training goes on", pending.place.generation,
+            len(pending.roles.observers), stream.nbytes() / 1e6)
 
     def _present(self) -> Group:
         """The present group, which there is from the first place on until this process leaves the training."""
@@ -246,12 +246,12 @@ class Elastic(Session):
             raise RuntimeError("this process is in no group")
         return self.group
 
-    def _switch(self, company: Company) -> None:
+    def _switch(self, pending: PendingGroup) -> None:
         """Leaves the group of the members for that of all."""
         members = self._present()
         connections = members.connections
         members.leave()
-        self.group = self._form(company.place, company)
+        self.group = self._form(pending.place, pending)
         self.group.connections = {**connections, **self.group.connections}  # descriptors may be used again
         self._placed(self.group)
 
@@ -261,16 +261,16 @@ class Elastic(Session):
         self._placed(group)
         return group
 
-    def _form(self, place: Place, company: Optional[Company] = None) -> Group:
+    def _form(self, place: Place, pending: Optional[PendingGroup] = None) -> Group:
         client, core = self.client, self._core
 
         def broken() -> bool:
             return client.broken(place.generation) or client.ended()
 
-        round_ = 2 if company else 1  # of the groups of this generation
+        round_ = 2 if pending else 1  # of the groups of this generation
         sends = place.replica == 1 and core is not None and core.ledger.held >= 0 and handover.wanted(core, self._background)
         offer = Offer(core.ledger.held if core is not None else -1, int(sends), place.cross_rank)
-        forming = Forming(place, self.backend, self.timeout, client.wake, offer, self._connecting, company)
+        forming = Forming(place, self.backend, self.timeout, client.wake, offer, self._connecting, pending)
         forming.start()
         try:
             return self._formed(forming, place, round_, broken)
@@ -297,7 +297,7 @@ class Elastic(Session):
     def _placed(self, group: Group) -> None:
         """Makes the group's place that of this process."""
         generation = group.place.generation
-        if group.company is None or not group.company.observing:
+        if group.pending is None or not group.pending.observing:
             places.enter(group.place)
         reporting.connect(functools.partial(self.client.progress, generation), reporting.INTERVAL)
         if self.client.broken(generation):  # between forming and now

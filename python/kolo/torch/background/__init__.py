@@ -3,7 +3,7 @@
 
 """Sends the state to newcomers while the members train.
 
-    place --> group of the members, with company --> function, commits, ...
+    place --> group of the members, with a pending group --> function, commits, ...
                                   |                       | the observers have all
               observers:          +-- slices, gradients --+--> switch --> group of all --> function
 

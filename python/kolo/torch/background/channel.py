@@ -17,7 +17,7 @@ from typing import Any, Iterator, List, Sequence
 
 import torch
 
-from ..group.group import Company, GroupFailed
+from ..group.group import GroupFailed, PendingGroup
 from ..state import transfer
 
 PIECE = 4 * 1024 * 1024
@@ -26,14 +26,14 @@ _TAG = 1
 
 
 class Channel:
-    """This process's part of the chain of a company."""
+    """This process's part of the chain of a pending."""
 
-    def __init__(self, company: Company) -> None:
-        self._path = company.roles.members[:1] + company.roles.observers
-        self._position = self._path.index(company.place.rank)
-        self._control = company.control
-        self.generation = company.place.generation
-        self._timeout = company.timeout
+    def __init__(self, pending: PendingGroup) -> None:
+        self._path = pending.roles.members[:1] + pending.roles.observers
+        self._position = self._path.index(pending.place.rank)
+        self._control = pending.control
+        self.generation = pending.place.generation
+        self._timeout = pending.timeout
         self.moved = 0  # bytes
 
     def send(self, tree: Any, tensors: Sequence[torch.Tensor] = ()) -> None:

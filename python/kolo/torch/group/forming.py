@@ -28,7 +28,7 @@ import torch.distributed as dist
 from ...worker import Place
 from .. import compat, meshes
 from . import sockets
-from .group import Company, Group, clear
+from .group import Group, PendingGroup, clear
 from .roles import Offer, among, decide
 
 
@@ -79,26 +79,26 @@ class Connecting(threading.Thread):
 class Forming(threading.Thread):
     """Forms a group. When done is set, either group or error is.
 
-    The processes of a company are connected already, and all of them become members.
+    The processes of a pending group are connected already, and all of them become members.
     """
 
     def __init__(self, place: Place, backend: str, timeout: timedelta, wake: Callable[[], None], offer: Offer,
-                 connecting: Connecting, company: Optional[Company] = None) -> None:
+                 connecting: Connecting, pending: Optional[PendingGroup] = None) -> None:
         super().__init__(name="kolo-form-%d" % place.generation, daemon=True)
         self.done = False
         self.group: Optional[Group] = None
         self.error: Optional[BaseException] = None
         self._place, self._backend, self._timeout, self._wake = place, backend, timeout, wake
-        self._offer, self._connecting, self._company = offer, connecting, company
+        self._offer, self._connecting, self._pending = offer, connecting, pending
         self._store_sockets: Dict[int, sockets.Ends] = {}
-        self._before: Optional[sockets.Opened] = None if place.size > 1 and company is None else sockets.opened()
+        self._before: Optional[sockets.Opened] = None if place.size > 1 and pending is None else sockets.opened()
         self._device = torch.cuda.current_device() if torch.cuda.is_available() else None
 
     def run(self) -> None:
         try:
             if self._device is not None:
                 torch.cuda.set_device(self._device)
-            self.group = self._whole(self._company) if self._company else self._form()
+            self.group = self._whole(self._pending) if self._pending else self._form()
         except BaseException as err:  # what is raised here, the main thread judges
             self.error = err
         finally:
@@ -155,29 +155,29 @@ class Forming(threading.Thread):
         control = self._gloo("control", store, place)
         if not roles.observers:
             return self._initialize(place, store, control)
-        company = Company(place, roles, store, control, self._timeout)
+        pending = PendingGroup(place, roles, store, control, self._timeout)
         own = among(place, roles, offers)
         if own is None:
-            return Group(place, None, None, self._timeout, company)
+            return Group(place, None, None, self._timeout, pending)
         if own.size == 1:
-            return self._initialize(own, dist.HashStore(), None, company)
+            return self._initialize(own, dist.HashStore(), None, pending)
         store = dist.PrefixStore("members", store)
-        return self._initialize(own, store, self._gloo("control", store, own), company)
+        return self._initialize(own, store, self._gloo("control", store, own), pending)
 
-    def _whole(self, company: Company) -> Group:
-        """The group in which the observers of a company are members."""
-        return self._initialize(company.place, dist.PrefixStore("whole", company.store), company.control)
+    def _whole(self, pending: PendingGroup) -> Group:
+        """The group in which the observers of a pending group are members."""
+        return self._initialize(pending.place, dist.PrefixStore("whole", pending.store), pending.control)
 
     def _gloo(self, name: str, store: Any, place: Place) -> Any:
         return dist.ProcessGroupGloo(dist.PrefixStore(name, store), place.rank, place.size, timeout=self._timeout)
 
-    def _initialize(self, place: Place, store: Any, control: Any, company: Optional[Company] = None) -> Group:
+    def _initialize(self, place: Place, store: Any, control: Any, pending: Optional[PendingGroup] = None) -> Group:
         """Makes torch's default group."""
         with compat.same_excepthook():
             dist.init_process_group(self._backend, store=dist.PrefixStore("default", store), rank=place.rank,
                                     world_size=place.size, timeout=self._timeout)
         meshes.form(place, self._timeout)
-        return Group(place, store, control, self._timeout, company)
+        return Group(place, store, control, self._timeout, pending)
 
 
 def _exchange(store: Any, offer: Offer, place: Place) -> List[Offer]:

@@ -7,9 +7,9 @@
                  |  broken            |  broken
               abandon()            break_()
 
-Beside the default group, which the script uses, each Group has a gloo group of
-its own, on which the members agree. A group may have company: processes that
-are not members yet, and receive the state from one.
+In addition to the default group, which the script uses, each Group has a gloo group
+of its own, on which the members agree. A Group may have a pending group: its members
+and the observers, processes that are no members yet and receive the state from one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class GroupFailed(RuntimeError):
     """The group has lost a member."""
 
 
-class Company(NamedTuple):
-    """The connected processes of a group with observers: its members, and those who are to be."""
+class PendingGroup(NamedTuple):
+    """The connected processes of the next group: the members of the present one, and its observers."""
 
-    place: Place  # of this process among all of them
+    place: Place  # this process's, among all of them
     roles: Roles
     store: Any
     control: Any  # gloo group of all of them
@@ -60,9 +60,9 @@ class Company(NamedTuple):
 class Group:
     """A connected process group. That of an observer has no members."""
 
-    def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta, company: Optional[Company] = None) -> None:
+    def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta, pending: Optional[PendingGroup] = None) -> None:
         self.place = place
-        self.company = company
+        self.pending = pending
         self.failed = False
         self.connections: Dict[int, sockets.Ends] = {}
         self._store = store
@@ -169,8 +169,8 @@ class Group:
             module = reference()
             if module is not None:  # its hooks must not stay on the parameters
                 compat.unhook(module)
-        backends = [self._control, self.company and self.company.control, *compat.gloo_backends()]
-        self._flag_work = self._control = self._store = self.company = None
+        backends = [self._control, self.pending and self.pending.control, *compat.gloo_backends()]
+        self._flag_work = self._control = self._store = self.pending = None
         try:
             if dist.is_initialized():
                 dist.destroy_process_group()
