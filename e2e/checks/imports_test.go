@@ -200,6 +200,7 @@ func autoscalerRules() map[string]rule {
 		"text/nesting":    {pure: true},
 		"plan/placement":  {pure: true},
 		"plan/topology":   {pure: true},
+		"plan/queue":      {pure: true},
 		"plan/migrate":    {uses: []string{"job/sizes", "plan/placement"}, pure: true},
 		"policy/speedup":  {pure: true},
 		"policy":          {uses: contract, pure: true},

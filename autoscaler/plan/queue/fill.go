@@ -1,0 +1,114 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queue
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
+
+// part is one of those between which slots are divided. It gets base + weight × level
+// slots, rounded down, where the level is the same for all parts, but at least low and at
+// most high.
+type part struct {
+	base, weight, low, high int
+}
+
+// event is a level at which a part begins or ceases to get more: num/den.
+type event struct {
+	part     int
+	num, den int
+	end      bool
+}
+
+// fill divides slots between parts: it raises the level until they are used up. Whole
+// slots that are then left, for fractions cannot be given, go one by one to the part that
+// has least for its weight with one more; of equal ones to the first (the method of
+// d'Hondt). This rule and no other of the usual ones keeps both promises of the package:
+// no slot changes sides where the taker would then have more for its weight than the
+// giver had, and a division is the same with a part of it already given out. fill requires
+// that the sum of low is at most slots, and that a part without weight has high = low.
+func fill(slots int, parts []part) []int {
+	out := make([]int, len(parts))
+	events := make([]event, 0, 2*len(parts))
+	fixed := 0 // slots of parts that get none or no more
+	for i := range parts {
+		p := &parts[i]
+		p.high = max(p.low, min(p.high, slots))
+		out[i] = p.low
+		fixed += p.low
+		if p.high > p.low {
+			events = append(events, event{i, p.low - p.base, p.weight, false}, event{i, p.high - p.base, p.weight, true})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.num*b.den, b.num*a.den) })
+	base, weight := 0, 0 // of the parts that get more
+	for _, e := range events {
+		if weight > 0 && (fixed+base)*e.den+weight*e.num >= slots*e.den {
+			break
+		}
+		if p := &parts[e.part]; e.end {
+			fixed, base, weight = fixed+p.high, base-p.base, weight-p.weight
+		} else {
+			fixed, base, weight = fixed-p.low, base+p.base, weight+p.weight
+		}
+	}
+	left := slots
+	for i, p := range parts {
+		if weight > 0 && p.high > p.low {
+			out[i] = max(p.low, min(p.high, p.base+p.weight*(slots-fixed-base)/weight))
+		} else if p.high > p.low {
+			out[i] = p.high
+		}
+		left -= out[i]
+	}
+	deal(left, parts, out)
+	return out
+}
+
+// deal gives out slots one by one.
+func deal(left int, parts []part, out []int) {
+	if left <= 0 {
+		return
+	}
+	b := &bids{parts: parts, has: out}
+	for i := range parts {
+		if out[i] < parts[i].high {
+			b.order = append(b.order, i)
+		}
+	}
+	heap.Init(b)
+	for ; left > 0 && len(b.order) > 0; left-- {
+		i := b.order[0]
+		if out[i]++; out[i] == parts[i].high {
+			heap.Pop(b)
+		} else {
+			heap.Fix(b, 0)
+		}
+	}
+}
+
+// bids orders parts by what they would have for their weight with one slot more.
+type bids struct {
+	parts []part
+	has   []int
+	order []int
+}
+
+func (b *bids) Len() int      { return len(b.order) }
+func (b *bids) Swap(i, k int) { b.order[i], b.order[k] = b.order[k], b.order[i] }
+func (b *bids) Push(any)      {} // parts only leave
+
+func (b *bids) Less(i, k int) bool {
+	x, y := b.order[i], b.order[k]
+	left, right := (b.has[x]+1-b.parts[x].base)*b.parts[y].weight, (b.has[y]+1-b.parts[y].base)*b.parts[x].weight
+	return left < right || left == right && x < y
+}
+
+func (b *bids) Pop() any {
+	last := len(b.order) - 1
+	b.order = b.order[:last]
+	return nil
+}

@@ -1,0 +1,215 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queue
+
+import (
+	"slices"
+	"strings"
+)
+
+// Any is the name of the queue whose settings hold for each namespace that no other
+// queue takes.
+const Any = "*"
+
+// WeightUnit is the Weight of a queue of weight 1.
+const WeightUnit = 1000
+
+// Bounds of settings. They keep products of weights and slots within 64 bits.
+const (
+	MostSlots  = 1_000_000
+	MostWeight = 1000 * WeightUnit
+)
+
+// Queue is a queue as the operator writes it. A limit of 0 is none.
+type Queue struct {
+	Name string
+	// Namespaces are those whose jobs are in the queue; one that ends in "*" stands for
+	// all that begin so. A queue inside another may have none: then only jobs that name
+	// it are in it.
+	Namespaces []string
+
+	Guarantee int // slots
+	Limit     int // slots
+	Weight    int // thousandths
+	MaxJob    int // slots of one job
+	MaxJobs   int // jobs that run at a time
+
+	// PerNamespace, if not nil, makes a queue inside this one for each namespace.
+	PerNamespace *Caps
+	Queues       []Queue
+}
+
+// Caps bound what each namespace of a queue may use. A cap of 0 is none.
+type Caps struct {
+	Limit, MaxJob, MaxJobs int
+}
+
+// Tree is a set of queues without problems. It is immutable.
+type Tree struct {
+	nodes    []Node         // parents first; the first one is the pool
+	byName   map[string]int // index of the node
+	any      Caps           // of namespaces that no queue takes
+	anyShare int            // their weight
+	patterns []pattern      // the most specific first
+}
+
+// Node is a queue, the pool above all queues, or a namespace that is a queue of its own.
+type Node struct {
+	Name     string
+	Parent   int   // -1 for the pool
+	Children []int // empty for a leaf
+
+	Guarantee, Limit, Weight, MaxJob, MaxJobs int
+
+	perNamespace *Caps
+	own          int // leaf of the jobs of a queue that has others inside, or 0
+	depth        int
+}
+
+type pattern struct {
+	text string
+	glob bool
+	node int
+}
+
+func (p pattern) matches(namespace string) bool {
+	if p.glob {
+		return strings.HasPrefix(namespace, p.text)
+	}
+	return namespace == p.text
+}
+
+// New returns the tree of the queues, or what is wrong with them.
+func New(queues []Queue) (*Tree, []Problem) {
+	if problems := check(queues); len(problems) > 0 {
+		return nil, problems
+	}
+	t := &Tree{nodes: []Node{{Parent: -1}}, byName: map[string]int{}, anyShare: WeightUnit}
+	for i := range queues {
+		if q := &queues[i]; q.Name == Any {
+			t.any, t.anyShare = Caps{q.Limit, q.MaxJob, q.MaxJobs}, q.Weight
+			continue
+		}
+		t.add(0, &queues[i])
+	}
+	slices.SortStableFunc(t.patterns, func(a, b pattern) int {
+		switch {
+		case a.glob != b.glob:
+			if a.glob {
+				return 1
+			}
+			return -1
+		case len(a.text) != len(b.text):
+			return len(b.text) - len(a.text)
+		}
+		return t.nodes[b.node].depth - t.nodes[a.node].depth
+	})
+	return t, nil
+}
+
+func (t *Tree) add(parent int, q *Queue) {
+	n := len(t.nodes)
+	t.nodes = append(t.nodes, Node{
+		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs,
+		perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
+	})
+	t.nodes[parent].Children = append(t.nodes[parent].Children, n)
+	t.byName[q.Name] = n
+	for _, ns := range q.Namespaces {
+		text, glob := strings.CutSuffix(ns, "*")
+		t.patterns = append(t.patterns, pattern{text, glob, n})
+	}
+	for i := range q.Queues {
+		t.add(n, &q.Queues[i])
+	}
+}
+
+// Assign returns the queue that a job of a namespace is in: the one that it names, if
+// there is one, else the one that takes its namespace. "" is none: the namespace is a
+// queue of its own. Whether the job may name the queue is the caller's to check.
+func (t *Tree) Assign(namespace, named string) string {
+	if _, ok := t.byName[named]; ok {
+		return named
+	}
+	for _, p := range t.patterns {
+		if p.matches(namespace) {
+			return t.nodes[p.node].Name
+		}
+	}
+	return ""
+}
+
+// Layout is a tree with a leaf for each namespace that has one. It belongs to one
+// decision.
+type Layout struct {
+	Nodes []Node // parents first; the first one is the pool
+
+	byName map[string]int
+	tree   *Tree
+	spaces map[space]int
+}
+
+// space is a namespace that is a queue of its own, inside the node.
+type space struct {
+	node      int
+	namespace string
+}
+
+// Layout returns the tree without namespaces.
+func (t *Tree) Layout() *Layout {
+	l := &Layout{Nodes: slices.Clone(t.nodes), byName: t.byName, tree: t, spaces: map[space]int{}}
+	for i := range l.Nodes {
+		l.Nodes[i].Children = slices.Clone(l.Nodes[i].Children)
+	}
+	return l
+}
+
+// Leaf returns the index of the leaf for jobs of a namespace in a queue, as Assign
+// returned it.
+func (l *Layout) Leaf(queue, namespace string) int {
+	n, ok := l.byName[queue]
+	switch {
+	case !ok:
+		return l.space(0, namespace, namespace, l.tree.anyShare, l.tree.any)
+	case l.Nodes[n].perNamespace != nil:
+		return l.space(n, namespace, queue+"/"+namespace, WeightUnit, *l.Nodes[n].perNamespace)
+	case len(l.Nodes[n].Children) == 0:
+		return n
+	case l.Nodes[n].own == 0:
+		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit})
+	}
+	return l.Nodes[n].own
+}
+
+func (l *Layout) space(node int, namespace, name string, weight int, c Caps) int {
+	key := space{node, namespace}
+	if leaf, ok := l.spaces[key]; ok {
+		return leaf
+	}
+	l.spaces[key] = l.grow(node, Node{Name: name, Weight: weight, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs})
+	return l.spaces[key]
+}
+
+func (l *Layout) grow(parent int, n Node) int {
+	n.Parent = parent
+	l.Nodes = append(l.Nodes, n)
+	l.Nodes[parent].Children = append(l.Nodes[parent].Children, len(l.Nodes)-1)
+	return len(l.Nodes) - 1
+}
+
+// Queue returns the name of the queue that the operator wrote for a node: that of the
+// node, or of the one around a namespace. It is "" for a namespace outside of all queues.
+func (l *Layout) Queue(n int) string {
+	for n >= len(l.tree.nodes) {
+		n = l.Nodes[n].Parent
+	}
+	return l.Nodes[n].Name
+}
+
+// Path calls visit with the node and all above it, up to the pool, until visit returns
+// false.
+func (l *Layout) Path(n int, visit func(n int) bool) {
+	for ; n >= 0 && visit(n); n = l.Nodes[n].Parent {
+	}
+}
