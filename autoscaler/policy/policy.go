@@ -36,6 +36,10 @@ type Snapshot struct {
 
 	Jobs []Job
 
+	// Fixed is what jobs hold that the policy may not decide about, such as paused ones.
+	// It is no part of Nodes, and counts for their queues.
+	Fixed []Fixed
+
 	// ResizeCost is how many seconds of training one resize costs a job:
 	// measured gaps where there are some, else the configured value.
 	ResizeCost float64
@@ -62,9 +66,20 @@ type Node struct {
 	Free int    // of those, not held by any job now
 }
 
+// Fixed is a number of slots that jobs of a namespace hold in a queue.
+type Fixed struct {
+	Queue, Namespace string
+	Slots            int
+}
+
 // Job is one elastic job, waiting or running.
 type Job struct {
-	ID       string
+	ID        string
+	Namespace string
+	// Queue is the operator's queue that the job is in; "" is none. A pool that is
+	// divided between queues is divided before a policy sees the jobs of one.
+	Queue string
+
 	Tenant   string // that quotas and fairness count by: a queue that the operator wrote, else the namespace
 	Type     string // GPU type it needs; "" is any
 	Held     string // GPU type its workers hold now; "" when none or not known
@@ -117,6 +132,10 @@ type Allocation struct {
 	Job    string
 	Count  int
 	Reason string
+
+	// Reclaimed is set where a job shrinks because its queue gives slots back that it
+	// borrowed. They go back at once, however lately the job was changed.
+	Reclaimed bool
 
 	// Type is the GPU type that the count was taken from. It adds to
 	// Job.Type only where a job takes any type and the cluster has several.

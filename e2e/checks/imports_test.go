@@ -206,6 +206,7 @@ func autoscalerRules() map[string]rule {
 		"policy":          {uses: contract, pure: true},
 		"policy/registry": {uses: slices.Concat(contract, []string{"text/nesting"}), pure: true},
 		"policy/builtin":  {uses: slices.Concat(contract, []string{"text/nesting", "policy/registry"}), pure: true},
+		"policy/queued":   {uses: slices.Concat(contract, []string{"plan/queue"}), pure: true},
 		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate"}, pure: true},
 		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
 		"memory/history":  {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},

@@ -88,7 +88,7 @@ func (s *situation) capped(shares []int, n, below int) bool {
 }
 
 func each(t *testing.T, check func(t *testing.T, rng *rand.Rand, s *situation)) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1500) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		check(t, rng, situationOf(t, rng))
 		if t.Failed() {

@@ -1,0 +1,78 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+)
+
+// crowd is a busy pool: jobs of all ages, about as many running as fit.
+func crowd(queues, jobs, slots int) *policy.Snapshot {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var curves []speedup.Curve
+	for range 50 {
+		points := []speedup.Point{{Size: 1, StepTime: 1 + 9*rng.Float64(), Samples: 30}}
+		bend := 0.6 + 0.4*rng.Float64()
+		for n := 2; n <= 64; n++ {
+			points = append(points, speedup.Point{Size: n, StepTime: points[0].StepTime / math.Pow(float64(n), bend), Samples: 30})
+		}
+		curves = append(curves, speedup.NewCurve(points...))
+	}
+	s := &policy.Snapshot{Now: 1e6, ResizeCost: 5, Changed: true}
+	for left := slots; left > 0; left -= 8 {
+		s.Nodes = append(s.Nodes, policy.Node{ID: fmt.Sprint("node-", len(s.Nodes)), GPUs: min(left, 8)})
+	}
+	for i := range jobs {
+		name := fmt.Sprint("queue-", rng.IntN(queues))
+		j := policy.Job{
+			ID: fmt.Sprint(name, "/job-", i), Namespace: name, Queue: name, Tenant: name, Weight: 1, Submit: float64(i) * 1e6 / float64(jobs),
+			Min: 1, Max: 64, Preferred: 1 << rng.IntN(6), Preemptible: rng.IntN(2) == 0, Curve: curves[rng.IntN(len(curves))],
+		}
+		if n := min(1+rng.IntN(2*slots/jobs), 64); n <= slots {
+			slots -= n
+			j.Count, j.FirstStart, j.LastChange = n, j.Submit, j.Submit
+			j.RunTime = 1e6 - j.Submit
+			j.Attained = j.RunTime * float64(n)
+		}
+		s.Jobs = append(s.Jobs, j)
+	}
+	return s
+}
+
+// BenchmarkAllocate measures one decision without queues, and with a thousand of them.
+func BenchmarkAllocate(b *testing.B) {
+	const queues, jobs, slots = 1_000, 10_000, 100_000
+	var all []queue.Queue
+	for top := range 10 { // three levels
+		one := queue.Queue{Name: fmt.Sprint("top-", top), Guarantee: 8_000, Weight: queue.WeightUnit}
+		for k := range queues / 10 {
+			one.Queues = append(one.Queues, queue.Queue{Name: fmt.Sprint("queue-", top*queues/10+k), Guarantee: 50, Weight: queue.WeightUnit + k})
+		}
+		all = append(all, one)
+	}
+	base := policyOf(b, "kolo")
+	for name, p := range map[string]policy.Policy{"queues=0": base, fmt.Sprint("queues=", queues): New(treeOf(b, all...), base, nil)} {
+		for _, changed := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%s/changed=%t", name, changed), func(b *testing.B) {
+				s := crowd(queues, jobs, slots)
+				s.State = p.Allocate(s).State
+				if s.Changed = changed; changed {
+					s.State = nil
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for b.Loop() {
+					p.Allocate(s)
+				}
+			})
+		}
+	}
+}

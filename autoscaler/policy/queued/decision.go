@@ -1,0 +1,205 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// decision is one decision while it is being made.
+type decision struct {
+	p       *Policy
+	s       *policy.Snapshot
+	before  map[string]state // by name of a member
+	layout  *queue.Layout
+	slots   int      // of the pool, fixed ones included
+	types   []string // of GPUs
+	free    []int    // slots that policies may give, by type
+	members []*member
+	byLeaf  map[int]*member
+	running []int // jobs that run, by node
+	out     []policy.Allocation
+}
+
+// member is a leaf of the tree that has jobs, or slots that are fixed.
+type member struct {
+	leaf  int
+	name  string // unique
+	label string // for users
+
+	index []int        // in Snapshot.Jobs, of jobs
+	jobs  []policy.Job // those that its policy sees, with the caps of the queue
+	fixed int          // slots that no policy decides about
+	now   int          // slots that it holds
+	firm  int          // of those, the ones that cannot be taken back
+
+	share int   // slots that it may use
+	typed []int // of those, the ones that its policy gives, by type
+
+	asked          bool
+	answer         policy.Decision
+	used           int
+	seen, jobsSeen uint64 // fingerprints
+}
+
+func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
+	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, out: make([]policy.Allocation, len(s.Jobs))}
+	d.capacity()
+	waiting := d.sort()
+	d.layout.Fit(d.slots)
+	d.admit(waiting)
+	if err := d.divide(); err != nil {
+		return policy.Decision{}, err
+	}
+	return d.join(), nil
+}
+
+// capacity sums up the slots of each type.
+func (d *decision) capacity() {
+	byType := map[string]int{}
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		if _, ok := byType[n.Type]; !ok {
+			d.types = append(d.types, n.Type)
+		}
+		byType[n.Type] += max(0, n.GPUs)
+	}
+	slices.Sort(d.types)
+	for _, t := range d.types {
+		d.free = append(d.free, byType[t])
+		d.slots += byType[t]
+	}
+	for _, f := range d.s.Fixed {
+		d.slots += f.Slots
+	}
+}
+
+// member returns the leaf of a namespace's jobs in a queue.
+func (d *decision) member(q, namespace string) *member {
+	leaf := d.layout.Leaf(q, namespace)
+	m := d.byLeaf[leaf]
+	if m == nil {
+		m = &member{leaf: leaf, name: d.layout.Nodes[leaf].Name}
+		m.label = d.label(leaf)
+		d.byLeaf[leaf] = m
+		d.members = append(d.members, m)
+	}
+	return m
+}
+
+// label names a node for users.
+func (d *decision) label(n int) string {
+	switch {
+	case n == 0:
+		return "the pool"
+	case d.layout.Queue(n) == "":
+		return fmt.Sprintf("namespace %q", d.layout.Nodes[n].Name)
+	}
+	return fmt.Sprintf("queue %q", d.layout.Nodes[n].Name)
+}
+
+// candidate is a job that has no workers.
+type candidate struct {
+	*member
+	job   policy.Job
+	index int // in Snapshot.Jobs
+	least int // slots that it starts with
+}
+
+// sort puts the jobs into the leaves. It returns those that wait.
+func (d *decision) sort() (waiting []candidate) {
+	for _, f := range d.s.Fixed {
+		m := d.member(f.Queue, f.Namespace)
+		m.fixed += f.Slots
+	}
+	for i := range d.s.Jobs {
+		d.out[i].Job = d.s.Jobs[i].ID
+		d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
+	}
+	d.running = make([]int, len(d.layout.Nodes))
+	for _, f := range d.s.Fixed {
+		d.ran(d.member(f.Queue, f.Namespace).leaf)
+	}
+	for i := range d.s.Jobs {
+		j := d.s.Jobs[i]
+		m := d.member(j.Queue, j.Namespace)
+		per := max(1, j.PerWorker)
+		j.Max = max(j.Max, j.Min)
+		low := j.Sizes.Above(max(1, j.Min) - 1)
+		most, at := d.lowest(m.leaf, func(n *queue.Node) int { return n.MaxJob })
+		if at >= 0 {
+			j.Max = max(min(j.Max, most/per), j.Min)
+		}
+		switch {
+		case j.Count > 0:
+			m.now += j.Count * per
+			d.ran(m.leaf)
+			m.show(i, j)
+			if !j.Preemptible {
+				m.firm += low * per
+			}
+		case at >= 0 && low*per > most:
+			d.out[i].Reason = fmt.Sprintf("%s: its minimum is %d slots, and max_job of %s is %d", OverLimit, low*per, d.label(at), most)
+		default:
+			waiting = append(waiting, candidate{m, j, i, low * per})
+		}
+	}
+	for _, m := range d.members {
+		m.now += m.fixed
+		m.firm += m.fixed
+	}
+	return waiting
+}
+
+func (m *member) show(index int, j policy.Job) {
+	m.index = append(m.index, index)
+	m.jobs = append(m.jobs, j)
+}
+
+// ran counts one more job that runs in a leaf.
+func (d *decision) ran(leaf int) {
+	d.layout.Path(leaf, func(n int) bool {
+		d.running[n]++
+		return true
+	})
+}
+
+// lowest returns the lowest cap of a leaf and the nodes above it, and where it is; -1 is
+// nowhere.
+func (d *decision) lowest(leaf int, capOf func(*queue.Node) int) (lowest, at int) {
+	at = -1
+	d.layout.Path(leaf, func(n int) bool {
+		if c := capOf(&d.layout.Nodes[n]); c > 0 && (at < 0 || c < lowest) {
+			lowest, at = c, n
+		}
+		return true
+	})
+	return lowest, at
+}
+
+// join makes one decision of the answers.
+func (d *decision) join() (out policy.Decision) {
+	states := make(map[string]state, len(d.members))
+	for _, m := range d.members {
+		for k, i := range m.index {
+			a := &m.answer.Allocations[k]
+			a.Reason, a.Reclaimed = d.reason(m, &m.jobs[k], a)
+			d.out[i] = *a
+		}
+		if m.asked {
+			states[m.name] = state{m.seen, m.answer.State}
+		}
+		if at := m.answer.RequeueAt; at > 0 && (out.RequeueAt == 0 || at < out.RequeueAt) {
+			out.RequeueAt = at
+		}
+	}
+	out.Allocations = d.out
+	out.State, _ = json.Marshal(states) //nolint:errchkjson // strings, numbers and bytes
+	return out
+}

@@ -1,0 +1,148 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// Policy is a policy that divides a pool between queues. It is pure if the policies in
+// the queues are.
+type Policy struct {
+	tree *queue.Tree
+	base policy.Policy
+	own  map[string]policy.Policy
+}
+
+var _ policy.Policy = (*Policy)(nil)
+
+// fallible is a policy that may fail, and may be slow.
+type fallible interface {
+	TryAllocate(*policy.Snapshot) (policy.Decision, error)
+}
+
+// Fallible is a Policy with one in a queue that may fail.
+type Fallible struct{ *Policy }
+
+// New returns the policy that asks own[name] in the queue of that name and in those
+// inside it that have none of their own, and base in all others. It is a Fallible if one
+// of them may fail.
+func New(tree *queue.Tree, base policy.Policy, own map[string]policy.Policy) policy.Policy {
+	p := &Policy{tree: tree, base: base, own: own}
+	for _, of := range own {
+		if _, ok := of.(fallible); ok {
+			return Fallible{p}
+		}
+	}
+	if _, ok := base.(fallible); ok {
+		return Fallible{p}
+	}
+	return p
+}
+
+// Name returns the name of the policy in queues that have none of their own.
+func (p *Policy) Name() string { return p.base.Name() }
+
+// Allocate implements policy.Policy. The jobs of a queue whose policy breaks a rule keep
+// what they have.
+func (p *Policy) Allocate(s *policy.Snapshot) policy.Decision {
+	d, err := p.decide(s)
+	if err != nil { // New makes a Fallible where there can be one
+		return policy.Decision{}
+	}
+	return d
+}
+
+// TryAllocate returns a decision, or why the policy of a queue failed.
+func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return f.decide(s) }
+
+// state is what a Policy remembers of each queue that has jobs.
+type state struct {
+	Seen  uint64 `json:"seen"` // fingerprint of its last snapshot
+	State []byte `json:"state,omitempty"`
+}
+
+func load(s *policy.Snapshot) map[string]state {
+	var out map[string]state
+	if json.Unmarshal(s.State, &out) != nil {
+		return nil // of another policy: every policy can start from nothing
+	}
+	return out
+}
+
+// ask asks the policy of a queue. An answer that breaks a rule, or an error, leaves the
+// jobs as they are.
+func (d *decision) ask(m *member) error {
+	s := d.snapshot(m)
+	p := d.policyOf(m)
+	var answer policy.Decision
+	var err error
+	if f, ok := p.(fallible); ok {
+		if answer, err = f.TryAllocate(s); err != nil {
+			return fmt.Errorf("%s: %w", m.label, err)
+		}
+	} else {
+		answer = p.Allocate(s)
+	}
+	if s.Context != nil && s.Context.Err() != nil {
+		answer = policy.Decision{}
+	}
+	if err = policy.Validate(s, &answer); err != nil {
+		answer = keep(s, fmt.Sprintf("keeps its size: policy %s of its queue broke a rule: %v", p.Name(), err))
+	}
+	m.answer, m.asked, m.seen = answer, true, seen(m, s)
+	d.cut(m)
+	return nil
+}
+
+// policyOf returns the policy of a queue: its own, or that of the nearest one around it.
+func (d *decision) policyOf(m *member) (out policy.Policy) {
+	out = d.p.base
+	d.layout.Path(m.leaf, func(n int) bool {
+		own, ok := d.p.own[d.layout.Queue(n)]
+		if ok {
+			out = own
+		}
+		return !ok
+	})
+	return out
+}
+
+// keep returns the decision that changes nothing.
+func keep(s *policy.Snapshot, why string) (d policy.Decision) {
+	for i := range s.Jobs {
+		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: s.Jobs[i].Count, Reason: why})
+	}
+	return d
+}
+
+// snapshot returns a queue as its policy sees it: its jobs, and its slots of each type.
+func (d *decision) snapshot(m *member) *policy.Snapshot {
+	s := &policy.Snapshot{
+		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: m.jobs, State: d.before[m.name].State,
+	}
+	held := map[string]int{}
+	for i := range m.jobs {
+		held[m.jobs[i].Held] += m.jobs[i].Count * max(1, m.jobs[i].PerWorker)
+	}
+	for t, typ := range d.types {
+		n := m.typed[t]
+		s.Nodes = append(s.Nodes, policy.Node{ID: m.label + " " + typ, Type: typ, GPUs: n, Free: max(0, n-held[typ])})
+	}
+	s.Changed = seen(m, s) != d.before[m.name].Seen
+	return s
+}
+
+// seen returns a fingerprint of a queue: of its jobs, which is made once in a decision,
+// and its slots.
+func seen(m *member, s *policy.Snapshot) uint64 {
+	if m.jobsSeen == 0 {
+		m.jobsSeen = (&policy.Snapshot{Jobs: s.Jobs}).Fingerprint()
+	}
+	return (&policy.Snapshot{Nodes: s.Nodes}).Fingerprint() ^ m.jobsSeen
+}

@@ -1,0 +1,236 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+)
+
+func policyOf(t testing.TB, line string) policy.Policy {
+	t.Helper()
+	p, err := builtin.Policies.Parse(line)
+	must.NoError(t, err)
+	return p
+}
+
+func treeOf(t testing.TB, queues ...queue.Queue) *queue.Tree {
+	t.Helper()
+	tree, problems := queue.New(queues)
+	must.SliceEmpty(t, problems)
+	return tree
+}
+
+// table is a pool of one GPU type with its jobs, as a test writes it down.
+type table struct {
+	t    testing.TB
+	p    policy.Policy
+	s    policy.Snapshot
+	last policy.Decision
+}
+
+func newTable(t testing.TB, slots int, p policy.Policy) *table {
+	return &table{t: t, p: p, s: policy.Snapshot{Now: 1, Nodes: []policy.Node{{ID: "n", GPUs: slots}}}}
+}
+
+// job adds a job that waits. Its queue is that of its namespace's name.
+func (w *table) job(id, queue string, low, high int, change ...func(*policy.Job)) {
+	j := policy.Job{ID: id, Queue: queue, Namespace: queue, Min: low, Max: high, Submit: float64(len(w.s.Jobs))}
+	for _, c := range change {
+		c(&j)
+	}
+	w.s.Jobs = append(w.s.Jobs, j)
+}
+
+func preemptible(j *policy.Job) { j.Preemptible = true }
+
+// decide makes a decision and carries it out.
+func (w *table) decide() *table {
+	w.t.Helper()
+	w.last = w.p.Allocate(&w.s)
+	must.NoError(w.t, policy.Validate(&w.s, &w.last))
+	w.s.State = w.last.State
+	for i := range w.s.Jobs {
+		w.s.Jobs[i].Count = w.last.Allocations[i].Count
+	}
+	return w
+}
+
+// counts are those of all jobs: "a=4 b=2".
+func (w *table) counts() string {
+	var out []string
+	for i := range w.s.Jobs {
+		out = append(out, fmt.Sprintf("%s=%d", w.s.Jobs[i].ID, w.s.Jobs[i].Count))
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *table) reason(id string) string {
+	for i := range w.s.Jobs {
+		if w.s.Jobs[i].ID == id {
+			return w.last.Allocations[i].Reason
+		}
+	}
+	return ""
+}
+
+func q(name string, guarantee int, change ...func(*queue.Queue)) queue.Queue {
+	out := queue.Queue{Name: name, Guarantee: guarantee, Weight: queue.WeightUnit}
+	for _, c := range change {
+		c(&out)
+	}
+	return out
+}
+
+// A guarantee that is not wanted is lent, all of it, and taken back by shrinking the
+// borrower, which keeps its minimum.
+func TestPolicy_LendsAndTakesBack(t *testing.T) {
+	w := newTable(t, 16, New(treeOf(t, q("a", 8), q("b", 8)), policyOf(t, "elastic-fifo"), nil))
+	w.job("b1", "b", 2, 16)
+	must.Eq(t, "b1=16", w.decide().counts())
+	w.job("a1", "a", 2, 16)
+	must.Eq(t, "b1=8 a1=8", w.decide().counts())
+	must.True(t, w.last.Allocations[0].Reclaimed)
+	must.Eq(t, `shrinks 16→8: shares free GPUs in equal steps; queue "b" gives back slots that it borrowed`, w.reason("b1"))
+	must.Eq(t, "b1=8 a1=8", w.decide().counts())
+	must.False(t, w.last.Allocations[0].Reclaimed)
+}
+
+// What no one is guaranteed goes by weight.
+func TestPolicy_Weights(t *testing.T) {
+	w := newTable(t, 16, New(treeOf(t, q("a", 4), q("b", 0, func(q *queue.Queue) { q.Weight *= 3 })), policyOf(t, "elastic-fifo"), nil))
+	w.job("a1", "a", 1, 16)
+	w.job("b1", "b", 1, 16)
+	must.Eq(t, "a1=7 b1=9", w.decide().counts())
+}
+
+// A job that cannot be suspended starts only where its minimum leaves the guarantees of
+// others in reach; a preemptible one starts, and is suspended for them.
+func TestPolicy_FirmSlots(t *testing.T) {
+	w := newTable(t, 16, New(treeOf(t, q("a", 12), q("b", 2)), policyOf(t, "elastic-fifo"), nil))
+	w.job("b1", "b", 8, 8)
+	w.job("b2", "b", 4, 8)
+	w.job("b3", "b", 6, 6, preemptible)
+	must.Eq(t, "b1=0 b2=8 b3=6", w.decide().counts())
+	must.Eq(t, `waits-for-guarantee: it is not preemptible, and its minimum of 8 slots would take what other queues are guaranteed; queue "b" has a guarantee of 2 slots, of which jobs that cannot be suspended need 0`, w.reason("b1"))
+	w.job("a1", "a", 1, 16)
+	must.Eq(t, "b1=0 b2=4 b3=0 a1=12", w.decide().counts())
+	must.True(t, w.last.Allocations[2].Reclaimed)
+	must.Eq(t, `no-room: its minimum is 6 slots, and queue "b" may use 4 now`, w.decide().reason("b3"))
+}
+
+func TestPolicy_Limits(t *testing.T) {
+	w := newTable(t, 32, New(treeOf(t,
+		q("a", 0, func(q *queue.Queue) { q.Limit, q.MaxJob = 8, 6 }),
+		q("b", 0, func(q *queue.Queue) { q.MaxJobs = 2 }),
+		q("c", 0, func(q *queue.Queue) { q.PerNamespace = &queue.Caps{Limit: 2, MaxJobs: 1} }),
+	), policyOf(t, "elastic-fifo"), nil))
+	w.job("a1", "a", 1, 32)
+	w.job("a2", "a", 1, 32)
+	w.job("a3", "a", 7, 32)
+	w.job("b1", "b", 1, 4)
+	w.job("b2", "b", 1, 4, preemptible)
+	w.job("b3", "b", 1, 4, func(j *policy.Job) { j.Priority = 50 })
+	of := func(namespace string) func(*policy.Job) { return func(j *policy.Job) { j.Namespace = namespace } }
+	w.job("c1", "c", 1, 9, of("x"))
+	w.job("c2", "c", 1, 9, of("y"))
+	w.job("c3", "c", 1, 1, of("y"))
+	w.job("c4", "c", 3, 3, of("z"))
+	must.Eq(t, "a1=4 a2=4 a3=0 b1=4 b2=0 b3=4 c1=2 c2=2 c3=0 c4=0", w.decide().counts())
+	must.Eq(t, `over-limit: its minimum is 7 slots, and max_job of queue "a" is 6`, w.reason("a3"))
+	must.Eq(t, `over-limit: 2 jobs of queue "b" run, and its max_jobs is 2`, w.reason("b2"))
+	must.Eq(t, `over-limit: 1 jobs of queue "c/y" run, and its max_jobs is 1`, w.reason("c3"))
+	must.Eq(t, `over-limit: its minimum is 3 slots, and the limit of queue "c/z" is 2`, w.reason("c4"))
+}
+
+// A queue has the policy of its own, or else the one of the nearest queue around it.
+func TestPolicy_OfAQueue(t *testing.T) {
+	tree := treeOf(t, q("a", 8, func(o *queue.Queue) { o.Queues = []queue.Queue{q("a1", 4), q("a2", 4)} }), q("b", 6))
+	w := newTable(t, 16, New(tree, policyOf(t, "elastic-fifo"), map[string]policy.Policy{"a": policyOf(t, "fifo")}))
+	two := func(j *policy.Job) { j.Preferred = 2 }
+	w.job("x", "a1", 1, 16, two)
+	w.job("y", "a", 1, 16, two) // of the queue that has others inside
+	w.job("z", "b", 1, 16, two)
+	must.Eq(t, "x=2 y=2 z=12", w.decide().counts())
+}
+
+// A gang that is larger than its queue's part runs on what is left, and keeps running.
+func TestPolicy_GangsLargerThanTheirPart(t *testing.T) {
+	w := newTable(t, 10, New(treeOf(t, q("a", 0), q("b", 0)), policyOf(t, "elastic-fifo"), nil))
+	w.job("a1", "a", 8, 8, preemptible)
+	w.job("b1", "b", 8, 8, preemptible)
+	must.Eq(t, "a1=8 b1=0", w.decide().counts())
+	w.s.Jobs[1].Submit = -1 // b1 came first, but a1 runs
+	must.Eq(t, "a1=8 b1=0", w.decide().counts())
+	w.job("b2", "b", 1, 2)
+	must.Eq(t, "a1=8 b1=0 b2=2", w.decide().counts())
+	w.job("b3", "b", 2, 2)
+	must.Eq(t, "a1=0 b1=0 b2=2 b3=2", w.decide().counts()) // 5 are b's
+}
+
+// Slots that no policy decides about count for the queue that holds them.
+func TestPolicy_Fixed(t *testing.T) {
+	w := newTable(t, 10, New(treeOf(t, q("a", 8, func(q *queue.Queue) { q.Limit = 8 }), q("b", 8)), policyOf(t, "elastic-fifo"), nil))
+	w.s.Fixed = []policy.Fixed{{Queue: "a", Namespace: "a", Slots: 6}}
+	w.job("a1", "a", 1, 9)
+	w.job("b1", "b", 1, 9)
+	must.Eq(t, "a1=2 b1=8", w.decide().counts())
+}
+
+// broken answers with everything for each job.
+type broken struct{ err error }
+
+func (broken) Name() string { return "broken" }
+func (broken) Allocate(s *policy.Snapshot) (d policy.Decision) {
+	for i := range s.Jobs {
+		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: s.Jobs[i].Max})
+	}
+	return d
+}
+
+type failing struct{ broken }
+
+func (f failing) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
+	return f.Allocate(s), f.err
+}
+
+// stubborn keeps every job as it is.
+type stubborn struct{ broken }
+
+func (stubborn) Allocate(s *policy.Snapshot) policy.Decision { return keep(s, "") }
+
+// What a policy does wrong stays inside its queue.
+func TestPolicy_ABadPolicyHarmsNoOtherQueue(t *testing.T) {
+	for name, bad := range map[string]policy.Policy{"asks for too much": broken{}, "never shrinks": stubborn{}} {
+		w := newTable(t, 16, New(treeOf(t, q("a", 8), q("b", 8)), policyOf(t, "elastic-fifo"), map[string]policy.Policy{"b": bad}))
+		w.job("b1", "b", 2, 16)
+		w.job("b2", "b", 2, 16, func(j *policy.Job) { j.Sizes = sizes.List(2, 4, 8, 16) })
+		w.s.Jobs[0].Count, w.s.Jobs[1].Count = 8, 8
+		w.job("a1", "a", 8, 8)
+		must.Eq(t, "b1=6 b2=2 a1=8", w.decide().counts(), must.Sprint(name))
+		must.True(t, w.last.Allocations[1].Reclaimed)
+	}
+}
+
+func TestPolicy_Fallible(t *testing.T) {
+	tree := treeOf(t, q("a", 8), q("b", 8))
+	p := New(tree, policyOf(t, "fifo"), map[string]policy.Policy{"b": failing{broken{errors.New("gone")}}})
+	f, ok := p.(Fallible)
+	must.True(t, ok)
+	w := newTable(t, 16, p)
+	w.job("b1", "b", 1, 8)
+	_, err := f.TryAllocate(&w.s)
+	must.EqError(t, err, `queue "b": gone`)
+	_, ok = New(tree, policyOf(t, "fifo"), nil).(fallible)
+	must.False(t, ok)
+}

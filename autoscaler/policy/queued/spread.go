@@ -1,0 +1,92 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"cmp"
+	"slices"
+)
+
+// spread gives the leaves their shares, and returns those to which that makes a
+// difference. In a pool of several GPU types, the slots of a leaf are first those that its
+// jobs hold, then of types that they need, and then of the types of which most are free.
+func (d *decision) spread(shares []int) (changed []*member) {
+	free, typed := slices.Clone(d.free), make([][]int, len(d.members))
+	left := make([]int, len(d.members))
+	give := func(k, t, n int) {
+		n = max(0, min(n, left[k], free[t]))
+		typed[k][t], left[k], free[t] = typed[k][t]+n, left[k]-n, free[t]-n
+	}
+	for k, m := range d.members {
+		left[k], typed[k] = shares[m.leaf]-m.fixed, make([]int, len(d.types))
+	}
+	if len(d.types) > 1 {
+		for _, firm := range []bool{true, false} {
+			for k, m := range d.members {
+				for t, n := range d.held(m, firm) {
+					give(k, t, n-typed[k][t])
+				}
+			}
+		}
+		for k, m := range d.members {
+			for t, n := range d.needed(m) {
+				give(k, t, n-typed[k][t])
+			}
+		}
+	}
+	for k, m := range d.members {
+		for left[k] > 0 {
+			t := most(free)
+			if t < 0 {
+				break
+			}
+			give(k, t, left[k])
+		}
+		if !m.asked || m.share != shares[m.leaf] || !slices.Equal(m.typed, typed[k]) {
+			m.share, m.typed = shares[m.leaf], typed[k]
+			changed = append(changed, m)
+		}
+	}
+	return changed
+}
+
+// held returns the slots that the jobs of a leaf hold by type: all, or only the firm ones.
+func (d *decision) held(m *member, firm bool) []int {
+	out := make([]int, len(d.types))
+	for k := range m.jobs {
+		j := &m.jobs[k]
+		t := slices.Index(d.types, cmp.Or(j.Type, j.Held))
+		if t < 0 || j.Count == 0 || firm && j.Preemptible {
+			continue
+		}
+		n := j.Count
+		if firm {
+			n = min(n, j.Sizes.Above(max(1, j.Min)-1))
+		}
+		out[t] += n * max(1, j.PerWorker)
+	}
+	return out
+}
+
+// needed returns the slots that the jobs of a leaf could use of each type that they name.
+func (d *decision) needed(m *member) []int {
+	out := make([]int, len(d.types))
+	for k := range m.jobs {
+		if t := slices.Index(d.types, m.jobs[k].Type); t >= 0 {
+			out[t] += m.jobs[k].Max * max(1, m.jobs[k].PerWorker)
+		}
+	}
+	return out
+}
+
+// most returns the index of the greatest of some amounts, -1 if none is positive.
+func most(of []int) int {
+	at := -1
+	for i, n := range of {
+		if n > 0 && (at < 0 || n > of[at]) {
+			at = i
+		}
+	}
+	return at
+}
