@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
@@ -44,8 +45,13 @@ type Pool struct {
 	// MaxMigrations is how often the workers of one job may move within an hour.
 	MaxMigrations int
 
-	// Queues are the operator's rules by queue, those of "*" included.
+	// Queues are the operator's rules by queue, those of "*" and those inside of others
+	// included.
 	Queues map[string]Queue
+	// Share is ShareNamespaces or ShareNone.
+	Share string
+	// Tree is how the pool is divided between its queues; nil if it is one pot.
+	Tree *queue.Tree
 }
 
 func (p *Pool) settings() settings {
@@ -53,6 +59,7 @@ func (p *Pool) settings() settings {
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
+		define("share", &p.Share, ShareNone, oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is one pot, unless a [`queue` block](#queue) divides the pool."),
 	}
 }
 
@@ -77,9 +84,7 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		}
 		p.Device = ""
 	}
-	for _, qb := range content.Blocks.OfType("queue") {
-		diags = append(diags, p.queue(qb)...)
-	}
+	diags = append(diags, c.queues(&p, content.Blocks.OfType("queue"), content.Attributes["share"])...)
 	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
 // anyQueue is the label of the queue block that stands for every queue without
@@ -26,13 +28,26 @@ const anyQueue = "*"
 //	  max_priority = 70
 //	  max_weight   = 4
 //	}
+//
+// A pool with a queue that has more than these keys is divided between its queues
+// (Pool.Tree).
 type Queue struct {
-	Name string
+	Name   string
+	Parent string // the queue around it, "" is none
 	// Namespaces are those whose jobs may name the queue; one that ends in "*"
-	// stands for all that begin so. Nil is every namespace, empty none.
+	// stands for all that begin so. Nil is every namespace, empty none. A queue inside
+	// another has those of the other unless it has its own.
 	Namespaces  []string
 	MaxPriority int     // 0 is no bound
 	MaxWeight   float64 // 0 is no bound
+
+	// Of a pool that is divided; 0 is no limit.
+	Guarantee, Limit, MaxJob, MaxJobs int
+	Weight                            float64     // 0 is 1
+	PerNamespace                      *queue.Caps // nil is none
+
+	Policy  string   // "" is the one around it
+	Options hcl.Body // of the policy; nil is none
 }
 
 // Admits reports whether jobs of the namespace may name the queue.
@@ -62,6 +77,24 @@ func (p Pool) Block(queue string) (Queue, bool) {
 	return q, ok && queue != anyQueue
 }
 
+// QueueOf is the queue of a pool that is divided in which a job of a namespace is; "" where
+// there is none.
+func (p Pool) QueueOf(namespace, named string) string {
+	if p.Tree == nil {
+		return ""
+	}
+	return p.Tree.Assign(namespace, named)
+}
+
+// RuleOf is the rule for a job of a namespace that names a queue: that of the queue it is
+// in, or else Rule.
+func (p Pool) RuleOf(namespace, named string) (Queue, bool) {
+	if name := p.QueueOf(namespace, named); name != "" {
+		return p.Queues[name], true
+	}
+	return p.Rule(named)
+}
+
 // Rules are the pool's rules by name.
 func (p Pool) Rules() []Queue {
 	out := make([]Queue, 0, len(p.Queues))
@@ -80,28 +113,23 @@ const (
 
 func (q *Queue) settings() settings {
 	return settings{
-		define("namespaces", &q.Namespaces, nil, list("namespaces", namespacesExample, namespace), "Namespaces whose jobs may name the queue; a `*` at the end stands for any rest, and `[]` is none.").or("all"),
+		define("namespaces", &q.Namespaces, nil, list("namespaces", namespacesExample, namespace), "Namespaces whose jobs may name the queue; a `*` at the end stands for any rest, and `[]` is none. In a divided pool, their jobs are in the queue.").or("all"),
 		define("max_priority", &q.MaxPriority, 0, whole(1, highestPriority), "Priority that a higher one counts as.").or("no bound"),
-		define("max_weight", &q.MaxWeight, 0, fraction(1/greatestWeight, greatestWeight), "Weight that a greater one counts as.").or("no bound"),
+		define("max_weight", &q.MaxWeight, 0, fraction(1/greatestWeight, greatestWeight), "Weight of a job that a greater one counts as.").or("no bound"),
+		define("guarantee", &q.Guarantee, 0, whole(0, queue.MostSlots), "Slots that the queue has whenever it wants them."),
+		define("limit", &q.Limit, 0, whole(1, queue.MostSlots), "Slots that the queue never exceeds, borrowed ones included.").or("none"),
+		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Share of the slots that no one is guaranteed, or does not use."),
+		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
+		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs that run at a time.").or("none"),
 	}
 }
 
-// queue reads a queue block of a pool.
-func (p *Pool) queue(b *hcl.Block) hcl.Diagnostics {
-	q := Queue{Name: b.Labels[0]}
-	_, diags := q.settings().read(b.Body)
-	switch _, twice := p.Queues[q.Name]; {
-	case q.Name == "" || len(q.Name) > longestQueue:
-		return append(diags, wrong(b.LabelRanges[0], "Unusable queue",
-			fmt.Sprintf(`A queue has a name of 1 to %d bytes; write queue "*" for those without a block of their own.`, longestQueue)))
-	case twice:
-		return append(diags, wrong(b.DefRange, "Repeated block", fmt.Sprintf("queue %q was already written for this pool; keep one of the two.", q.Name)))
+func capSettings(c *queue.Caps) settings {
+	return settings{
+		define("limit", &c.Limit, 0, whole(1, queue.MostSlots), "Slots of each namespace.").or("none"),
+		define("max_job", &c.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
+		define("max_jobs", &c.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs of each namespace that run at a time.").or("none"),
 	}
-	if p.Queues == nil {
-		p.Queues = map[string]Queue{}
-	}
-	p.Queues[q.Name] = q
-	return diags
 }
 
 // namespacePattern is a namespace of Nomad, or the beginning of one and "*".

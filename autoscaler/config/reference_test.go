@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
 var update = flag.Bool("update", false, "write the reference of settings into docs")
@@ -33,6 +35,7 @@ func reference() string {
 		{"", c.settings()}, {"`nomad`", c.Nomad.settings()}, {"`http`", c.HTTP.settings()}, {"`http` › `tls`", c.HTTP.TLS.settings()},
 		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()},
 		{"`pool`", new(Pool).settings()}, {"`pool` › `queue`", new(Queue).settings()},
+		{"… `queue` › `per_namespace`", capSettings(new(queue.Caps))},
 		{"`pool` › `topology`", new(Pool).topologySettings(new([]string))},
 	} {
 		for _, s := range b.settings {

@@ -192,7 +192,7 @@ func deviceRules() map[string]rule {
 // Decisions are made without Nomad, so that the simulator makes the same.
 func autoscalerRules() map[string]rule {
 	contract := []string{"job/sizes", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate"})
+	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate", "plan/queue"})
 	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
 		"job/identity":    {pure: true},
@@ -229,7 +229,7 @@ func autoscalerRules() map[string]rule {
 		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
 		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
 		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
-		"controller":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report"}), nomad: true},
+		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report"}), nomad: true},
 	}
 }
 

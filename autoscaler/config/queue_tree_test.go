@@ -1,0 +1,154 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+)
+
+const divided = `
+pool "gpu" {
+  policy "kolo" {}
+  queue "research" {
+    namespaces   = ["research", "vision-*"]
+    guarantee    = 32
+    limit        = 64
+    weight       = 2
+    max_job      = 16
+    max_jobs     = 50
+    max_priority = 70
+    queue "vision" {
+      weight = 1.5
+      max_priority = 80
+    }
+    queue "speech" {
+      namespaces = ["speech"]
+      guarantee  = 4
+      policy "fifo" {
+        strict = true
+      }
+    }
+  }
+  queue "lab" {
+    namespaces = ["lab-*"]
+    per_namespace {
+      limit    = 2
+      max_jobs = 3
+    }
+  }
+  queue "*" {
+    limit = 4
+  }
+}`
+
+func TestParse_QueueTree(t *testing.T) {
+	c, err := parse(divided)
+	must.NoError(t, err)
+	p := c.Pool("gpu")
+	must.NotNil(t, p.Tree)
+	for _, tc := range []struct{ namespace, named, want string }{
+		{"research", "research", "research"}, {"vision-1", "vision-1", "research"}, {"vision-1", "vision", "vision"},
+		{"speech", "speech", "speech"}, {"lab-a", "lab-a", "lab"}, {"other", "other", ""},
+	} {
+		must.Eq(t, tc.want, p.QueueOf(tc.namespace, tc.named))
+	}
+	l := p.Tree.Layout()
+	research, vision, lab, other := l.Nodes[1], l.Nodes[2], l.Leaf("lab", "lab-a"), l.Leaf("", "other")
+	must.Eq(t, queue.Node{Name: "research", Children: []int{2, 3}, Guarantee: 32, Limit: 64, Weight: 2000, MaxJob: 16, MaxJobs: 50}, bare(research))
+	must.Eq(t, 1500, vision.Weight)
+	must.Eq(t, []int{2, 3}, []int{l.Nodes[lab].Limit, l.Nodes[lab].MaxJobs})
+	must.Eq(t, 4, l.Nodes[other].Limit)
+
+	// A queue inside another takes its namespaces and its bounds, unless it has its own.
+	rule, ok := p.RuleOf("vision-1", "vision")
+	must.True(t, ok)
+	must.Eq(t, "research", rule.Parent)
+	must.True(t, rule.Admits("vision-1"))
+	must.False(t, rule.Admits("speech"))
+	must.Eq(t, 70, rule.MaxPriority)
+	must.Eq(t, "fifo", p.Queues["speech"].Policy)
+	rule, _ = p.RuleOf("other", "other")
+	must.Eq(t, "*", rule.Name)
+}
+
+// bare leaves out what is not written.
+func bare(n queue.Node) queue.Node {
+	return queue.Node{Name: n.Name, Children: n.Children, Guarantee: n.Guarantee, Limit: n.Limit, Weight: n.Weight, MaxJob: n.MaxJob, MaxJobs: n.MaxJobs}
+}
+
+// Queues with the keys that they had before, and a pool without queues, leave the pool
+// one pot. So does share = "none"; share = "namespaces" divides it.
+func TestParse_Share(t *testing.T) {
+	for src, isDivided := range map[string]bool{
+		``: false,
+		`queue "a" { namespaces = ["x"] }
+queue "b" { namespaces = ["x"] }
+queue "*" { max_weight = 2 }`: false,
+		`share = "none"`:                        false,
+		`share = "namespaces"`:                  true,
+		`queue "a" { weight = 1 }`:              true,
+		"queue \"a\" {\n per_namespace {}\n}":   true,
+		"queue \"a\" {\n policy \"fifo\" {}\n}": true,
+		"queue \"a\" {\n queue \"b\" {}\n}":     true,
+	} {
+		c, err := parse("pool \"gpu\" {\n" + src + "\n}")
+		must.NoError(t, err)
+		must.Eq(t, isDivided, c.Pool("gpu").Tree != nil, must.Sprint(src))
+	}
+	must.Nil(t, Default().Pool("gpu").Tree)
+}
+
+// TestParse_WrongTrees has one mistake per line, with its line and what to do.
+func TestParse_WrongTrees(t *testing.T) {
+	for name, tc := range map[string]struct{ src, want string }{
+		"guarantees above the parent's": {
+			`queue "a" {
+  guarantee = 4
+  queue "b" { guarantee = 3 }
+  queue "c" { guarantee = 2 }
+}`, `kolo.hcl:3: Wrong value for guarantee of queue "a": the queues inside are guaranteed 5 slots together, and it is guaranteed 4 itself; write guarantee = 5 or more`,
+		},
+		"a namespace in two queues": {
+			`queue "a" { namespaces = ["x"] }
+queue "b" {
+  weight     = 2
+  namespaces = ["x"]
+}`, `kolo.hcl:5: Wrong value for namespaces of queue "b": namespace "x" is in queue "a" already; remove it from one of the two.`,
+		},
+		"two queues of one name": {
+			`queue "a" { weight = 1 }
+queue "b" {
+  queue "a" {}
+}`, `kolo.hcl:4: Repeated block: queue "a" was already written for this pool; keep one of the two, or give one another name.`,
+		},
+		"a limit below the guarantee": {`queue "a" {
+  guarantee = 4
+  limit = 3
+}`, `kolo.hcl:4: Wrong value for limit of queue "a": its guarantee of 4 slots is above its limit of 3; write limit = 4 or more, or a smaller guarantee.`},
+		"weight 0":                    {`queue "a" { weight = 0 }`, `kolo.hcl:2: Wrong value for weight: 0 is not a number from 0.001 to 1000`},
+		"half a slot":                 {`queue "a" { guarantee = 1.5 }`, `kolo.hcl:2: Wrong value for guarantee: 1.5 is not a whole number from 0 to 1000000`},
+		"a guarantee of any":          {`queue "*" { guarantee = 1 }`, `kolo.hcl:2: Wrong value for guarantee of queue "*": "*" stands for any number of namespaces`},
+		"two policies":                {"queue \"a\" {\n policy \"fifo\" {}\n policy \"kolo\" {}\n}", `kolo.hcl:4: Repeated block: A queue has one policy`},
+		"a policy that is not there":  {"queue \"a\" {\n policy \"fife\" {}\n}", `kolo.hcl:3: Unknown policy: There is no policy "fife"`},
+		"two caps":                    {"queue \"a\" {\n per_namespace {}\n per_namespace {}\n}", `kolo.hcl:4: Repeated block: A queue has one per_namespace block`},
+		"caps above the limit":        {"queue \"a\" {\n limit = 2\n per_namespace { limit = 3 }\n}", `kolo.hcl:4: Wrong value for per_namespace of queue "a": a limit of 3 slots for each namespace is above that of the queue, 2`},
+		"an unknown key":              {`queue "a" { guarante = 1 }`, `kolo.hcl:2: Unsupported argument`},
+		"an unknown key of caps":      {"queue \"a\" {\n per_namespace {\n  weight = 1\n }\n}", `kolo.hcl:4: Unsupported argument`},
+		"an unknown share":            {`share = "all"`, `kolo.hcl:2: Wrong value for share: "all" is not known; write one of none, namespaces.`},
+		"one pot, and it is divided":  {"share = \"none\"\nqueue \"a\" {\n weight = 1\n}", `kolo.hcl:4: Contradiction: share = "none" makes one pot of the pool`},
+		"a policy's option is wrong":  {"queue \"a\" {\n policy \"fifo\" { strict = 3 }\n}", `kolo.hcl:3: `},
+		"a queue outside of any pool": {"}\nqueue \"a\" {", `Write it inside of pool "<node pool>"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse("pool \"gpu\" {\n" + tc.src + "\n}")
+			must.ErrorContains(t, err, tc.want)
+			must.True(t, strings.HasPrefix(err.Error(), "kolo.hcl:"))
+		})
+	}
+}
