@@ -74,6 +74,23 @@ type QueueStatus struct {
 	Namespaces  []string `json:"namespaces,omitzero"` // that may name it, absent is all
 	MaxPriority int      `json:"max_priority,omitempty"`
 	MaxWeight   float64  `json:"max_weight,omitempty"`
+
+	// Of a pool that is divided between its queues; absent is no limit.
+	Parent       string           `json:"parent,omitempty"`
+	Guarantee    int              `json:"guarantee,omitempty"`
+	Limit        int              `json:"limit,omitempty"`
+	Weight       float64          `json:"weight,omitempty"` // absent is 1
+	MaxJob       int              `json:"max_job,omitempty"`
+	MaxJobs      int              `json:"max_jobs,omitempty"`
+	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
+	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
+}
+
+// NamespaceStatus is what each namespace of a queue may use; absent is no limit.
+type NamespaceStatus struct {
+	Limit   int `json:"limit,omitempty"`
+	MaxJob  int `json:"max_job,omitempty"`
+	MaxJobs int `json:"max_jobs,omitempty"`
 }
 
 // JobStatus is one elastic job.

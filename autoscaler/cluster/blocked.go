@@ -44,7 +44,7 @@ func (b *viewBuilder) blocked() {
 		}
 		pool := b.pools(j.pool)
 		out := Blocked{Key: j.key, Pool: j.pool, Priority: j.priority}
-		if rule, ok := pool.Rule(j.key.Namespace); ok && rule.MaxPriority > 0 {
+		if rule, ok := pool.RuleOf(j.key.Namespace, j.key.Namespace); ok && rule.MaxPriority > 0 {
 			out.Priority = min(out.Priority, rule.MaxPriority)
 		}
 		for _, g := range j.groups {

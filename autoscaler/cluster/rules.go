@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
@@ -20,7 +21,7 @@ const unlistedWeight = 1
 
 // barred is the problem of a job in a queue that does not take its namespace.
 func barred(j *job, pool config.Pool) problem.List {
-	rule, ok := pool.Rule(j.spec.Queue)
+	rule, ok := pool.RuleOf(j.key.Namespace, j.spec.Queue)
 	if !ok || rule.Admits(j.key.Namespace) {
 		return nil
 	}
@@ -37,14 +38,17 @@ func barred(j *job, pool config.Pool) problem.List {
 // a weight of 1.
 func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 	var notes []string
-	if t := tenant(j, pool); t != j.spec.Queue {
+	in := pool.QueueOf(j.key.Namespace, j.spec.Queue)
+	if t := tenant(j, pool); in != "" && in != j.spec.Queue && j.spec.Queue != j.key.Namespace {
+		notes = append(notes, fmt.Sprintf("queue %q has no block: the job is in queue %q", j.spec.Queue, in))
+	} else if in == "" && t != j.spec.Queue {
 		notes = append(notes, fmt.Sprintf("queue %q has no block of its own: the job counts for tenant %q", j.spec.Queue, t))
 	}
 	if len(pool.Queues) == 0 {
 		return j.spec, notes
 	}
-	rule, ok := pool.Rule(j.spec.Queue)
-	why := fmt.Sprintf("the bound of queue %q", j.spec.Queue)
+	rule, ok := pool.RuleOf(j.key.Namespace, j.spec.Queue)
+	why := fmt.Sprintf("the bound of queue %q", cmp.Or(in, j.spec.Queue))
 	if !ok {
 		rule = config.Queue{MaxPriority: max(1, j.priority), MaxWeight: unlistedWeight}
 		why = fmt.Sprintf("the bound of queues without a block, such as %q", j.spec.Queue)

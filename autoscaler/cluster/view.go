@@ -53,6 +53,7 @@ type Facts struct {
 	history.Observation
 	Spec     *jobspec.Spec // cut to what the operator's rules grant
 	Tenant   string        // whose share the job is of: a queue that the operator wrote, or the namespace
+	Queue    string        // that the job is in, of a pool that is divided; "" is none
 	Notes    []string      // what was cut
 	Type     string        // device type as policies see it, "" is any
 	Status   string        // Nomad's
@@ -243,7 +244,7 @@ func (b *viewBuilder) job(j *job) {
 			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
 			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{},
 		},
-		Spec: s, Tenant: tenant(j, pool), Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
+		Spec: s, Tenant: tenant(j, pool), Queue: pool.QueueOf(j.key.Namespace, s.Queue), Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}
 	if j.stopped {
 		out.HoldReason, out.Stopped = "the job is stopped", true

@@ -114,7 +114,8 @@ func (q *request) run() {
 func (q *request) wants() map[identity.JobKey]planner.Want {
 	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
-		out[key] = planner.Want{Count: q.decision.Allocations[k].Count, Reason: q.decision.Allocations[k].Reason}
+		a := &q.decision.Allocations[k]
+		out[key] = planner.Want{Count: a.Count, Reason: a.Reason, Reclaimed: a.Reclaimed}
 	}
 	return out
 }

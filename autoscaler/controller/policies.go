@@ -4,13 +4,16 @@
 package controller
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/queued"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
@@ -60,6 +63,9 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 	} else {
 		made, err = c.makePolicy(cfg.Policy, func() (policy.Policy, error) { return builtin.Policies.New(cfg.Policy, cfg.Options) })
 	}
+	if err == nil && cfg.Tree != nil {
+		made, err = c.perQueue(cfg, made)
+	}
 	if p == nil {
 		p = &poolPolicy{wants: map[identity.JobKey]planner.Want{}}
 		c.policies[name] = p
@@ -73,6 +79,23 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 	}
 	p.line, p.policy, p.problem, p.fingerprint, p.asked, p.last, p.ample = line, made, "", 0, nil, nil, ampleCounts{}
 	return p
+}
+
+// perQueue returns the policy that divides a pool between its queues, and runs base in
+// those that have no policy of their own.
+func (c *Controller) perQueue(pool config.Pool, base policy.Policy) (policy.Policy, error) {
+	own := map[string]policy.Policy{}
+	for name, q := range pool.Queues {
+		if q.Policy == "" {
+			continue
+		}
+		p, err := c.makePolicy(q.Policy, func() (policy.Policy, error) { return builtin.Policies.New(q.Policy, q.Options) })
+		if err != nil {
+			return nil, fmt.Errorf("queue %q: %w", name, err)
+		}
+		own[name] = p
+	}
+	return queued.New(pool.Tree, base, own), nil
 }
 
 func (c *Controller) parsePolicy(line string) (policy.Policy, error) {

@@ -77,6 +77,11 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 			if try.policy, err = c.parsePolicy(line); err != nil {
 				return nil, nil, options, err
 			}
+			if pool := c.cfg.Pool(name); pool.Tree != nil {
+				if try.policy, err = c.perQueue(pool, try.policy); err != nil {
+					return nil, nil, options, err
+				}
+			}
 			try.line = line
 		}
 		if try.policy == nil {

@@ -39,6 +39,9 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 		may := movable(j, now)
 		addWorkers(s, v, bins, j, may)
 		if !may {
+			if n := held(v, bins, i); n > 0 {
+				s.Fixed = append(s.Fixed, policy.Fixed{Queue: f.Queue, Namespace: j.Key.Namespace, Slots: n})
+			}
 			// Keep slots for its workers that have no place yet.
 			if j.Frozen == "" && !j.Stopped {
 				reserved += max(0, j.Count()-j.Alive()) * f.Slots
@@ -100,6 +103,23 @@ func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]in
 	}
 }
 
+// held returns how many slots a job holds that its policy does not see, because it may not
+// decide about the job.
+func held(v *cluster.View, bins map[placement.Place]int, job int) int {
+	j, n := &v.Jobs[job], 0
+	for _, g := range j.Groups {
+		for _, w := range g.Live {
+			if _, ok := bins[w.Place]; ok && v.Nodes[w.Node].State != planner.Ineligible {
+				n += g.Need.Slots
+			}
+		}
+	}
+	if j.Frozen == "" && !j.Stopped {
+		n += max(0, j.Count()-j.Alive()) * v.Facts[job].Slots
+	}
+	return n
+}
+
 // take removes slots from the pool, free ones first.
 func take(s *policy.Snapshot, n int) {
 	for i := range s.Nodes {
@@ -117,7 +137,7 @@ func take(s *policy.Snapshot, n int) {
 
 func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
 	return policy.Job{
-		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
+		ID: j.Key.Namespace + "/" + j.Key.ID, Namespace: j.Key.Namespace, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(f.Spec.DeadlineOf(h.Submitted)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
 		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -108,7 +109,15 @@ func poolStatuses(r *Round) map[string]*api.PoolStatus {
 func queues(pool config.Pool) []api.QueueStatus {
 	var out []api.QueueStatus
 	for _, q := range pool.Rules() {
-		out = append(out, api.QueueStatus(q))
+		s := api.QueueStatus{
+			Name: q.Name, Parent: q.Parent, Namespaces: q.Namespaces, MaxPriority: q.MaxPriority, MaxWeight: q.MaxWeight,
+			Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, Policy: q.Policy,
+		}
+		if q.PerNamespace != nil {
+			n := api.NamespaceStatus(*q.PerNamespace)
+			s.PerNamespace = &n
+		}
+		out = append(out, s)
 	}
 	return out
 }
@@ -116,7 +125,7 @@ func queues(pool config.Pool) []api.QueueStatus {
 func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
 	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
-		JobKey: j.Key, Pool: j.Pool, Queue: f.Spec.Queue, Tenant: f.Tenant,
+		JobKey: j.Key, Pool: j.Pool, Queue: cmp.Or(f.Queue, f.Spec.Queue), Tenant: f.Tenant,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
 		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.Work(f.Spec.TotalWork), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Repeated(),

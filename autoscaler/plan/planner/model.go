@@ -163,6 +163,9 @@ type Cluster struct {
 type Want struct {
 	Count  int
 	Reason string
+	// Reclaimed is set where the job gives slots back that its queue borrowed. It does so
+	// however lately it was changed.
+	Reclaimed bool
 }
 
 // Options are the planner's settings.

@@ -123,7 +123,8 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 		b.wait(j, want, time.Time{}, job.UnhealthyReason)
 		return count
 	}
-	if until := job.LastChange.Add(b.o.Hold); until.After(b.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
+	reclaimed := w.Reclaimed && want < count
+	if until := job.LastChange.Add(b.o.Hold); !reclaimed && until.After(b.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
 		b.wait(j, want, until, "resized just now")
 		return count
 	}

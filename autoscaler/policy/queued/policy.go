@@ -4,6 +4,7 @@
 package queued
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -30,7 +31,8 @@ type fallible interface {
 type Fallible struct{ *Policy }
 
 // New returns the policy that asks own[name] in the queue of that name and in those
-// inside it that have none of their own, and base in all others. It is a Fallible if one
+// inside it that have none of their own, own[queue.Any] for namespaces outside of all
+// queues, and base in all others. It is a Fallible if one
 // of them may fail.
 func New(tree *queue.Tree, base policy.Policy, own map[string]policy.Policy) policy.Policy {
 	p := &Policy{tree: tree, base: base, own: own}
@@ -104,7 +106,7 @@ func (d *decision) ask(m *member) error {
 func (d *decision) policyOf(m *member) (out policy.Policy) {
 	out = d.p.base
 	d.layout.Path(m.leaf, func(n int) bool {
-		own, ok := d.p.own[d.layout.Queue(n)]
+		own, ok := d.p.own[cmp.Or(d.layout.Queue(n), queue.Any)]
 		if ok {
 			out = own
 		}

@@ -1,0 +1,132 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+)
+
+// pools returns the pools of a configuration whose pool "default" has these lines.
+func (w *world) pools(lines string) map[string]config.Pool {
+	w.t.Helper()
+	c, err := config.Parse(map[string][]byte{"kolo.hcl": []byte("pool \"default\" {\n policy \"elastic-fifo\" {}\n" + lines + "\n}")})
+	must.NoError(w.t, err)
+	return c.Pools
+}
+
+// in registers an elastic job of one GPU per worker that names a queue.
+func (w *world) in(queue, id string, least, most int) {
+	w.nomad.Register(nomadtest.Job{ID: id, Max: most, GPUs: 1, CPU: 100, Priority: 50,
+		Elastic: map[string]any{"kolo": []any{map[string]any{"min": least, "queue": queue}}}})
+}
+
+// eventuallyReads waits for the reason that a user reads of a job.
+func (w *world) eventuallyReads(a *Controller, id, reason string) {
+	w.t.Helper()
+	must.Wait(w.t, wait.InitialSuccess(wait.ErrorFunc(func() error {
+		for _, j := range a.Status().Jobs {
+			if j.ID == id && strings.HasPrefix(j.Reason, reason) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no job %s with reason %q: %+v", id, reason, a.Status().Jobs)
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+}
+
+// A queue has its guarantee back from a borrower that is elastic, also one that was
+// resized just now and would else be left alone for an hour.
+func TestController_TakesAGuaranteeBack(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Planner.Hold = time.Hour
+	c.Pools = w.pools(`queue "a" { guarantee = 4 }
+queue "b" { weight = 1 }`)
+	w.start(c)
+	w.watchful(8)
+	w.in("b", "borrower", 1, 8)
+	w.eventually(map[string]int{"borrower": 8})
+	w.in("a", "entitled", 2, 4)
+	w.eventually(map[string]int{"borrower": 4, "entitled": 4})
+}
+
+// A job that cannot be suspended waits while its minimum would take what others are
+// guaranteed, and starts once the tree allows it: a reload is in force at once.
+func TestController_WaitsForItsGuarantee(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Pools = w.pools(`queue "a" { guarantee = 6 }
+queue "b" { weight = 1 }`)
+	a, _ := w.start(c)
+	w.in("b", "gang", 4, 8)
+	w.eventuallyReads(a, "gang", "waits-for-guarantee: it is not preemptible, and its minimum of 4 slots would take what other queues are guaranteed")
+	w.in("a", "a", 1, 4)
+	w.eventually(map[string]int{"a": 4, "gang": 0})
+
+	changed := *a.Config()
+	changed.Pools = w.pools(`queue "a" { guarantee = 4 }
+queue "b" { weight = 1 }`)
+	must.NoError(t, a.Reload(&changed))
+	w.eventually(map[string]int{"a": 4, "gang": 4})
+}
+
+// TestController_QueueLimits has a job for each limit, with the reason that its user reads.
+func TestController_QueueLimits(t *testing.T) {
+	w := newWorld(t, 4, 4)
+	c := w.config()
+	c.Pools = w.pools(`queue "limit" { limit = 3 }
+queue "job" { max_job = 2 }
+queue "jobs" { max_jobs = 1 }
+queue "user" {
+  per_namespace { limit = 2 }
+}`)
+	a, _ := w.start(c)
+	w.in("limit", "limit-1", 1, 8)
+	w.in("limit", "limit-2", 4, 8)
+	w.in("job", "job-1", 1, 8)
+	w.in("job", "job-2", 3, 8)
+	w.in("jobs", "jobs-1", 1, 2)
+	w.eventually(map[string]int{"jobs-1": 2})
+	w.in("jobs", "jobs-2", 1, 2)
+	w.in("user", "user-1", 1, 8)
+	w.in("user", "user-2", 3, 8)
+	w.eventually(map[string]int{"limit-1": 3, "job-1": 2, "jobs-1": 2, "user-1": 2})
+	for id, reason := range map[string]string{
+		"limit-2": `over-limit: its minimum is 4 slots, and the limit of queue "limit" is 3`,
+		"job-2":   `over-limit: its minimum is 3 slots, and max_job of queue "job" is 2`,
+		"jobs-2":  `over-limit: 1 jobs of queue "jobs" run, and its max_jobs is 1`,
+		"user-2":  `over-limit: its minimum is 3 slots, and the limit of queue "user/default" is 2`,
+	} {
+		w.eventuallyReads(a, id, reason)
+	}
+	w.nomad.Purge("jobs-1")
+	w.eventually(map[string]int{"jobs-2": 2})
+}
+
+// What a paused job holds counts for its queue.
+func TestController_PausedJobsCountForTheirQueue(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Planner.ManualHold = time.Hour
+	c.Pools = w.pools(`queue "a" {
+  guarantee = 4
+  limit     = 4
+}
+queue "b" { guarantee = 4 }`)
+	w.start(c)
+	w.in("a", "a1", 1, 8)
+	w.eventually(map[string]int{"a1": 4})
+	must.NoError(t, w.nomad.Scale("a1", 3))
+	w.in("a", "a2", 1, 8)
+	w.in("b", "b1", 1, 8)
+	w.eventually(map[string]int{"a1": 3, "a2": 1, "b1": 4})
+}
