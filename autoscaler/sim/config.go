@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -20,6 +21,11 @@ type Config struct {
 	Trace  *trace.Trace
 	Nodes  []trace.Node
 	Policy policy.Policy
+
+	// Queues are those that the policy divides the cluster between; nil is none. A job is
+	// in the queue of its tenant's name, or else in the one that takes its tenant as a
+	// namespace.
+	Queues *queue.Tree
 
 	// Info is what the policy knows of the jobs.
 	Info Info

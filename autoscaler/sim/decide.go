@@ -37,6 +37,7 @@ func (e *engine) decide() error {
 	if e.cfg.Placement == Migrate {
 		e.migrate()
 	}
+	e.entitle()
 	if moved {
 		e.idle = 0
 	} else {
@@ -58,7 +59,8 @@ func (e *engine) shrink(d *policy.Decision) (moved bool) {
 	for i, j := range e.active {
 		a := &d.Allocations[i]
 		typ := e.typeFor(j, a)
-		if held := j.changed + e.cfg.Hold; j.started && e.now < held {
+		back := a.Reclaimed && a.Count < j.n
+		if held := j.changed + e.cfg.Hold; j.started && e.now < held && !back {
 			if a.Count != j.n || j.n > 0 && typ != j.typ {
 				e.changed = true // also for policies that plan on events only
 				e.want(held)
@@ -71,6 +73,9 @@ func (e *engine) shrink(d *policy.Decision) (moved bool) {
 			moved = true
 			e.order = append(e.order, i)
 		case a.Count < j.n:
+			if back {
+				e.tookBack(j, a.Count)
+			}
 			e.resize(j, a.Count)
 			moved = true
 		case a.Count > j.n:
@@ -150,6 +155,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 // describe returns a job as the policy first sees it.
 func (e *engine) describe(j *job) policy.Job {
 	v := policyJob(j.Job)
+	v.Namespace, v.Queue = j.Tenant, e.queueOf(j)
 	if e.cfg.Info.Remaining {
 		v.Remaining = j.left
 	}

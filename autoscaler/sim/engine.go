@@ -96,6 +96,8 @@ type engine struct {
 	paths [][]int // of nodes in it
 	alike map[string]*migrate.Sensitivity
 
+	queues []queueUse // by name; empty without Config.Queues
+
 	result Result
 }
 
@@ -161,6 +163,7 @@ func (e *engine) passTo(t float64) {
 		total, free := e.cluster.capacity()
 		e.result.Held += dt * float64(total-free)
 		e.result.Capacity += dt * float64(total)
+		e.queuesPass(dt)
 	}
 	e.now = t
 }
@@ -274,5 +277,6 @@ func (e *engine) finish() *Result {
 		r.Makespan = max(r.Makespan, j.result.Done)
 	}
 	fairness(e.cfg.Trace.Jobs, e.cfg.Nodes, r.Jobs)
+	r.Queues = e.queueResults()
 	return r
 }

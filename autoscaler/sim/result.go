@@ -27,6 +27,9 @@ type Result struct {
 	// found no place, because the free GPUs were fragmented.
 	Decisions, Refused int
 
+	// Queues has the use of each queue, by name, only with Config.Queues.
+	Queues []QueueResult
+
 	// Usage is the use of the cluster over time, only with Config.History.
 	Usage []Usage
 }

@@ -33,6 +33,8 @@ type Summary struct {
 
 	Decisions int `json:"decisions"`
 	Refused   int `json:"refused"` // wanted counts that found no place
+
+	Queues []QueueResult `json:"queues,omitempty"`
 }
 
 // Stats describes a sample.
@@ -45,7 +47,7 @@ type Stats struct {
 
 // Summarize computes the summary of a result.
 func Summarize(r *Result) Summary {
-	s := Summary{Jobs: len(r.Jobs), Makespan: r.Makespan, Decisions: r.Decisions, Refused: r.Refused}
+	s := Summary{Jobs: len(r.Jobs), Makespan: r.Makespan, Decisions: r.Decisions, Refused: r.Refused, Queues: r.Queues}
 	n := len(r.Jobs)
 	if n == 0 {
 		return s

@@ -33,6 +33,8 @@ func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
 		return nil, fmt.Errorf("simulation: tick %v: want more than 0 s", tick)
 	case len(cfg.Events) > 0:
 		return nil, errors.New("simulation: nodes cannot fail in ticks")
+	case cfg.Queues != nil:
+		return nil, errors.New("simulation: there are no queues in ticks")
 	case !cfg.Info.Curves:
 		return nil, errors.New("simulation: in ticks a policy knows the step times")
 	}

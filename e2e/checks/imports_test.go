@@ -211,7 +211,7 @@ func autoscalerRules() map[string]rule {
 		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
 		"memory/history":  {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
-		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "sim/trace"})},
+		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/queue", "sim/trace"})},
 
 		"api":               {uses: decisions},
 		"text/printable":    {},

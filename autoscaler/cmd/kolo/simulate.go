@@ -72,7 +72,7 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 	var args simulateArgs
 	out := complete.Flags{}
 	args.flags(c.flags("simulate")).VisitAll(func(f *flag.Flag) { out["-"+f.Name] = complete.PredictAnything })
-	for _, f := range []string{"-trace", "-curves", "-placements", "-events", "-json", "-csv", "-html", "-jobs", "-markdown"} {
+	for _, f := range []string{"-trace", "-curves", "-placements", "-events", "-json", "-csv", "-html", "-jobs", "-markdown", "-config"} {
 		out[f] = complete.PredictFiles("*")
 	}
 	out["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
@@ -165,6 +165,9 @@ func (c *simulateCommand) write(out *sim.Comparison) error {
 	}
 	var b strings.Builder
 	if err := report.Table(&b, out); err != nil {
+		return err
+	}
+	if err := report.Queues(&b, out); err != nil {
 		return err
 	}
 	c.UI.Output(report.Heading(out) + "\n\n" + strings.TrimRight(b.String(), "\n"))

@@ -40,6 +40,7 @@ type simulateArgs struct {
 	syntheticLoad             float64
 	deadlines                 float64
 	tenants                   int
+	config, pool              string
 	parallel                  int
 	json, csv, html, markdown string
 	jobs                      string
@@ -87,6 +88,9 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of its jobs that have a deadline.")
 	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants its jobs belong to.")
 
+	f.StringVar(&a.config, "config", "", "Configuration `path` of an autoscaler: the cluster is divided between the queues of a\npool. A job is in the queue of its tenant's name, or that takes it as a namespace.")
+	f.StringVar(&a.pool, "pool", "default", "The `name` of that pool.")
+
 	f.StringVar(&a.json, "json", "", "Write everything as JSON to this `file`.")
 	f.StringVar(&a.csv, "csv", "", "Write one line for each run to this `file`.")
 	f.StringVar(&a.jobs, "jobs", "", "Write one line for each job of the first runs to this `file`.")
@@ -110,6 +114,9 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 		return nil, nil, err
 	}
 	if s.Contestants, err = a.contestants(placed); err != nil {
+		return nil, nil, err
+	}
+	if err := a.queues(s); err != nil {
 		return nil, nil, err
 	}
 	if s.Loads, err = numbers("loads", a.loads); err != nil {

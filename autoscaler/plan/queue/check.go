@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Problem is a mistake in a set of queues.
+// Problem is a configuration error in a set of queues.
 type Problem struct {
 	Queue   string
 	Setting string // "" is the queue as a whole

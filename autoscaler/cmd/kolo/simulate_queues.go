@@ -1,0 +1,64 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/queued"
+	"github.com/kolo-nomad/kolo/autoscaler/sim"
+)
+
+// queues divides the cluster of a sweep between the queues of -config.
+func (a *simulateArgs) queues(s *sim.Sweep) error {
+	switch {
+	case a.config == "":
+		return nil
+	case a.tick > 0:
+		return badFlag("-config: there are no queues in ticks; leave out -tick")
+	}
+	c, err := config.Load(a.config)
+	if err != nil {
+		return err
+	}
+	pool := c.Pool(a.pool)
+	if pool.Tree == nil {
+		return badFlag("-config %s: pool %q is not divided between queues; name another with -pool", a.config, a.pool)
+	}
+	s.Base.Queues = pool.Tree
+	for i := range s.Contestants {
+		base := s.Contestants[i].New
+		s.Contestants[i].New = func() (policy.Policy, error) {
+			p, err := base()
+			if err != nil {
+				return nil, err
+			}
+			own, err := ownPolicies(pool)
+			if err != nil {
+				return nil, err
+			}
+			return queued.New(pool.Tree, p, own), nil
+		}
+	}
+	return nil
+}
+
+// ownPolicies returns the policies of queues that have one of their own.
+func ownPolicies(pool config.Pool) (map[string]policy.Policy, error) {
+	own := map[string]policy.Policy{}
+	for name, q := range pool.Queues {
+		if q.Policy == "" {
+			continue
+		}
+		p, err := builtin.Policies.New(q.Policy, q.Options)
+		if err != nil {
+			return nil, fmt.Errorf("queue %q: %w", name, err)
+		}
+		own[name] = p
+	}
+	return own, nil
+}

@@ -1,0 +1,44 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestSimulate_Queues(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kolo.hcl")
+	must.NoError(t, os.WriteFile(path, []byte(`
+pool "gpu" {
+  queue "big" {
+    namespaces = ["team-0"]
+    guarantee  = 24
+  }
+  queue "small" {
+    namespaces = ["team-1", "team-2"]
+    policy "fifo" {}
+  }
+}`), 0o600))
+	args := []string{"-config", path, "-synthetic-jobs", "40", "-synthetic-tenants", "4", "-policy", "kolo,elastic-fifo"}
+	code, out, errOut := simulate(t, append(args, "-pool", "gpu")...)
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	for _, line := range []string{`\npolicy +queue +jobs +avg JCT s +avg wait s +GPU-hours +of entitled % +GPUs taken back +evictions\n`,
+		`\nkolo +\* `, `\nkolo +big `, `\nkolo +small `, `\nelastic-fifo +big `} {
+		must.RegexMatch(t, regexp.MustCompile(line), out)
+	}
+	_, again, _ := simulate(t, append(args, "-pool", "gpu", "-parallel", "1")...)
+	must.Eq(t, out, again)
+
+	code, _, errOut = simulate(t, args...)
+	must.Eq(t, 2, code)
+	must.StrContains(t, errOut, `pool "default" is not divided between queues; name another with -pool`)
+	code, _, errOut = simulate(t, append(args, "-pool", "gpu", "-tick", "60s")...)
+	must.Eq(t, 2, code)
+	must.StrContains(t, errOut, "there are no queues in ticks")
+}

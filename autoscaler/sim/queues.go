@@ -1,0 +1,144 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+)
+
+// OtherQueue is the name under which the jobs count that are in no queue.
+const OtherQueue = queue.Any
+
+// QueueResult is the outcome for one queue.
+type QueueResult struct {
+	Name string  `json:"name"`
+	Jobs int     `json:"jobs"`
+	JCT  float64 `json:"jct"`  // mean
+	Wait float64 `json:"wait"` // mean, from submission to the first worker
+
+	// Used and Entitled are GPU-seconds: those that its jobs held, and those that it could
+	// have had by the rules of package queue and by the bounds of the jobs that there were.
+	Used     float64 `json:"used"`
+	Entitled float64 `json:"entitled"`
+
+	TakenBack int `json:"taken_back"` // GPUs that it gave back to other queues
+	Evictions int `json:"evictions"`  // jobs that were suspended for that
+}
+
+// Share returns what the queue used of what it was entitled to.
+func (q *QueueResult) Share() float64 {
+	if q.Entitled == 0 {
+		return 0
+	}
+	return q.Used / q.Entitled
+}
+
+// queueUse is a queue in a running simulation.
+type queueUse struct {
+	QueueResult
+	entitled int // GPUs, since the last decision
+}
+
+// queueOf returns the queue of a job, "" if it is in none.
+func (e *engine) queueOf(j *job) string {
+	if e.cfg.Queues == nil {
+		return ""
+	}
+	return e.cfg.Queues.Assign(j.Tenant, j.Tenant)
+}
+
+// use returns the queue of a job as the result has it.
+func (e *engine) use(j *job) *queueUse {
+	name := cmp.Or(e.queueOf(j), OtherQueue)
+	at, found := slices.BinarySearchFunc(e.queues, name, func(q queueUse, name string) int { return cmp.Compare(q.Name, name) })
+	if !found {
+		e.queues = slices.Insert(e.queues, at, queueUse{QueueResult: QueueResult{Name: name}})
+	}
+	return &e.queues[at]
+}
+
+// queuesPass adds up what queues use while time passes.
+func (e *engine) queuesPass(dt float64) {
+	if e.cfg.Queues == nil {
+		return
+	}
+	for _, j := range e.active {
+		e.use(j).Used += dt * float64(j.GPUs(j.n))
+	}
+	for i := range e.queues {
+		e.queues[i].Entitled += dt * float64(e.queues[i].entitled)
+	}
+}
+
+// entitle computes what each queue is entitled to from now on.
+func (e *engine) entitle() {
+	if e.cfg.Queues == nil {
+		return
+	}
+	for i := range e.queues {
+		e.queues[i].entitled = 0
+	}
+	l := e.cfg.Queues.Layout()
+	leaves := make([]int, len(e.active))
+	for i, j := range e.active {
+		leaves[i] = l.Leaf(e.queueOf(j), j.Tenant)
+	}
+	total, _ := e.cluster.capacity()
+	l.Fit(total)
+	demand := make([]queue.Demand, len(l.Nodes))
+	of := make([]*job, len(l.Nodes)) // one of the jobs of a leaf
+	for i, j := range e.active {
+		d := &demand[leaves[i]]
+		d.Wanted += j.GPUs(j.Max)
+		if j.n > 0 && !j.Preemptible {
+			d.Firm += j.GPUs(j.Min)
+		}
+		of[leaves[i]] = j
+	}
+	for n, share := range l.Divide(total, demand) {
+		if of[n] != nil {
+			e.use(of[n]).entitled += share
+		}
+	}
+}
+
+// tookBack notes that a job gives up workers that its queue borrowed.
+func (e *engine) tookBack(j *job, to int) {
+	if e.cfg.Queues == nil {
+		return
+	}
+	q := e.use(j)
+	q.TakenBack += j.GPUs(j.n) - j.GPUs(to)
+	if to == 0 {
+		q.Evictions++
+	}
+}
+
+// queueResults completes the results of the queues.
+func (e *engine) queueResults() (out []QueueResult) {
+	if e.cfg.Queues == nil {
+		return nil
+	}
+	for i := range e.jobs {
+		j := &e.jobs[i]
+		q := e.use(j)
+		q.Jobs++
+		q.JCT += j.result.JCT()
+		if j.result.RunTime > 0 {
+			q.Wait += j.result.Start - j.Submit
+		} else {
+			q.Wait += j.result.JCT()
+		}
+	}
+	for i := range e.queues {
+		q := e.queues[i].QueueResult
+		q.JCT /= float64(max(1, q.Jobs))
+		q.Wait /= float64(max(1, q.Jobs))
+		out = append(out, q)
+	}
+	return out
+}
