@@ -5,6 +5,12 @@ package api
 
 import "github.com/kolo-nomad/kolo/autoscaler/job/identity"
 
+// PlanRequest is the body of POST /v1/plan: a configuration to plan with.
+type PlanRequest struct {
+	Pools  string `json:"pools"`            // pool blocks, in HCL
+	Policy string `json:"policy,omitempty"` // another policy, "" is that of each pool
+}
+
 // Proposal is what the policy of a node pool would do now. GET /v1/plan answers
 // one for each pool.
 type Proposal struct {

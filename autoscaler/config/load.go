@@ -25,6 +25,15 @@ func Load(path string) (*Config, error) {
 	if path == "" {
 		return Default(), nil
 	}
+	sources, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(sources)
+}
+
+// Read returns the content of the files that a configuration is made of, by their names.
+func Read(path string) (map[string][]byte, error) {
 	files, err := Files(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading configuration: %w", err)
@@ -38,7 +47,7 @@ func Load(path string) (*Config, error) {
 			return nil, fmt.Errorf("reading configuration: %s is empty; write a comment into it to use the defaults on purpose", f)
 		}
 	}
-	return Parse(sources)
+	return sources, nil
 }
 
 // Files are those that a configuration at a path is made of: the file itself,

@@ -157,9 +157,9 @@ func TestPropose_StopsInThePolicy(t *testing.T) {
 	w.eventually(map[string]int{"a": 8})
 	ctx := &brief{Context: t.Context()}
 	ctx.left.Store(2)
-	_, err := a.Propose(ctx, "oasis")
+	_, err := a.Propose(ctx, "oasis", nil)
 	must.ErrorIs(t, err, context.DeadlineExceeded)
 	must.ErrorContains(t, err, "policy oasis")
-	_, err = a.Propose(t.Context(), "oasis")
+	_, err = a.Propose(t.Context(), "oasis", nil)
 	must.NoError(t, err)
 }

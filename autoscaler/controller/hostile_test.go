@@ -49,7 +49,7 @@ func TestController_LargestJobIsCheap(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Jobs) == 3 }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	for _, name := range []string{"kolo", "ffdl", "elasticflow", "oasis", "weighted-fair", "afs-l", "optimus", "themis", "dragon"} {
 		start := time.Now()
-		_, err := a.Propose(t.Context(), name)
+		_, err := a.Propose(t.Context(), name, nil)
 		must.NoError(t, err)
 		t.Log(name, time.Since(start))
 	}
@@ -61,13 +61,13 @@ func TestController_ProposeEndsWithItsCaller(t *testing.T) {
 	w.nomad.Register(nomadtest.Job{ID: "train", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{})})
 	a, _ := w.start(w.config())
 	w.eventually(map[string]int{"train": 4})
-	out, err := a.Propose(t.Context(), "")
+	out, err := a.Propose(t.Context(), "", nil)
 	must.NoError(t, err)
 	must.Len(t, 1, out)
 	must.Eq(t, "train", out[0].Jobs[0].ID)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = a.Propose(ctx, "")
+	_, err = a.Propose(ctx, "", nil)
 	must.ErrorIs(t, err, context.Canceled)
 }
 

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -48,24 +49,12 @@ type poolPolicy struct {
 // configuration. If that fails, the present one stays in force. The caller holds c.mu.
 func (c *Controller) policyOf(name string) *poolPolicy {
 	set, cfg := c.overrides.Policies[name], c.cfg.Pool(name)
-	line := set
-	if line == "" {
-		line = cfg.Policy
-	}
+	line := cmp.Or(set, cfg.Policy)
 	p := c.policies[name]
 	if p != nil && p.line == line && (p.policy != nil || p.problem == "") {
 		return p
 	}
-	var made policy.Policy
-	var err error
-	if set != "" {
-		made, err = c.parsePolicy(set)
-	} else {
-		made, err = c.makePolicy(cfg.Policy, func() (policy.Policy, error) { return builtin.Policies.New(cfg.Policy, cfg.Options) })
-	}
-	if err == nil && cfg.Tree != nil {
-		made, err = c.perQueue(cfg, made)
-	}
+	_, made, err := c.newPolicy(cfg, set)
 	if p == nil {
 		p = &poolPolicy{wants: map[identity.JobKey]planner.Want{}}
 		c.policies[name] = p
@@ -79,6 +68,20 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 	}
 	p.line, p.policy, p.problem, p.fingerprint, p.asked, p.last, p.ample = line, made, "", 0, nil, nil, ampleCounts{}
 	return p
+}
+
+// newPolicy returns the policy of a pool, or the one that a user set, as it is written and
+// made.
+func (c *Controller) newPolicy(pool config.Pool, set string) (line string, made policy.Policy, err error) {
+	if set != "" {
+		made, err = c.parsePolicy(set)
+	} else {
+		made, err = c.makePolicy(pool.Policy, func() (policy.Policy, error) { return builtin.Policies.New(pool.Policy, pool.Options) })
+	}
+	if err == nil && pool.Tree != nil {
+		made, err = c.perQueue(pool, made)
+	}
+	return cmp.Or(set, pool.Policy), made, err
 }
 
 // perQueue returns the policy that divides a pool between its queues, and runs base in

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,21 +12,27 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Propose returns what the policy of each pool would do now or, if line is not empty, what
-// that policy would do. It writes nothing and delays no round. It ends with the context,
-// but does not interrupt an external policy.
-func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
-	view, err := c.watcher.View(c.Config().Pool)
+// that policy would do. If pools is not nil, policies and queues are those of pools; how a
+// pool counts slots and where workers go is as it is. Propose writes nothing and delays no
+// round. It ends with the context, but does not interrupt an external policy.
+func (c *Controller) Propose(ctx context.Context, line string, pools map[string]config.Pool) ([]api.Proposal, error) {
+	poolOf := c.Config().Pool
+	if pools != nil {
+		poolOf = requeued(poolOf, pools)
+	}
+	view, err := c.watcher.View(poolOf)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	requests, out, options, err := c.proposals(view, line, now)
+	requests, out, options, err := c.proposals(view, line, poolOf, pools != nil, now)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +62,19 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 	return out, nil
 }
 
-// proposals returns the requests for a proposal, one per pool.
-func (c *Controller) proposals(view *cluster.View, line string, now time.Time) ([]*request, []api.Proposal, planner.Options, error) {
+// requeued returns the pools in force with the policies and queues of others.
+func requeued(inForce func(string) config.Pool, others map[string]config.Pool) func(string) config.Pool {
+	changed := &config.Config{Pools: others}
+	return func(name string) config.Pool {
+		p, q := inForce(name), changed.Pool(name)
+		p.Policy, p.Options, p.Queues, p.Share, p.Tree = q.Policy, q.Options, q.Queues, q.Share, q.Tree
+		return p
+	}
+}
+
+// proposals returns the requests for a proposal, one per pool. With changed, the policies
+// are not those in force.
+func (c *Controller) proposals(view *cluster.View, line string, poolOf func(string) config.Pool, changed bool, now time.Time) ([]*request, []api.Proposal, planner.Options, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	options := c.cfg.Planner.Options
@@ -72,24 +90,19 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 	for _, name := range view.Pools() {
 		p := c.policyOf(name)
 		try := &poolPolicy{line: p.line, policy: p.policy}
-		if line != "" {
+		if line != "" || changed {
 			var err error
-			if try.policy, err = c.parsePolicy(line); err != nil {
-				return nil, nil, options, err
+			set := cmp.Or(line, c.overrides.Policies[name])
+			if try.line, try.policy, err = c.newPolicy(poolOf(name), set); err != nil {
+				return nil, nil, options, fmt.Errorf("pool %s: %w", name, err)
 			}
-			if pool := c.cfg.Pool(name); pool.Tree != nil {
-				if try.policy, err = c.perQueue(pool, try.policy); err != nil {
-					return nil, nil, options, err
-				}
-			}
-			try.line = line
 		}
 		if try.policy == nil {
 			return nil, nil, options, fmt.Errorf("pool %s: %s", name, p.problem)
 		}
 		q := c.request(view, name, try, now)
 		q.snap.Changed = true
-		if line != "" {
+		if line != "" || changed {
 			q.snap.State = nil
 		}
 		requests = append(requests, q)

@@ -130,3 +130,26 @@ queue "b" { guarantee = 4 }`)
 	w.in("b", "b1", 1, 8)
 	w.eventually(map[string]int{"a1": 3, "a2": 1, "b1": 4})
 }
+
+// A plan with another configuration shows what its queues would change, and changes
+// nothing.
+func TestController_ProposesOtherQueues(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	a, _ := w.start(w.config())
+	w.in("a", "a1", 1, 8)
+	w.in("b", "b1", 1, 8)
+	w.eventually(map[string]int{"a1": 4, "b1": 4})
+	pools := w.pools("queue \"a\" { guarantee = 6 }\nqueue \"b\" { limit = 2 }")
+	out, err := a.Propose(t.Context(), "", pools)
+	must.NoError(t, err)
+	must.Len(t, 1, out)
+	got := map[string]int{}
+	for _, j := range out[0].Jobs {
+		got[j.ID] = j.Want
+	}
+	must.Eq(t, map[string]int{"a1": 7, "b1": 1}, got)
+	out, err = a.Propose(t.Context(), "", nil)
+	must.NoError(t, err)
+	must.Eq(t, 4, out[0].Jobs[0].Want)
+	w.eventually(map[string]int{"a1": 4, "b1": 4})
+}

@@ -57,7 +57,7 @@ func (f *fake) Topology() ([]api.PoolTopology, error) {
 	}}, nil
 }
 
-func (f *fake) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
+func (f *fake) Propose(ctx context.Context, line string, _ map[string]config.Pool) ([]api.Proposal, error) {
 	if f.slow {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)

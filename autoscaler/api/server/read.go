@@ -19,6 +19,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
@@ -98,12 +99,33 @@ func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
 			return nil, err
 		}
 	}
+	return s.propose(r, sc, line, nil)
+}
+
+// planChanged shows what the policies would do with the pools of another configuration. It
+// requires a proof, as another policy does.
+func (s *Server) planChanged(r *http.Request, sc *scope) (any, error) {
+	if _, err := s.admit(r, "asking with another configuration than the one in force", ""); err != nil {
+		return nil, err
+	}
+	var in api.PlanRequest
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	pools, err := config.ParsePools([]byte(in.Pools), s.controller.Config().PolicyDir)
+	if err != nil {
+		return nil, problem(http.StatusBadRequest, "%w", err)
+	}
+	return s.propose(r, sc, in.Policy, pools)
+}
+
+func (s *Server) propose(r *http.Request, sc *scope, line string, pools map[string]config.Pool) (any, error) {
 	give := slot(r.Context(), s.quota(r).plans, 0)
 	if give == nil {
 		return nil, tooMany("1", "other plans are being made; try again in a moment")
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), s.limits.plan, errSlowPlan)
-	out, err := s.controller.Propose(ctx, line)
+	out, err := s.controller.Propose(ctx, line, pools)
 	cancel()
 	give()
 	switch {

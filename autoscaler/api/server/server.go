@@ -28,7 +28,7 @@ type Controller interface {
 	Config() *config.Config
 	Registry() *prometheus.Registry
 	JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector
-	Propose(ctx context.Context, line string) ([]api.Proposal, error)
+	Propose(ctx context.Context, line string, pools map[string]config.Pool) ([]api.Proposal, error)
 	Pools() (configured, set map[string]string)
 	ExternalPolicies() []string
 	History(context.Context, identity.JobKey) ([]api.Change, error)
@@ -87,6 +87,7 @@ func (s *Server) routes() map[string]http.HandlerFunc {
 		"GET /v1/status":   s.reads(s.limited(answers(s.status))),
 		"GET /v1/job":      s.reads(s.limited(answers(s.job))),
 		"GET /v1/plan":     s.reads(s.limited(answers(s.plan))),
+		"POST /v1/plan":    s.reads(s.limited(answers(s.planChanged))),
 		"GET /v1/policy":   s.reads(answers(s.policies)),
 		"GET /v1/topology": s.reads(s.limited(answers(s.topology))),
 		"GET /v1/events":   s.reads(s.events),

@@ -116,12 +116,18 @@ func (d *daemon) until(args, text string) {
 
 func TestDaemon_Commands(t *testing.T) {
 	d := startDaemon(t)
+	other, wrong := filepath.Join(t.TempDir(), "other.hcl"), filepath.Join(t.TempDir(), "wrong.hcl")
+	must.NoError(t, os.WriteFile(other, []byte("pool \"default\" {\n queue \"default\" { limit = 2 }\n}"), 0o600))
+	must.NoError(t, os.WriteFile(wrong, []byte(`pool "default" {
+ queue "default" { weight = 0 }
+}`), 0o600))
 	for _, tc := range []struct {
 		args string
 		code int
 		want string
 	}{
 		{"status", 0, "tested leads"},
+		{"plan -config " + other, 0, "shrinks 4→2"},
 		{"status", 0, "bad is left alone"},
 		{"status -json", 0, `"leading": true`},
 		{"status extra", 2, `kolo status takes no arguments, got ["extra"]`},
@@ -146,6 +152,8 @@ func TestDaemon_Commands(t *testing.T) {
 		{"plan", 0, "Pool default with elastic-fifo"},
 		{"plan -policy fifo", 0, "Pool default with fifo"},
 		{"plan -policy none", 1, "no policy is called"},
+		{"plan -config " + wrong, 1, wrong + ":2: Wrong value for weight"},
+		{"plan -config /nowhere", 1, "no such file"},
 		{"policy get", 0, "elastic-fifo"},
 		{"policy set", 2, "either a policy or -reset"},
 		{"policy lst", 2, `unknown command "policy lst"; did you mean "policy list"?`},

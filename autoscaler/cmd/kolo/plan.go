@@ -14,6 +14,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
@@ -29,19 +30,27 @@ func (c *planCommand) Help() string {
 Usage: kolo plan [options]
 
   Shows what the policies in force would do now, or with -policy what another
-  one would. Nothing is changed.
+  one would, or with -config what they would do with other queues. Nothing is
+  changed.
 
 Plan Options:
 
   -policy=<policy>
     A policy, with options if any: 'elastic-fifo', 'tiresias(starvation=0)'.
     Requires a token (-token, NOMAD_TOKEN) or the autoscaler's Unix socket.
+
+  -config=<path>
+    A configuration, as a file or a directory of *.hcl files, that the autoscaler
+    may be given later: the policies and queues of its pools apply. It is
+    checked first. Only the pool blocks are sent, 64 KiB at most. Requires what
+    -policy requires.
 ` + apiHelp)
 }
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *planCommand) AutocompleteFlags() complete.Flags {
 	f := c.apiCommand.AutocompleteFlags()
+	f["-config"] = complete.PredictFiles("*")
 	f["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
 	return f
 }
@@ -50,15 +59,26 @@ func (c *planCommand) AutocompleteFlags() complete.Flags {
 func (c *planCommand) Run(args []string) int {
 	f := c.apiFlags("plan")
 	line := f.String("policy", "", "")
+	path := f.String("config", "", "")
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
 	}
-	query := url.Values{}
-	if *line != "" {
+	method, query, in := http.MethodGet, url.Values{}, any(nil)
+	switch {
+	case *path != "":
+		sources, err := config.Read(*path)
+		if err == nil {
+			_, err = config.Parse(sources)
+		}
+		if err != nil {
+			return c.fail(err)
+		}
+		method, in = http.MethodPost, api.PlanRequest{Pools: string(config.PoolBlocks(sources)), Policy: *line}
+	case *line != "":
 		query.Set("policy", *line)
 	}
 	var out []api.Proposal
-	code := c.ask(http.MethodGet, "/v1/plan", query, nil, &out, func() string {
+	code := c.ask(method, "/v1/plan", query, in, &out, func() string {
 		var parts []string
 		for _, p := range out {
 			rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
