@@ -4,6 +4,7 @@
 package queued
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -147,6 +148,40 @@ func TestPolicy_Promises(t *testing.T) {
 					must.True(t, inReach, must.Sprint("guarantees are out of reach"))
 					for i := range before {
 						must.True(t, before[i].Count == 0 || before[i].Preemptible || c.s.Jobs[i].Count >= before[i].Min)
+					}
+				}
+			}
+		})
+	}
+}
+
+// In a pool of several GPU types, whatever jobs hold and ask for, the answers of all queues
+// together keep to the slots of each type.
+func TestPolicy_Types(t *testing.T) {
+	types := []string{"a100", "h100", "l40"}
+	for _, line := range append(builtin.Policies.Names(), "stubborn") {
+		t.Run(line, func(t *testing.T) {
+			for seed := range uint64(30) {
+				c := randomCluster(t, seed, "kolo")
+				c.p = New(c.tree, stubborn{}, nil)
+				if line != "stubborn" {
+					c.p = New(c.tree, policyOf(t, line), nil)
+				}
+				c.s.Nodes = nil
+				for _, typ := range types {
+					c.s.Nodes = append(c.s.Nodes, policy.Node{ID: typ, Type: typ, GPUs: c.rng.IntN(30)})
+				}
+				for range 25 {
+					c.happen(true)
+					if last := len(c.s.Jobs) - 1; last >= 0 && c.rng.IntN(2) == 0 && c.s.Jobs[last].Count == 0 {
+						c.s.Jobs[last].Type = types[c.rng.IntN(len(types))]
+					}
+					c.decide()
+					for i := range c.s.Jobs {
+						j, a := &c.s.Jobs[i], &c.last.Allocations[i]
+						if j.Held = ""; j.Count > 0 {
+							j.Held = cmp.Or(j.Type, a.Type, types[0])
+						}
 					}
 				}
 			}
