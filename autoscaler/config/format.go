@@ -154,6 +154,19 @@ func duration(low, high string) format[time.Duration] {
 	}}
 }
 
+// moment is a time with its zone.
+var moment = format[time.Time]{"RFC 3339 time", func(a *hcl.Attribute) (time.Time, hcl.Diagnostics) {
+	v, diags := value(a, cty.String, `"2026-12-01T09:00:00Z"`)
+	if diags.HasErrors() {
+		return time.Time{}, diags
+	}
+	t, err := time.Parse(time.RFC3339, v.AsString())
+	if err != nil {
+		return time.Time{}, wrongValue(a, `%q is no time with its zone; write one such as "2026-12-01T09:00:00Z" or "2026-12-01T10:00:00+01:00".`, v.AsString())
+	}
+	return t, nil
+}}
+
 // mustDuration reads a constant of this package.
 func mustDuration(s string) time.Duration {
 	d, err := time.ParseDuration(s)

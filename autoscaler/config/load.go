@@ -118,7 +118,7 @@ func (c *Config) decode(body hcl.Body) hcl.Diagnostics {
 	}
 	content, diags := blocks[""].read(body, schema...)
 	for _, d := range diags {
-		for _, inside := range []string{"policy", "queue", "topology"} {
+		for _, inside := range []string{"policy", "queue", "reservation", "topology"} {
 			if d.Summary == "Unsupported block type" && strings.Contains(d.Detail, fmt.Sprintf("%q", inside)) {
 				d.Detail += fmt.Sprintf(" Write it inside of pool %q { … }.", "<node pool>")
 			}

@@ -72,7 +72,8 @@ func newPool(name string) Pool {
 func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 	p := newPool(b.Labels[0])
 	content, diags := p.settings().read(b.Body, hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}},
-		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "topology"})
+		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "topology"},
+		hcl.BlockHeaderSchema{Type: "reservation", LabelNames: []string{"name"}})
 	if p.Name == "all" {
 		diags = append(diags, wrong(b.LabelRanges[0], "Unusable node pool",
 			`"all" is Nomad's word for every node at once; write pool "*" for the pools without a block of their own.`))
@@ -85,6 +86,9 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		p.Device = ""
 	}
 	diags = append(diags, c.queues(&p, content.Blocks.OfType("queue"), content.Attributes["share"])...)
+	if !diags.HasErrors() {
+		diags = append(diags, p.reservations(content.Blocks.OfType("reservation"))...)
+	}
 	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {

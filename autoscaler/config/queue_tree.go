@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -48,6 +49,64 @@ func (c *Config) queues(p *Pool, blocks hcl.Blocks, share *hcl.Attribute) hcl.Di
 		diags = append(diags, r.diagnostic(problem))
 	}
 	return diags
+}
+
+// reservations reads the reservation blocks of a pool.
+func (p *Pool) reservations(blocks hcl.Blocks) (diags hcl.Diagnostics) {
+	if len(blocks) == 0 {
+		return nil
+	}
+	if p.Tree == nil {
+		return hcl.Diagnostics{wrong(blocks[0].DefRange, "Nothing to reserve for",
+			"A reservation is for a queue, and this pool is not divided between queues; write a queue block with a weight.")}
+	}
+	var all []queue.Reservation
+	ranges := map[[2]string]hcl.Range{}
+	for _, b := range blocks {
+		r, more := readReservation(b, ranges)
+		all, diags = append(all, r), append(diags, more...)
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	tree, problems := p.Tree.With(all)
+	for _, problem := range problems {
+		diags = append(diags, wrong(ranges[[2]string{problem.Reservation, problem.Setting}],
+			fmt.Sprintf("Wrong value for %s of reservation %q", problem.Setting, problem.Reservation), problem.Text+"; "+problem.Remedy+"."))
+	}
+	p.Tree = tree
+	return diags
+}
+
+// readReservation reads a reservation block, and notes its lines by name and key.
+func readReservation(b *hcl.Block, ranges map[[2]string]hcl.Range) (queue.Reservation, hcl.Diagnostics) {
+	r := queue.Reservation{Name: b.Labels[0]}
+	var from, until time.Time
+	table := reservationSettings(&r, &from, &until)
+	content, diags := table.read(b.Body)
+	if _, twice := ranges[[2]string{r.Name, ""}]; twice {
+		return r, append(diags, wrong(b.DefRange, "Repeated block", fmt.Sprintf("reservation %q was already written for this pool; keep one of the two.", r.Name)))
+	}
+	ranges[[2]string{r.Name, ""}] = b.DefRange
+	for _, key := range table.names() {
+		a := content.Attributes[key]
+		if a == nil {
+			diags = append(diags, wrong(b.DefRange, "Missing argument", fmt.Sprintf("reservation %q has no %s; write %s = ….", r.Name, key, key)))
+			continue
+		}
+		ranges[[2]string{r.Name, key}] = a.Range
+	}
+	r.From, r.Until = float64(from.Unix()), float64(until.Unix())
+	return r, diags
+}
+
+func reservationSettings(r *queue.Reservation, from, until *time.Time) settings {
+	return settings{
+		define("queue", &r.Queue, "", text, "Queue whose guarantee rises.").or("required"),
+		define("slots", &r.Slots, 0, whole(1, queue.MostSlots), "Slots by which it does.").or("required"),
+		define("from", from, time.Time{}, moment, "When the reservation begins.").or("required"),
+		define("until", until, time.Time{}, moment, "When it ends.").or("required"),
+	}
 }
 
 // diagnostic is a problem with the lines that it is about.

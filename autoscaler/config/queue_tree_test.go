@@ -6,6 +6,7 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -149,6 +150,51 @@ queue "b" {
 			_, err := parse("pool \"gpu\" {\n" + tc.src + "\n}")
 			must.ErrorContains(t, err, tc.want)
 			must.True(t, strings.HasPrefix(err.Error(), "kolo.hcl:"))
+		})
+	}
+}
+
+const reserved = `
+pool "gpu" {
+  queue "a" {
+    guarantee = 2
+    limit     = 8
+  }
+  reservation "demo" {
+    queue = "a"
+    slots = 6
+    from  = "2026-12-01T09:00:00Z"
+    until = "2026-12-01T12:00:00+01:00"
+  }
+}`
+
+func TestParse_Reservations(t *testing.T) {
+	c, err := parse(reserved)
+	must.NoError(t, err)
+	at := func(now string) int {
+		moment, err := time.Parse(time.RFC3339, now)
+		must.NoError(t, err)
+		l := c.Pool("gpu").Tree.Layout()
+		l.At(float64(moment.Unix()))
+		return l.Nodes[1].Guarantee
+	}
+	must.Eq(t, []int{2, 8, 8, 2}, []int{at("2026-12-01T08:59:59Z"), at("2026-12-01T09:00:00Z"), at("2026-12-01T10:59:59Z"), at("2026-12-01T11:00:00Z")})
+
+	for name, tc := range map[string]struct{ from, to, want string }{
+		"no such queue":  {`queue = "a"`, `queue = "b"`, `kolo.hcl:8: Wrong value for queue of reservation "demo": there is no queue "b"`},
+		"too many slots": {"slots = 6", "slots = 7", `kolo.hcl:9: Wrong value for slots of reservation "demo": with it, queue "a" is guaranteed 9 slots, and its limit is 8; reserve less, or raise the limit.`},
+		"no slots":       {"slots = 6", "", `kolo.hcl:7: Missing argument: reservation "demo" has no slots; write slots = ….`},
+		"no zone":        {"09:00:00Z", "09:00:00", `kolo.hcl:10: Wrong value for from: "2026-12-01T09:00:00" is no time with its zone`},
+		"it ends first":  {"12:00:00+01:00", "12:00:00+05:00", `kolo.hcl:11: Wrong value for until of reservation "demo": it ends before it begins`},
+		"an unknown key": {"slots = 6", "slot = 6", `kolo.hcl:9: Unsupported argument`},
+		"twice":          {"\n}", "\n  reservation \"demo\" {}\n}", `kolo.hcl:13: Repeated block: reservation "demo" was already written`},
+		"not divided":    {"guarantee = 2\n    limit     = 8", "", `kolo.hcl:6: Nothing to reserve for`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := strings.LastIndex(reserved, tc.from)
+			must.GreaterEq(t, 0, at)
+			_, err := parse(reserved[:at] + tc.to + reserved[at+len(tc.from):])
+			must.ErrorContains(t, err, tc.want)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -36,6 +37,7 @@ func reference() string {
 		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()},
 		{"`pool`", new(Pool).settings()}, {"`pool` › `queue`", new(Queue).settings()},
 		{"… `queue` › `per_namespace`", capSettings(new(queue.Caps))},
+		{"`pool` › `reservation`", reservationSettings(new(queue.Reservation), new(time.Time), new(time.Time))},
 		{"`pool` › `topology`", new(Pool).topologySettings(new([]string))},
 	} {
 		for _, s := range b.settings {

@@ -29,6 +29,7 @@ func (a *simulateArgs) queues(s *sim.Sweep) error {
 	if pool.Tree == nil {
 		return badFlag("-config %s: pool %q is not divided between queues; name another with -pool", a.config, a.pool)
 	}
+	pool.Tree = pool.Tree.WithoutReservations() // the times of traces are no dates
 	s.Base.Queues = pool.Tree
 	for i := range s.Contestants {
 		base := s.Contestants[i].New

@@ -55,7 +55,7 @@ func situationOf(t *testing.T, rng *rand.Rand) *situation {
 		}
 	}
 	s.demand = make([]Demand, len(s.Nodes))
-	r := s.Reserve(s.slots, nil)
+	r := s.Reserve(s.slots, nil, true)
 	for range rng.IntN(10) {
 		leaf, n := s.leaves[rng.IntN(len(s.leaves))], 1+rng.IntN(8)
 		if _, ok := r.Fits(leaf, n); ok {
@@ -185,7 +185,7 @@ func TestDivide_TakesBackOnce(t *testing.T) {
 				}
 			}
 			started := slices.Clone(s.demand)
-			r := s.Reserve(s.slots, firm(started))
+			r := s.Reserve(s.slots, firm(started), true)
 			for _, leaf := range s.leaves {
 				if n := rng.IntN(after[leaf] - started[leaf].Firm + 1); n > 0 {
 					if _, ok := r.Fits(leaf, n); ok {

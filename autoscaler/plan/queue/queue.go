@@ -52,6 +52,8 @@ type Tree struct {
 	any      Caps           // of namespaces that no queue takes
 	anyShare int            // their weight
 	patterns []pattern      // the most specific first
+
+	reservations []Reservation
 }
 
 // Node is a queue, the pool above all queues, or a namespace that is a queue of its own.
@@ -61,6 +63,7 @@ type Node struct {
 	Children []int // empty for a leaf
 
 	Guarantee, Limit, Weight, MaxJob, MaxJobs int
+	Later                                     int // slots of reservations that have not begun
 
 	perNamespace *Caps
 	own          int // leaf of the jobs of a queue that has others inside, or 0

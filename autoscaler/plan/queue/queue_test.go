@@ -100,7 +100,7 @@ func TestReserve(t *testing.T) {
 	l := tree(t, teams()).Layout()
 	speech, lab := l.Leaf("speech", ""), l.Leaf("lab", "lab-a")
 	l.Fit(64)
-	r := l.Reserve(64, nil)
+	r := l.Reserve(64, nil, true)
 	fits := func(leaf, n int) bool {
 		_, ok := r.Fits(leaf, n)
 		return ok
@@ -117,7 +117,7 @@ func TestReserve(t *testing.T) {
 	other := l.Leaf("", "other")
 	firm := make([]int, len(l.Nodes))
 	firm[speech], firm[lab] = 40, 2
-	r = l.Reserve(64, firm)
+	r = l.Reserve(64, firm, true)
 	must.True(t, fits(other, 6))
 	must.False(t, fits(other, 7))
 }
@@ -164,4 +164,70 @@ func TestNew_Problems(t *testing.T) {
 	}
 	must.Eq(t, "0.25", thousandths(250))
 	must.Eq(t, "2", thousandths(2000))
+}
+
+// A reservation raises the guarantees of its queue and of those around it while it lasts.
+// Before, only slots that can be taken back are lent of it.
+func TestTree_Reservations(t *testing.T) {
+	tr, problems := tree(t, teams()).With([]Reservation{{Name: "demo", Queue: "vision", Slots: 10, From: 100, Until: 200}})
+	must.SliceEmpty(t, problems)
+	at := func(now float64) (guarantees [3]int, later int, next float64) {
+		l := tr.Layout()
+		next = l.At(now)
+		for i, name := range []string{"research", "vision", "speech"} {
+			guarantees[i] = l.Nodes[l.byName[name]].Guarantee
+		}
+		return guarantees, l.Nodes[l.byName["vision"]].Later, next
+	}
+	for _, tc := range []struct {
+		now        float64
+		guarantees [3]int
+		later      int
+		next       float64
+	}{{0, [3]int{32, 8, 0}, 10, 100}, {100, [3]int{42, 18, 0}, 0, 200}, {200, [3]int{32, 8, 0}, 0, 0}} {
+		guarantees, later, next := at(tc.now)
+		must.Eq(t, tc.guarantees, guarantees)
+		must.Eq(t, tc.later, later)
+		must.Eq(t, tc.next, next)
+	}
+
+	l := tr.Layout()
+	l.At(0)
+	other := l.Leaf("", "other")
+	l.Fit(64)
+	_, ok := l.Reserve(64, nil, true).Fits(other, 15)
+	must.False(t, ok)
+	_, ok = l.Reserve(64, nil, true).Fits(other, 14)
+	must.True(t, ok)
+	_, ok = l.Reserve(64, nil, false).Fits(other, 24)
+	must.True(t, ok)
+	demand := make([]Demand, len(l.Nodes))
+	demand[other].Wanted = 64
+	must.Eq(t, 64, l.Divide(64, demand)[other])
+	must.Eq(t, 0, tr.WithoutReservations().Layout().At(0))
+}
+
+func TestTree_WrongReservations(t *testing.T) {
+	good := Reservation{Name: "r", Queue: "vision", Slots: 10, From: 1, Until: 3}
+	for name, tc := range map[string]struct {
+		change func(r *Reservation)
+		want   ReservationProblem
+	}{
+		"no such queue": {func(r *Reservation) { r.Queue = "x" }, ReservationProblem{"r", "queue", `there is no queue "x"`, "name one of the pool's queue blocks"}},
+		"no slots":      {func(r *Reservation) { r.Slots = 0 }, ReservationProblem{"r", "slots", "0 is out of range", "write a number from 1 to 1000000"}},
+		"no time":       {func(r *Reservation) { r.Until = 1 }, ReservationProblem{"r", "until", "it ends before it begins", "write a time after from"}},
+		"above a limit": {func(r *Reservation) { r.Slots = 17 }, ReservationProblem{"r", "slots", `with it, queue "research" is guaranteed 49 slots, and its limit is 48`, "reserve less, or raise the limit"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := good
+			tc.change(&r)
+			_, problems := tree(t, teams()).With([]Reservation{r})
+			must.Eq(t, []ReservationProblem{tc.want}, problems)
+		})
+	}
+	// Two at a time are above the limit, one after the other is not.
+	_, problems := tree(t, teams()).With([]Reservation{good, {Name: "s", Queue: "speech", Slots: 10, From: 2, Until: 4}})
+	must.Len(t, 1, problems)
+	_, problems = tree(t, teams()).With([]Reservation{good, {Name: "s", Queue: "speech", Slots: 10, From: 3, Until: 4}})
+	must.SliceEmpty(t, problems)
 }

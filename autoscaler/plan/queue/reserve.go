@@ -9,18 +9,22 @@ type Account struct {
 	l        *Layout
 	slots    int
 	reserved bool  // guarantees count in full, used or not
+	later    bool  // so do reservations that have not begun
 	used     []int // by node
 }
 
 // Use returns an account of slots that are used: by node, those of leaves count.
-func (l *Layout) Use(slots int, used []int) *Account { return l.account(slots, used, false) }
+func (l *Layout) Use(slots int, used []int) *Account { return l.account(slots, used, false, false) }
 
 // Reserve returns an account of firm slots: by node, those of leaves count. A guarantee
-// counts in full, for the slots of it that are free must stay within reach.
-func (l *Layout) Reserve(slots int, firm []int) *Account { return l.account(slots, firm, true) }
+// counts in full, for the slots of it that are free must stay within reach. With later, so
+// do reservations that have not begun.
+func (l *Layout) Reserve(slots int, firm []int, later bool) *Account {
+	return l.account(slots, firm, true, later)
+}
 
-func (l *Layout) account(slots int, used []int, reserved bool) *Account {
-	a := &Account{l: l, slots: slots, reserved: reserved, used: make([]int, len(l.Nodes))}
+func (l *Layout) account(slots int, used []int, reserved, later bool) *Account {
+	a := &Account{l: l, slots: slots, reserved: reserved, later: later, used: make([]int, len(l.Nodes))}
 	for n := len(l.Nodes) - 1; n >= 0; n-- {
 		if len(l.Nodes[n].Children) == 0 && n < len(used) {
 			a.used[n] = used[n]
@@ -34,10 +38,14 @@ func (l *Layout) account(slots int, used []int, reserved bool) *Account {
 
 // counted returns what a node with this use counts for above.
 func (a *Account) counted(n, used int) int {
+	guaranteed := 0
 	if a.reserved {
-		return max(used, a.l.Nodes[n].Guarantee)
+		guaranteed = a.l.Nodes[n].Guarantee
 	}
-	return used
+	if a.later {
+		guaranteed += a.l.Nodes[n].Later
+	}
+	return max(used, guaranteed)
 }
 
 // Fits reports whether a leaf may use so many slots more. If not, at is the node whose

@@ -19,6 +19,7 @@ type Wait string
 const (
 	OverLimit         Wait = "over-limit"          // a limit of its queue
 	WaitsForGuarantee Wait = "waits-for-guarantee" // it cannot be suspended, and its minimum would take what others are guaranteed
+	Reserved          Wait = "reservation"         // the same of what others have reserved for later
 	NoRoom            Wait = "no-room"             // its minimum is more than its queue may use now
 	InQueue           Wait = "in-queue"            // its queue's policy serves others first
 )
@@ -41,7 +42,7 @@ func (d *decision) admit(waiting []candidate) {
 	// guaranteed only since it came first. Gangs that are larger than their part get what
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
-	reserve := d.layout.Reserve(d.slots, firm)
+	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true)}
 	late := waiting[:0:0]
 	for i := range waiting {
 		c := &waiting[i]
@@ -49,10 +50,10 @@ func (d *decision) admit(waiting []candidate) {
 			late = append(late, *c)
 			continue
 		}
-		d.try(c, firm, reserve)
+		d.try(c, firm, r)
 	}
 	for i := range late {
-		d.try(&late[i], firm, reserve)
+		d.try(&late[i], firm, r)
 	}
 	for _, m := range d.members {
 		m.inOrder()
@@ -77,8 +78,11 @@ func interleave(waiting []candidate) []candidate {
 	return out
 }
 
+// reserves are the accounts of firm slots, without and with what is reserved for later.
+type reserves struct{ now, later *queue.Account }
+
 // try admits a job, or notes why not.
-func (d *decision) try(c *candidate, firm []int, reserve *queue.Account) {
+func (d *decision) try(c *candidate, firm []int, r reserves) {
 	reason := &d.out[c.index].Reason
 	if most, at := d.full(c.leaf); at >= 0 {
 		*reason = fmt.Sprintf("%s: %d jobs of %s run, and its max_jobs is %d", OverLimit, d.running[at], d.label(at), most)
@@ -89,7 +93,12 @@ func (d *decision) try(c *candidate, firm []int, reserve *queue.Account) {
 		return
 	}
 	if !c.job.Preemptible {
-		switch at, ok := reserve.Fits(c.leaf, c.least); {
+		at, ok := r.later.Fits(c.leaf, c.least)
+		_, fitsNow := r.now.Fits(c.leaf, c.least)
+		switch {
+		case !ok && fitsNow:
+			*reason = fmt.Sprintf("%s: it is not preemptible, and its minimum of %d slots would take what is reserved for later", Reserved, c.least)
+			return
 		case !ok && at > 0:
 			*reason = fmt.Sprintf("%s: its minimum is %d slots, and the other jobs of %s need more of its limit of %d than it leaves", OverLimit, c.least, d.label(at), d.layout.Nodes[at].Limit)
 			return
@@ -99,7 +108,8 @@ func (d *decision) try(c *candidate, firm []int, reserve *queue.Account) {
 			return
 		}
 		firm[c.leaf] += c.least
-		reserve.Add(c.leaf, c.least)
+		r.now.Add(c.leaf, c.least)
+		r.later.Add(c.leaf, c.least)
 	}
 	d.ran(c.leaf)
 	c.show(c.index, c.job)

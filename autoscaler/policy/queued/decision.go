@@ -52,12 +52,17 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
 	waiting := d.sort()
+	next := d.layout.At(s.Now)
 	d.layout.Fit(d.slots)
 	d.admit(waiting)
 	if err := d.divide(); err != nil {
 		return policy.Decision{}, err
 	}
-	return d.join(), nil
+	out := d.join()
+	if next > 0 && (out.RequeueAt == 0 || next < out.RequeueAt) {
+		out.RequeueAt = next
+	}
+	return out, nil
 }
 
 // capacity sums up the slots of each type.

@@ -144,7 +144,7 @@ func TestPolicy_Promises(t *testing.T) {
 						must.True(t, n == 0 || node.Limit == 0 || used[n] <= node.Limit)
 					}
 					must.LessEq(t, c.s.Nodes[0].GPUs, used[0])
-					_, inReach := l.Reserve(c.s.Nodes[0].GPUs, firm).Fits(0, 0)
+					_, inReach := l.Reserve(c.s.Nodes[0].GPUs, firm, true).Fits(0, 0)
 					must.True(t, inReach, must.Sprint("guarantees are out of reach"))
 					for i := range before {
 						must.True(t, before[i].Count == 0 || before[i].Preemptible || c.s.Jobs[i].Count >= before[i].Min)

@@ -234,3 +234,23 @@ func TestPolicy_Fallible(t *testing.T) {
 	_, ok = New(tree, policyOf(t, "fifo"), nil).(fallible)
 	must.False(t, ok)
 }
+
+// Before a reservation begins, its slots are lent to what shrinks or can be suspended;
+// when it begins, its queue has them at once.
+func TestPolicy_Reservations(t *testing.T) {
+	tree, problems := treeOf(t, q("demo", 0), q("b", 0)).With([]queue.Reservation{{Name: "r", Queue: "demo", Slots: 12, From: 100, Until: 200}})
+	must.SliceEmpty(t, problems)
+	w := newTable(t, 16, New(tree, policyOf(t, "elastic-fifo"), nil))
+	w.job("b1", "b", 2, 16)
+	w.job("b2", "b", 3, 3)
+	w.job("b3", "b", 3, 3, preemptible)
+	must.Eq(t, "b1=13 b2=0 b3=3", w.decide().counts())
+	must.Eq(t, "reservation: it is not preemptible, and its minimum of 3 slots would take what is reserved for later", w.reason("b2"))
+	must.Eq(t, 100, w.last.RequeueAt)
+	w.s.Now = 100
+	w.job("demo", "demo", 1, 16)
+	must.Eq(t, "b1=2 b2=0 b3=0 demo=14", w.decide().counts())
+	must.Eq(t, 200, w.last.RequeueAt)
+	w.s.Now = 200
+	must.Eq(t, "b1=2 b2=3 b3=3 demo=8", w.decide().counts())
+}
