@@ -82,6 +82,7 @@ type QueueStatus struct {
 	Weight       float64          `json:"weight,omitempty"` // absent is 1
 	MaxJob       int              `json:"max_job,omitempty"`
 	MaxJobs      int              `json:"max_jobs,omitempty"`
+	MaxTime      float64          `json:"max_time,omitempty"` // seconds
 	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
 	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
 }

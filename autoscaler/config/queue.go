@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -43,8 +44,9 @@ type Queue struct {
 
 	// Of a pool that is divided; 0 is no limit.
 	Guarantee, Limit, MaxJob, MaxJobs int
-	Weight                            float64     // 0 is 1
-	PerNamespace                      *queue.Caps // nil is none
+	Weight                            float64       // 0 is 1
+	MaxTime                           time.Duration // 0 is no limit
+	PerNamespace                      *queue.Caps   // nil is none
 
 	Policy  string   // "" is the one around it
 	Options hcl.Body // of the policy; nil is none
@@ -121,6 +123,7 @@ func (q *Queue) settings() settings {
 		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Share of the slots that no one is guaranteed, or does not use."),
 		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
 		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs that run at a time.").or("none"),
+		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job runs before the other jobs of its queue go first.").or("none"),
 	}
 }
 

@@ -23,6 +23,7 @@ pool "gpu" {
     weight       = 2
     max_job      = 16
     max_jobs     = 50
+    max_time     = "100h"
     max_priority = 70
     queue "vision" {
       weight = 1.5
@@ -61,7 +62,7 @@ func TestParse_QueueTree(t *testing.T) {
 	}
 	l := p.Tree.Layout()
 	research, vision, lab, other := l.Nodes[1], l.Nodes[2], l.Leaf("lab", "lab-a"), l.Leaf("", "other")
-	must.Eq(t, queue.Node{Name: "research", Children: []int{2, 3}, Guarantee: 32, Limit: 64, Weight: 2000, MaxJob: 16, MaxJobs: 50}, bare(research))
+	must.Eq(t, queue.Node{Name: "research", Children: []int{2, 3}, Guarantee: 32, Limit: 64, Weight: 2000, MaxJob: 16, MaxJobs: 50, MaxTime: 360_000}, bare(research))
 	must.Eq(t, 1500, vision.Weight)
 	must.Eq(t, []int{2, 3}, []int{l.Nodes[lab].Limit, l.Nodes[lab].MaxJobs})
 	must.Eq(t, 4, l.Nodes[other].Limit)
@@ -80,7 +81,7 @@ func TestParse_QueueTree(t *testing.T) {
 
 // bare leaves out what is not written.
 func bare(n queue.Node) queue.Node {
-	return queue.Node{Name: n.Name, Children: n.Children, Guarantee: n.Guarantee, Limit: n.Limit, Weight: n.Weight, MaxJob: n.MaxJob, MaxJobs: n.MaxJobs}
+	return queue.Node{Name: n.Name, Children: n.Children, Guarantee: n.Guarantee, Limit: n.Limit, Weight: n.Weight, MaxJob: n.MaxJob, MaxJobs: n.MaxJobs, MaxTime: n.MaxTime}
 }
 
 // Queues with the keys that they had before, and a pool without queues, leave the pool
@@ -93,6 +94,7 @@ queue "b" { namespaces = ["x"] }
 queue "*" { max_weight = 2 }`: false,
 		`share = "none"`:                        false,
 		`share = "namespaces"`:                  true,
+		`queue "a" { max_time = "1h" }`:         true,
 		`queue "a" { weight = 1 }`:              true,
 		"queue \"a\" {\n per_namespace {}\n}":   true,
 		"queue \"a\" {\n policy \"fifo\" {}\n}": true,

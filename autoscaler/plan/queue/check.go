@@ -87,11 +87,11 @@ func (c *checker) any(q, parent *Queue) {
 
 func (c *checker) amounts(q *Queue) {
 	for _, a := range []struct {
-		name   string
-		n, low int
-	}{{"guarantee", q.Guarantee, 0}, {"limit", q.Limit, 0}, {"max_job", q.MaxJob, 0}, {"max_jobs", q.MaxJobs, 0}} {
-		if a.n < a.low || a.n > MostSlots {
-			c.add(q, a.name, fmt.Sprintf("write a number up to %d", MostSlots), "%d is out of range", a.n)
+		name    string
+		n, most int
+	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}} {
+		if a.n < 0 || a.n > a.most {
+			c.add(q, a.name, fmt.Sprintf("write a number up to %d", a.most), "%d is out of range", a.n)
 		}
 	}
 	if q.Weight < 1 || q.Weight > MostWeight {

@@ -19,6 +19,8 @@ const WeightUnit = 1000
 const (
 	MostSlots  = 1_000_000
 	MostWeight = 1000 * WeightUnit
+
+	LongestTime = 365 * 24 * 3600 // seconds
 )
 
 // Queue is a queue as the operator writes it. A limit of 0 is none.
@@ -34,6 +36,7 @@ type Queue struct {
 	Weight    int // thousandths
 	MaxJob    int // slots of one job
 	MaxJobs   int // jobs that run at a time
+	MaxTime   int // seconds that a job runs before the others of its queue go first
 
 	// PerNamespace, if not nil, makes a queue inside this one for each namespace.
 	PerNamespace *Caps
@@ -62,8 +65,9 @@ type Node struct {
 	Parent   int   // -1 for the pool
 	Children []int // empty for a leaf
 
-	Guarantee, Limit, Weight, MaxJob, MaxJobs int
-	Later                                     int // slots of reservations that have not begun
+	Guarantee, Limit, Weight, MaxJob, MaxJobs, MaxTime int
+
+	Later int // slots of reservations that have not begun
 
 	perNamespace *Caps
 	own          int // leaf of the jobs of a queue that has others inside, or 0
@@ -114,7 +118,7 @@ func New(queues []Queue) (*Tree, []Problem) {
 func (t *Tree) add(parent int, q *Queue) {
 	n := len(t.nodes)
 	t.nodes = append(t.nodes, Node{
-		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs,
+		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
 		perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
 	})
 	t.nodes[parent].Children = append(t.nodes[parent].Children, n)

@@ -144,6 +144,9 @@ func (m *member) inOrder() {
 
 // reason returns what a user reads of a count, and whether slots are given back with it.
 func (d *decision) reason(m *member, j *policy.Job, a *policy.Allocation) (string, bool) {
+	if j.Priority == last && a.Count <= j.Count {
+		a.Reason += "; it ran as long as max_time of its queue, and other jobs go first"
+	}
 	least := j.Sizes.Above(max(1, j.Min)-1) * max(1, j.PerWorker)
 	switch {
 	case a.Count == 0 && j.Count == 0 && least > m.share-m.fixed:

@@ -6,6 +6,7 @@ package queued
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -25,6 +26,8 @@ type decision struct {
 	byLeaf  map[int]*member
 	running []int // jobs that run, by node
 	out     []policy.Allocation
+
+	requeueAt float64 // 0 is never
 }
 
 // member is a leaf of the tree that has jobs, or slots that are fixed.
@@ -52,17 +55,13 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
 	waiting := d.sort()
-	next := d.layout.At(s.Now)
+	d.wake(d.layout.At(s.Now))
 	d.layout.Fit(d.slots)
 	d.admit(waiting)
 	if err := d.divide(); err != nil {
 		return policy.Decision{}, err
 	}
-	out := d.join()
-	if next > 0 && (out.RequeueAt == 0 || next < out.RequeueAt) {
-		out.RequeueAt = next
-	}
-	return out, nil
+	return d.join(), nil
 }
 
 // capacity sums up the slots of each type.
@@ -141,6 +140,7 @@ func (d *decision) sort() (waiting []candidate) {
 		if at >= 0 {
 			j.Max = max(min(j.Max, most/per), j.Min)
 		}
+		d.outlast(m, &j)
 		switch {
 		case j.Count > 0:
 			m.now += j.Count * per
@@ -160,6 +160,29 @@ func (d *decision) sort() (waiting []candidate) {
 		m.firm += m.fixed
 	}
 	return waiting
+}
+
+// last is the priority of jobs that go behind all others of their queue.
+const last = math.MinInt32
+
+// outlast puts a job behind the others of its queue if it ran as long as it may. Else it
+// notes when that will be.
+func (d *decision) outlast(m *member, j *policy.Job) {
+	most, at := d.lowest(m.leaf, func(n *queue.Node) int { return n.MaxTime })
+	switch left := float64(most) - j.RunTime; {
+	case at < 0:
+	case left <= 0:
+		j.Priority = last
+	case j.Count > 0:
+		d.wake(d.s.Now + left)
+	}
+}
+
+// wake asks for another decision at a time.
+func (d *decision) wake(at float64) {
+	if at > d.s.Now && (d.requeueAt == 0 || at < d.requeueAt) {
+		d.requeueAt = at
+	}
 }
 
 func (m *member) show(index int, j policy.Job) {
@@ -200,11 +223,9 @@ func (d *decision) join() (out policy.Decision) {
 		if m.asked {
 			states[m.name] = state{m.seen, m.answer.State}
 		}
-		if at := m.answer.RequeueAt; at > 0 && (out.RequeueAt == 0 || at < out.RequeueAt) {
-			out.RequeueAt = at
-		}
+		d.wake(m.answer.RequeueAt)
 	}
-	out.Allocations = d.out
+	out.Allocations, out.RequeueAt = d.out, d.requeueAt
 	out.State, _ = json.Marshal(states) //nolint:errchkjson // strings, numbers and bytes
 	return out
 }

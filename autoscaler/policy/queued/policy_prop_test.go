@@ -173,6 +173,7 @@ func TestPolicy_Types(t *testing.T) {
 				}
 				for range 25 {
 					c.happen(true)
+					c.s.Nodes[c.rng.IntN(len(types))].GPUs = c.rng.IntN(30) // nodes come and go
 					if last := len(c.s.Jobs) - 1; last >= 0 && c.rng.IntN(2) == 0 && c.s.Jobs[last].Count == 0 {
 						c.s.Jobs[last].Type = types[c.rng.IntN(len(types))]
 					}

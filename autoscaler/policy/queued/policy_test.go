@@ -254,3 +254,33 @@ func TestPolicy_Reservations(t *testing.T) {
 	w.s.Now = 200
 	must.Eq(t, "b1=2 b2=3 b3=3 demo=8", w.decide().counts())
 }
+
+// A pool may have no nodes, or no jobs.
+func TestPolicy_EmptyPools(t *testing.T) {
+	p := New(treeOf(t, q("a", 8)), policyOf(t, "kolo"), nil)
+	must.SliceEmpty(t, p.Allocate(&policy.Snapshot{}).Allocations)
+	w := newTable(t, 0, p)
+	w.s.Nodes = nil
+	w.job("a1", "a", 1, 4)
+	w.s.Jobs[0].Count = 2
+	w.job("a2", "a", 1, 4)
+	w.decide()
+	must.Eq(t, 0, w.s.Jobs[1].Count)
+	must.Eq(t, `waits-for-guarantee`, w.reason("a2")[:len(WaitsForGuarantee)])
+}
+
+// A job that ran for max_time goes behind the other jobs of its queue.
+func TestPolicy_MaxTime(t *testing.T) {
+	tree := treeOf(t, q("a", 8, func(q *queue.Queue) { q.MaxTime = 100 }), q("b", 8))
+	w := newTable(t, 16, New(tree, policyOf(t, "elastic-fifo"), nil))
+	w.job("a1", "a", 8, 8, preemptible)
+	w.job("a2", "a", 8, 8, preemptible)
+	w.job("b1", "b", 8, 8, preemptible)
+	must.Eq(t, "a1=8 a2=0 b1=8", w.decide().counts())
+	w.s.Now, w.s.Jobs[0].RunTime, w.s.Jobs[2].RunTime = 61, 60, 60
+	must.Eq(t, "a1=8 a2=0 b1=8", w.decide().counts())
+	must.Eq(t, 101, w.last.RequeueAt)
+	w.s.Now, w.s.Jobs[0].RunTime, w.s.Jobs[2].RunTime = 101, 100, 100
+	must.Eq(t, "a1=0 a2=8 b1=8", w.decide().counts())
+	must.StrHasSuffix(t, "; it ran as long as max_time of its queue, and other jobs go first", w.reason("a1"))
+}
