@@ -83,6 +83,27 @@ class Lightning(Processes):
         with open(os.path.join(path, "version_0", "metrics.csv")) as file:
             return [(int(row["step"]), row) for row in csv.DictReader(file)]
 
+    @unittest.skipUnless(importlib.util.find_spec("tensorboard"), "needs TensorBoard")
+    def test_tensorboard_goes_on_where_rank_0_moves(self):
+        """To the same version, with each step that was logged."""
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        agent, workers = self.begin(1, 1, SAMPLES=400, TENSORBOARD=1)
+        agent.stepped(12)
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.stepped(12)
+        agent.shrink(workers[1:])
+        agent.formed(1)
+        self.finish(agent, samples=400)
+        path = os.path.join(agent.directory.name, "output", "lightning_logs")
+        self.assertEqual(["version_0"], os.listdir(path))
+        events = EventAccumulator(os.path.join(path, "version_0"))
+        events.Reload()
+        steps = [event.step for event in events.Scalars("loss_step")]
+        last = self.of(agent, "step")[-1]["step"]
+        self.assertEqual(list(range(4, last, 5)), steps)
+
     def test_steps_grow_with_the_processes(self):
         """Without global_batch: each epoch has all samples once, however long its steps are."""
         agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
