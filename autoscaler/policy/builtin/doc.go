@@ -14,6 +14,6 @@
 //	service.go  attained service, for Tiresias      rotation.go  turns of time slices
 //	state.go    what a policy remembers             catalogue.go  all of them, by name
 //
-// A policy that lacks an input (a declared length, a deadline, a curve) falls
-// back to something documented in its Info.Needs rather than fail.
+// A policy that lacks an input (a declared length, a deadline, a curve) does not fail: it
+// falls back to the behaviour documented in its Info.Needs.
 package builtin

@@ -33,10 +33,10 @@ func (f fifo) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// hold keeps running jobs at their present size, or the nearest allowed one
-// below, shrinking to the minimum where the capacity went down. With all
-// false it holds only those that must not be suspended. A job that could not
-// be started at its whole wanted size still wants the rest.
+// hold keeps running jobs at their present size or the nearest allowed one below,
+// or at their minimum if the capacity shrank. If all is false, it holds only the
+// jobs that must not be suspended. A job that started at less than its wanted size
+// still wants the rest.
 func (p *pool) hold(all bool) {
 	for _, c := range p.jobs {
 		if c.Count > 0 && (all || c.pinned) && p.set(c, c.low) {

@@ -31,9 +31,9 @@ func (p *pool) minima(order []*candidate, why string) {
 	}
 }
 
-// grow gives every running job one step more in turn, round after round,
-// until nothing fits. A job stops where a step would bring less speed-up per
-// GPU than floor; a negative floor looks at no curve.
+// grow gives every running job one more step in turn, round after round, until
+// nothing fits. A job stops where a step would add less speed-up per GPU than
+// floor; a negative floor ignores the curve.
 func (p *pool) grow(order []*candidate, floor float64, why string) {
 	active := make([]*candidate, 0, len(order))
 	for _, c := range order {
