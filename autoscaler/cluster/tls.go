@@ -11,10 +11,10 @@ import (
 	"net"
 )
 
-// tlsDefaults is what the TLS settings of the configuration are applied to.
+// tlsDefaults returns the TLS settings that the configuration is applied to.
 func tlsDefaults() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 
-// explainTLS adds to an error of a request what to set where TLS was the cause.
+// explainTLS adds to a request error caused by TLS which setting to change.
 func explainTLS(err error) error {
 	var (
 		name   x509.HostnameError
