@@ -13,11 +13,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// Kind is what is remembered of jobs of one kind, for longer than each of them: how they
+// Kind holds what is remembered of jobs of one kind, beyond the end of each job: how they
 // scale, so that the next run need not find it out by resizes.
 type Kind struct {
 	Shape speedup.Shape `json:"shape"`
-	Used  time.Time     `json:"used"` // the day a job of it was last there
+	Used  time.Time     `json:"used"` // the day on which a job of the kind last existed
 	// NonImproving are the sizes that were no faster than a smaller one.
 	NonImproving map[int]Trials `json:"non_improving,omitempty"`
 	// Placed compares step times by how far apart the workers are. Only times of one size
