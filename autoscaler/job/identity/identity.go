@@ -4,7 +4,7 @@
 // Package identity names jobs.
 package identity
 
-// JobKey names a job in a region.
+// JobKey identifies a job in a region.
 type JobKey struct {
 	Namespace string `json:"namespace"`
 	ID        string `json:"id"`
