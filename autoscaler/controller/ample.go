@@ -13,8 +13,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// A policy distributes the existing room, so its wants do not show how much more jobs would
-// use. To find that out, it is asked a second time, with more room than there is.
+// A policy distributes the existing room, so its wants do not show how much more room
+// jobs would use. To find that out, the policy is asked a second time, with more room
+// than there is.
 
 const (
 	// leastAmple is the least room that is added, in slots. A larger pool gets as much
@@ -26,10 +27,10 @@ const (
 	ampleShare = 20
 )
 
-// ampleCounts has the counts that a policy would want if there was room.
+// ampleCounts holds the counts that a policy would want if there was room.
 type ampleCounts struct {
 	counts      map[identity.JobKey]int
-	fingerprint uint64 // of the snapshot that it is of
+	fingerprint uint64 // of the snapshot behind the counts
 	at          time.Time
 	took        time.Duration
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// saveEvery bounds how much of the history is lost when a leader dies. That is only
-// accounting: facts that must not be lost are saved at once.
+// saveEvery bounds how much of the history is lost when a leader dies. Only accounting
+// can be lost: other facts are saved immediately.
 const saveEvery = time.Minute
 
 // lead runs one term of leadership: it loads the state that the last leader saved, lets

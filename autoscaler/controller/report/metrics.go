@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Metrics for a cluster autoscaler, which adds nodes.
+// Metrics for a node autoscaler.
 var (
 	slotsWantedDesc = prometheus.NewDesc("kolo_slots_wanted", "Slots that jobs would use if there was room, beyond those they have and get.", []string{"pool", "queue", "level"}, nil)
 	nodesDesc       = prometheus.NewDesc("kolo_nodes", "Nodes that take workers, by Nomad's node class.", []string{"pool", "class"}, nil)
@@ -101,9 +101,9 @@ type wantedKey struct{ pool, queue, level string }
 // the names of queues.
 const namedQueues = 100
 
-// slotsWanted returns the slots that jobs lack. Queues of jobs that the reader may not see,
-// and those beyond namedQueues, are added up under the empty name, so the total is right.
-// Each pool has a series, so that the total is 0 if no job lacks slots.
+// slotsWanted returns the slots that jobs lack. To keep the total right, it adds up
+// queues beyond namedQueues, and queues of jobs that the reader may not see, under the
+// empty name. Each pool has a series, so the total is 0 if no job lacks slots.
 func slotsWanted(s *api.Status, sees func(identity.JobKey) bool) map[wantedKey]int {
 	type queue struct{ pool, name string }
 	slots := map[queue]int{}
