@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// policySetCommand changes a policy while everything runs.
+// policySetCommand changes a policy while autoscaler and jobs run.
 type policySetCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
