@@ -113,7 +113,7 @@ type JobStatus struct {
 	Requests Requests `json:"requests"`
 	Notes    []string `json:"notes,omitempty"`
 
-	// StepTimes are the measured times of a step by number of workers.
+	// StepTimes holds the measured step times by number of workers.
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
 
 	// Spread is how far apart the workers are and the cost of that, in a pool with a

@@ -41,8 +41,8 @@ func NewWatcher(c *Client, resync time.Duration, log hclog.Logger) *Watcher {
 	}
 }
 
-// Changed receives a value after something changed; several changes may
-// share one.
+// Changed returns a channel that receives a value after changes. Several changes may
+// share one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.wake }
 
 func notify(c chan struct{}) {

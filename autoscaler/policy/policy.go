@@ -40,13 +40,13 @@ type Snapshot struct {
 	// or the configured value if there is no measurement.
 	ResizeCost float64
 
-	// Changed is set when the set of jobs, a bound, the capacity or the shape of
-	// a curve changed since the last decision. Policies that re-plan only on
-	// events repeat their last plan when it is false.
+	// Changed is true if the set of jobs, a bound, the capacity or the shape of a curve
+	// has changed since the last decision. If it is false, policies that plan only on
+	// events repeat their last plan.
 	Changed bool
 
-	// State is what this policy returned as Decision.State last time, or nil.
-	// It survives restarts of the autoscaler.
+	// State is the Decision.State that this policy returned last time, or nil. It
+	// survives restarts of the autoscaler.
 	State []byte
 
 	// Context ends once no one waits for the decision; nil never ends. It must not
@@ -80,7 +80,7 @@ type Job struct {
 	Preferred int       // what the user would ask for on a fixed-size cluster
 	Sizes     sizes.Set // allowed sizes between Min and Max
 
-	// PerWorker is how many GPUs one worker holds, 1 when 0.
+	// PerWorker is the number of GPUs of one worker; 0 means 1.
 	PerWorker int
 
 	Count       int     // workers now

@@ -56,8 +56,8 @@ func (s *Server) gate(r *http.Request) error {
 		return direct(r)
 	}
 	c := &s.controller.Config().HTTP
-	// After a page is loaded, its site can make its own name resolve to this
-	// machine. The page could then read answers as if it were ours (DNS rebinding).
+	// After a page is loaded, its site can make its own name resolve to this machine.
+	// The page could then read our answers as same-origin (DNS rebinding).
 	if !plain(r) && !s.ours(r.Host, c) {
 		return fmt.Errorf("requests to %q are refused: call the autoscaler by an IP address, localhost, or the name of its machine, or list the name in http { hosts }", r.Host)
 	}
@@ -98,8 +98,8 @@ func direct(r *http.Request) error {
 	return nil
 }
 
-// ours reports whether the request's host is a name or address of ours that no one
-// else can make point here.
+// ours reports whether the request names a host as ours, by an address or by a name
+// that no one else can make resolve to this machine.
 func (s *Server) ours(host string, c *config.HTTP) bool {
 	host = strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 	if host == "" {

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package identity names jobs.
+// Package identity defines how jobs are identified.
 package identity
 
 // JobKey identifies a job in a region.

@@ -39,7 +39,7 @@ type Spec struct {
 	Locality Locality
 	Level    string
 
-	// Preemptible jobs may go back to no workers after their start.
+	// Preemptible is true if the job may be scaled to 0 after its start.
 	Preemptible bool
 	// CanWait is true if every group may be scaled to 0, so that the job can wait in the
 	// queue.

@@ -110,9 +110,8 @@ func (p *pool) set(c *candidate, n int) bool {
 	return true
 }
 
-// byPriority orders jobs by descending priority, and jobs of one priority by
-// compare, then by their place in the snapshot. The result is a new slice;
-// compare may be nil.
+// byPriority orders jobs by descending priority, then by compare (which may be nil),
+// then by their place in the snapshot. It returns a new slice.
 func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
 	order := slices.Clone(p.jobs)
 	same := compare == nil

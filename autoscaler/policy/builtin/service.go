@@ -28,7 +28,7 @@ type serviceState struct {
 // serviceHistory is the guard's memory by job ID. Ended jobs are dropped.
 type serviceHistory map[string]serviceState
 
-// advance updates the history to the snapshot and promotes starved jobs.
+// advance brings the history up to date with the snapshot and promotes starved jobs.
 func (v *service) advance(s *policy.Snapshot) serviceHistory {
 	if v.starvation <= 0 {
 		return nil

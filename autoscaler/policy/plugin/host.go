@@ -55,7 +55,7 @@ func NewHost(dir string, timeout time.Duration, log hclog.Logger) *Host {
 	return h
 }
 
-// Names returns the names of the policies that the directory has now.
+// Names returns the names of the policies that the directory contains now.
 func (h *Host) Names() ([]string, error) {
 	entries, err := os.ReadDir(h.dir)
 	if err != nil {

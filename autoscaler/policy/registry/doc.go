@@ -1,9 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package registry creates policies by name. It reads their options from HCL,
-// either a block of a configuration file or a single line, and describes them to
-// users.
+// Package registry creates policies by name from options in HCL, and describes them to
+// users. Options come from a block of a configuration file or from a single line:
 //
 //	tiresias(thresholds=[57600], starvation=0)
 //	   │                │

@@ -39,7 +39,7 @@ const (
 	Times         // also that the job is slow or scales badly, which makes it count as long
 )
 
-// String returns the trust in a user's words.
+// String returns the name of the trust level.
 func (t Trust) String() string { return [...]string{"nothing", "lengths", "lengths and step times"}[t] }
 
 // MarshalText implements encoding.TextMarshaler.
