@@ -99,7 +99,7 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 }
 
 // ErrNotServed is returned if the address does not serve the path.
-var ErrNotServed = errors.New("is it an autoscaler, and as new as this program? Nomad's address is another")
+var ErrNotServed = errors.New("is it an autoscaler of this version? Nomad has another address")
 
 // send returns the autoscaler's answer, or an error if it is a refusal.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {

@@ -133,7 +133,8 @@ type Spread struct {
 	Costs []CrossingCost `json:"costs,omitempty"` // as far as measured
 }
 
-// CrossingCost is the cost, for a number of workers, of being so far apart.
+// CrossingCost is the effect of the distance between workers on the step time, for one
+// number of workers.
 type CrossingCost struct {
 	Size int `json:"size"` // workers
 	SpreadTime
@@ -142,7 +143,7 @@ type CrossingCost struct {
 	OfKind   bool       `json:"of_kind,omitempty"` // measured on other jobs of the kind
 }
 
-// SpreadTime is the step time with workers so far apart.
+// SpreadTime is the step time at one distance between workers.
 type SpreadTime struct {
 	migrate.Crossing
 	StepTime float64 `json:"step_time,omitempty"` // seconds, absent if OfKind is set

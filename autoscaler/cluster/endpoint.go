@@ -61,7 +61,7 @@ func (p *Prober) endpoint(ctx context.Context, key identity.JobKey, r *api.Servi
 	}
 	address, ok := a.reserved(r.Port)
 	if !ok {
-		return Endpoint{}, fmt.Errorf("port %d of allocation %s is none that Nomad reserved for it; write the label of a port in the service", r.Port, r.AllocID)
+		return Endpoint{}, fmt.Errorf("port %d is not reserved for allocation %s; write the label of a port in the service", r.Port, r.AllocID)
 	}
 	return Endpoint{Alloc: a.ID, Address: address}, nil
 }

@@ -121,7 +121,7 @@ func (p *Prober) Confirm(ctx context.Context, key identity.JobKey, services []st
 			}
 		}
 	}
-	return fmt.Errorf("allocation %s is not registered at %s any more", e.Alloc, e.Address)
+	return fmt.Errorf("allocation %s is no longer registered at %s", e.Alloc, e.Address)
 }
 
 // instances returns the job's instances of a service.

@@ -28,7 +28,7 @@ func (w *Watcher) stream(ctx context.Context) error {
 			retries.Reset()
 		}
 		pause := retries.NextBackOff()
-		w.log.Debug("event stream ended; lists go on without it", "error", err, "retry_in", pause)
+		w.log.Debug("event stream ended; reading only lists until it is open again", "error", err, "retry_in", pause)
 		sleep(ctx, pause)
 	}
 	return ctx.Err()

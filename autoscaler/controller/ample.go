@@ -72,7 +72,8 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 }
 
 // askAmple asks the policy of a pool what it would want if there was room, if the answer
-// may have changed. If it is too early, it returns when to ask, else zero.
+// may have changed. If it is too early to ask, it returns the time to ask, else the zero
+// time.
 func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Time {
 	a := &p.ample
 	if p.last == nil || a.counts != nil && a.fingerprint == p.fingerprint && now.Sub(a.at) < c.cfg.Planner.Tick {

@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// MayCommand returns nil if Nomad lets the token write the overrides, as every command
-// does.
+// MayCommand returns nil if Nomad lets the token write the overrides, which every command
+// requires.
 func (c *Controller) MayCommand(ctx context.Context, token string) error {
 	return c.store.MayChangeOverrides(ctx, token)
 }

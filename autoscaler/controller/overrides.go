@@ -26,7 +26,7 @@ func (c *Controller) followOverrides(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.log.Warn("cannot read what users want; what was read before stays in force", "error", err)
+			c.log.Warn("cannot read the overrides; those read before stay in force", "error", err)
 			pause(ctx, c.Config().Leader.TTL/3)
 			continue
 		case next < after:

@@ -39,7 +39,7 @@ type probes struct {
 // silence is a period in which a job does not answer.
 type silence struct{ since, until time.Time }
 
-// extend makes the silence last until now, and sets when to ask again.
+// extend returns the silence as lasting until now, with the time of the next request.
 func (s silence) extend(now time.Time) silence {
 	if s.since.IsZero() {
 		s.since = now
@@ -132,7 +132,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	complete := err == nil && got.Complete && t.batch
 	if complete {
 		if why := c.prober.Confirm(ctx, t.key, t.services, endpoint, got); why != nil {
-			c.log.Debug("not believed that a training is complete", "job", t.key, "why", why)
+			c.log.Debug("ignoring an unconfirmed report that a training is complete", "job", t.key, "why", why)
 			complete = false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // that a tenant with thousands of such jobs does not delay others.
 const reportsPerRound = 20
 
-// report reports problems of jobs to their users. It reports a problem once while it
+// report reports problems of jobs to their users. Each problem is reported once while it
 // persists and this autoscaler runs.
 func (c *Controller) report(ctx context.Context, ineligible []cluster.IneligibleJob) {
 	has := map[identity.JobKey]bool{}

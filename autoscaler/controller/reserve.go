@@ -239,7 +239,7 @@ func ready(v *cluster.View, pool string) int {
 	return n
 }
 
-// unused returns how many of these slots no worker holds.
+// unused returns how many of the slots that ready counts are held by no worker.
 func unused(v *cluster.View, pool string) int {
 	n := ready(v, pool)
 	for i := range v.Jobs {

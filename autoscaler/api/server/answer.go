@@ -55,7 +55,7 @@ func fail(w http.ResponseWriter, err error) {
 		}
 		refuse(w, known.code, err)
 	case errors.Is(err, leader.ErrNotLeading):
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))
+		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w; try again in a moment", err))
 	case errors.Is(err, cluster.ErrNotReady):
 		refuse(w, http.StatusServiceUnavailable, err)
 	case class == cluster.Forbidden:

@@ -71,7 +71,8 @@ func (s *Server) admit(r *http.Request, what, which string) (caller, error) {
 	return caller{who: "unproven token"}, err
 }
 
-// remedy adds to a remedy that the Unix socket requires no token.
+// remedy appends the remedy of the Unix socket, which requires no token, to another
+// one.
 func (s *Server) remedy(other string) string {
 	if s.socket == "" {
 		return other

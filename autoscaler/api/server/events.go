@@ -26,7 +26,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 		from = origin(ip)
 	}
 	if !streams.take(from) {
-		fail(w, tooMany("30", "too many event streams are open; close some, or read /v1/status now and then"))
+		fail(w, tooMany("30", "too many event streams are open; close some, or poll /v1/status instead"))
 		return
 	}
 	defer streams.give(from)

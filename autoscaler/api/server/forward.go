@@ -69,11 +69,11 @@ func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 	case err != nil:
 		return who, problem(http.StatusBadGateway, "this autoscaler does not lead, and it is unknown who does: %w", err)
 	case itself:
-		return who, problem(http.StatusServiceUnavailable, "this autoscaler was the last to lead, and is not ready to or no more; try again in a moment")
+		return who, problem(http.StatusServiceUnavailable, "this autoscaler is about to lead, or has just stopped leading; try again in a moment")
 	case who.Name == "":
-		return who, problem(http.StatusServiceUnavailable, "no autoscaler leads now: no one holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
+		return who, problem(http.StatusServiceUnavailable, "no autoscaler leads now: no one holds the lock of the variable %s; an autoscaler that reaches Nomad takes it within %s", c.Path, c.TTL)
 	case who.Address == "":
-		return who, problem(http.StatusServiceUnavailable, "%s leads, and does not report where its API is; send the request to it", who.Name)
+		return who, problem(http.StatusServiceUnavailable, "%s leads, and does not report the address of its API; send the request to it", who.Name)
 	}
 	return who, nil
 }

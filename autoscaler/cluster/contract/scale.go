@@ -86,8 +86,8 @@ func reporting(t *testing.T, n *Nomad) {
 	n.purge(t, "reports")
 }
 
-// tagging: a scale copies the tag of the previous version, and an untag removes it from
-// one version. Otherwise only one version has a tag.
+// tagging: a scale copies the tag of the previous version, and an untag removes it from one
+// version. Nomad refuses a tag that another version already has.
 func tagging(t *testing.T, n *Nomad) {
 	if n.Before(t, "1.9.0") {
 		t.Skip("Nomad before 1.9 has no version tags")

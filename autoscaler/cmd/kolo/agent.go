@@ -42,7 +42,7 @@ Usage: kolo agent [options]
   Runs the autoscaler until it is interrupted. Nomad is found by the NOMAD_*
   environment variables, the configuration, or the options below, of which the
   later win. SIGHUP, a changed file, and PUT /v1/reload reload the
-  configuration; one with a mistake in it changes nothing.
+  configuration; an invalid one changes nothing.
 
 Agent Options:
 

@@ -111,7 +111,7 @@ func (c *client) explain(err error) error {
 	case errors.As(err, &verify):
 		return fmt.Errorf("the autoscaler's certificate is not trusted: give the authority that signed it with -ca-cert (KOLO_CACERT): %w", err)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("the autoscaler takes no caller without a certificate of its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
+		return fmt.Errorf("the autoscaler accepts only callers with a certificate from its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s does not speak TLS: write http:// in -address or KOLO_ADDR: %w", c.name, err)
 	case errors.As(err, &urlErr):

@@ -65,7 +65,7 @@ func (m meta) AutocompleteArgs() complete.Predictor { return complete.PredictNot
 type policyCommand struct{ meta }
 
 // Synopsis implements cli.Command.
-func (c *policyCommand) Synopsis() string { return "Know and choose scheduling policies" }
+func (c *policyCommand) Synopsis() string { return "Show and choose scheduling policies" }
 
 // Help implements cli.Command.
 func (c *policyCommand) Help() string { return "Usage: kolo policy <subcommand> [options]" }

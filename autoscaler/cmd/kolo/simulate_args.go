@@ -53,9 +53,9 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
 	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow or kolo.")
 	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
-	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: beside it) or\nthe directory of ElasticFlow's throughput files.")
+	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: next to it) or\nthe directory of ElasticFlow's throughput files.")
 	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and list them).")
-	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed of jobs whose trace does not have how they scale.")
+	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed for jobs whose trace has no step times by size.")
 	f.IntVar(&a.grow, "grow", 4, "How many `times` their size such jobs may grow to.")
 	f.IntVar(&a.maxJobs, "max-jobs", 0, "Read at most this `number` of jobs.")
 

@@ -79,10 +79,10 @@ func (v *values) warnings() []string {
 	if err := v.reading(); err != nil {
 		out = append(out, err.Error())
 	} else if v.without > 0 {
-		out = append(out, fmt.Sprintf("nodes without a value of %s, of which no group will be: %d", v.level, v.without))
+		out = append(out, fmt.Sprintf("nodes without a value of %s, which get no group: %d", v.level, v.without))
 	}
 	if v.twice != nil {
-		out = append(out, fmt.Sprintf("%s in several places, of which one group each will be: %s", v.level, strings.Join(v.twice, ", ")))
+		out = append(out, fmt.Sprintf("values of %s in several places, which get only one group each: %s", v.level, strings.Join(v.twice, ", ")))
 	}
 	return out
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// field is a value, with the place where it was written and whether it was set.
+// field is a value, the place where it was written, and whether it was set.
 type field[T any] struct {
 	value T
 	set   bool
@@ -137,7 +137,7 @@ func (f *field[T]) join(other *field[T]) problem.List {
 		*f = *other
 	case !reflect.DeepEqual(f.value, other.value):
 		return wrong(other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, f.where, f.value),
-			"write it in one group only: it speaks of the whole job")
+			"write it in one group only: it applies to the whole job")
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ func Enabled(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, ena
 
 func enabled(g *api.TaskGroup) bool { return asks(g) && deref(g.Scaling.Enabled, true) }
 
-// Read returns the job's Spec, or all its problems, with fields such as group
-// "workers": scaling.policy.kolo.min. Both results are nil if all groups have
+// Read returns the job's Spec, or all its problems. A problem names its field like this:
+// group "workers": scaling.policy.kolo.min. Both results are nil if all groups have
 // scaling.enabled = false.
 func Read(job *api.Job) (*Spec, problem.List) {
 	r := &reader{job: job}

@@ -170,13 +170,13 @@ const longDelay = time.Second
 func (c *checker) checkLife(w *worker) {
 	switch delay := deref(w.group.ShutdownDelay, 0) + w.task.ShutdownDelay; {
 	case delay == 0 && len(w.group.Services) > 0:
-		c.warnf("shutdown-delay", c.src.at(w.toGroup()...), `shutdown_delay is not set, of which Nomad 2 warns; write shutdown_delay = "1ms" in the group`)
+		c.warnf("shutdown-delay", c.src.at(w.toGroup()...), `shutdown_delay is not set, and Nomad 2 warns about that; write shutdown_delay = "1ms" in the group`)
 	case delay > longDelay:
 		at := c.src.at(w.toGroup("shutdown_delay")...)
 		if w.task.ShutdownDelay > 0 {
 			at = c.src.at(w.to("shutdown_delay")...)
 		}
-		c.warnf("shutdown-delay", at, `shutdown_delay = %q: for so long a worker that Nomad stops may not leave, and then it has no more than kill_timeout; write "1ms"`, short(delay.String(), 40))
+		c.warnf("shutdown-delay", at, `shutdown_delay = %q: a worker that Nomad stops cannot leave during the delay, and then has only kill_timeout to leave; write "1ms"`, short(delay.String(), 40))
 	}
 	if r := w.group.ReschedulePolicy; deref(c.job.Type, "") == api.JobTypeBatch && (r == nil || !deref(r.Unlimited, false)) {
 		c.warnf("reschedule", c.src.at(w.toGroup("reschedule")...), `a host that fails more than once a day is given up, and the ring stays smaller; write reschedule { attempts = 0, unlimited = true, delay = "10s", delay_function = "exponential", max_delay = "5m" } in the group, a line each`)

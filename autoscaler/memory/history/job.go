@@ -85,7 +85,7 @@ const (
 	gapsLimit         = 10
 )
 
-// Observation is what Nomad reports of a job now.
+// Observation is the present state of a job in Nomad.
 type Observation struct {
 	Created   uint64 // index of the job's creation: a different index means a different job
 	Version   uint64
@@ -157,7 +157,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	return j
 }
 
-// freeze notes a completion. It returns the history of the next life if the job was
+// freeze records a completion. It returns the history of the next life if the job was
 // registered again after a completion, else j.
 func (j *Job) freeze(o *Observation, now time.Time) *Job {
 	if !o.Batch {

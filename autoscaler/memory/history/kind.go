@@ -23,11 +23,11 @@ type Kind struct {
 	// Placed compares step times by how far apart the workers are. Only times of the same
 	// size are comparable.
 	Placed []migrate.Point `json:"placed,omitempty"`
-	// Tries counts the tries of its jobs; see migrate.Sensitivity.
+	// Tries counts the placements that its jobs have tried; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`
 }
 
-// Trials counts successive measurements that argue against growing to a size.
+// Trials counts successive measurements in which growing to a size did not help.
 type Trials struct {
 	Times int       `json:"times"`
 	Last  time.Time `json:"last"`
@@ -74,7 +74,7 @@ func (k *Kind) expire(now time.Time) {
 	}
 }
 
-// addTrial counts a measurement that argues against a size.
+// addTrial counts a measurement in which growing to a size did not help.
 func (k *Kind) addTrial(size int, now time.Time) {
 	if k.NonImproving == nil {
 		k.NonImproving = map[int]Trials{}

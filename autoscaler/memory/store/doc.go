@@ -3,9 +3,9 @@
 
 // Package store keeps state that must outlive an autoscaler in Nomad variables.
 //
-//	kolo/overrides     overrides: what users set while autoscalers run
+//	kolo/overrides     overrides: settings that users change at run time
 //	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
-//	kolo/history/states/00…  what policies asked to keep
+//	kolo/history/states/00…  states of policies
 //
 // Only the leader writes the history, and only the changed parts. Any autoscaler may
 // write overrides, if they have not changed since it read them.

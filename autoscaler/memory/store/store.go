@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// Store keeps texts in the variables of a namespace, and remembers what it saved last.
+// Store saves texts in the variables of a namespace, and remembers the last saved ones.
 type Store struct {
 	client    *api.Client
 	namespace string
@@ -26,7 +26,7 @@ type Store struct {
 	saved map[string]string
 }
 
-// New returns a store in a namespace.
+// New returns a store that uses the variables of a namespace.
 func New(client *api.Client, namespace string, log *audit.Log) *Store {
 	return &Store{client: client, namespace: namespace, audit: log, saved: map[string]string{}}
 }

@@ -47,7 +47,7 @@ type promise struct {
 	Plan []piece `json:"plan"`
 }
 
-// piece is a number of workers until a time.
+// piece is a number of workers that is reserved until a time.
 type piece struct {
 	Until   float64 `json:"until"`
 	Workers int     `json:"workers"`

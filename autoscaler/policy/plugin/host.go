@@ -48,7 +48,7 @@ type Host struct {
 // that no program reads its environment. The caller must Close the host.
 func NewHost(dir string, timeout time.Duration, log hclog.Logger) *Host {
 	if err := nodump.Set(); err != nil {
-		log.Warn("policies in policy_dir can read the environment of this process, a Nomad token in it", "error", err)
+		log.Warn("policies in policy_dir can read the environment of this process, including a Nomad token", "error", err)
 	}
 	h := &Host{dir: dir, timeout: timeout, log: log, running: map[string]*Process{}}
 	h.ctx, h.stop = context.WithCancel(context.Background())

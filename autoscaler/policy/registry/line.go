@@ -69,15 +69,15 @@ func (l List) Parse(spec string) (policy.Policy, error) {
 // the exponent of the largest float.
 const mostExponent = 1100
 
-// cheap rejects expressions whose value may cost far more than their text: for
-// expressions, which multiply when nested, and numbers such as 1e600000000, which
-// are written out in full where a string is expected.
+// cheap rejects expressions whose value may cost far more than their text. These are
+// HCL's for expressions, which multiply when nested, and numbers such as 1e600000000,
+// which are written out in full where a string is expected.
 func cheap(node hclsyntax.Node) hcl.Diagnostics {
 	switch n := node.(type) {
 	case *hclsyntax.ForExpr:
 		return hcl.Diagnostics{{
 			Severity: hcl.DiagError, Summary: "Unsupported expression",
-			Detail: "An option is not made by a for expression; write the values themselves.", Subject: n.Range().Ptr(),
+			Detail: "Options cannot contain for expressions; write the values themselves.", Subject: n.Range().Ptr(),
 		}}
 	case *hclsyntax.LiteralValueExpr:
 		if n.Val.IsNull() || !n.Val.IsKnown() || n.Val.Type() != cty.Number {
