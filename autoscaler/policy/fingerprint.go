@@ -9,8 +9,9 @@ import (
 	"math"
 )
 
-// Fingerprint covers what counts as a change for policies that decide on events
-// only: jobs, bounds, capacity and the shapes of curves, not the passing of time.
+// Fingerprint returns a hash of everything whose change counts as an event for
+// policies that plan on events only: jobs, bounds, capacity and the shapes of
+// curves. The passing of time does not change it.
 func (s *Snapshot) Fingerprint() uint64 {
 	h := fnv.New64a()
 	add := func(parts ...any) { h.Write(fmt.Append(nil, parts...)) }
