@@ -17,8 +17,8 @@
 //	process      training processes
 //	events       events for the user
 //
-// Discovery finds the other agents and elects the leader. Main gets all frameworks, and
-// the configuration names the one of the task.
+// Package discovery finds the other agents and elects the leader. Main gets all frameworks,
+// and the configuration selects the task's.
 //
 //	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
 //	                            │──> discovery: registry, certificates, elector

@@ -47,7 +47,7 @@ type Options struct {
 	Config    config.Config
 	Framework framework.Framework
 	// Signals receives the signals of the process, see the function Signals. Signals in
-	// Stop make the agent leave; all others are passed on to its slots.
+	// Stop make the agent leave; it passes all others on to its slots.
 	Signals <-chan os.Signal
 	Stop    []syscall.Signal
 	Events  *events.Log
@@ -55,7 +55,7 @@ type Options struct {
 }
 
 // Run runs the allocation's part of the job, and returns how it ended. The code is the
-// task's exit code under the task driver, where a stopped task is a success.
+// task's exit code under the task driver, where a stopped task counts as a success.
 func Run(ctx context.Context, o Options) host.Result {
 	a := &agent{config: o.Config, framework: o.Framework, log: o.Logger, events: o.Events, stop: o.Stop}
 	result, err := a.run(ctx, o.Signals)

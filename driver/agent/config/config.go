@@ -28,8 +28,8 @@ type Config struct {
 	Dir string `json:"dir,omitempty"`
 	// Env is added to every slot's environment, such as the framework's settings.
 	Env map[string]string `json:"env,omitempty"`
-	// RunEnv is added before Env. It is not part of a training's identity: a job that is
-	// complete does not train again for another value.
+	// RunEnv is added before Env. It is not part of a training's identity: changing it does
+	// not make a completed job train again.
 	RunEnv map[string]string `json:"run_env,omitempty"`
 
 	settings.Training
@@ -101,7 +101,7 @@ func Read(path string) (Config, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
-	if c.LeaveTimeout <= 0 || c.Framework == "" { // no plugin of this version leaves it out
+	if c.LeaveTimeout <= 0 || c.Framework == "" { // a plugin of this version always sets them
 		return c, fmt.Errorf("%s is of another version of the driver plugin: restart the Nomad client, which runs that one", path)
 	}
 	return c, nil

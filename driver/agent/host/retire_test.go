@@ -109,7 +109,7 @@ func TestAProcessIsKilledThatDoesNotEnd(t *testing.T) {
 		"on a host that leaves": {func(l *leaver) { l.h.Leave(50 * time.Millisecond) }, "has not ended in the time that it was given (kill_timeout)"},
 		"but trains": {func(l *leaver) {
 			l.h.post(func() { time.AfterFunc(50*time.Millisecond, func() { l.process.Waiting(2) }) })
-		}, "goes on to train although it was told so"},
+		}, "continues to train although it was asked to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -321,7 +321,7 @@ func (disagreeing) Form(context.Context, uint64, []string) error {
 	return errors.New("generation already used")
 }
 
-// A leader that begins again, because a ring was refused, sends out its hosts' present ring
+// A leader that begins again, because a ring was refused, sends out its hosts' current ring
 // without asking for consent again. It asks for consent to the next one.
 func TestBeginningAgain(t *testing.T) {
 	for generation, asks := range map[uint64]bool{2: false, 3: false, 4: true} {

@@ -39,7 +39,7 @@ func TestRenewal(t *testing.T) {
 }
 
 // While Nomad has not renewed an identity, a new session would not last longer than the
-// present one, and does not replace it.
+// current one, and does not replace it.
 func TestRenewal_noLonger(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
