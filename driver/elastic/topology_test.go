@@ -116,7 +116,7 @@ func TestNeighboursOfAnyPaths(t *testing.T) {
 		if slices.Contains(paths, "") || len(paths) == 1 {
 			continue
 		}
-		gone := 1 + rng.IntN(len(paths)-1) // of the present ring
+		gone := 1 + rng.IntN(len(paths)-1) // of the current ring
 		left := slices.Delete(slices.Clone(grouped), gone, gone+1)
 		must.Eq(t, left, pick(left, neighbours(left)))
 	}

@@ -189,7 +189,7 @@ func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
 }
 
 // The host takes other processes for another number of slots, as for any change: they
-// start while the present ones train.
+// start while the current ones train.
 func TestAHostOfAScriptForTorchrunGetsMoreSlots(t *testing.T) {
 	t.Parallel()
 	for _, hosts := range [][2]string{{"a:1 b:1", "a:1 b:2"}, {"a:2", "a:3"}} {
