@@ -25,7 +25,7 @@ type usage struct {
 	Role role `json:"role"`
 	PID  int  `json:"pid"`
 	// Age is what the process has been through: changes for the launcher, rings
-	// for a trainer. Ranks are those of the present ring.
+	// for a trainer. Ranks are those of the current ring.
 	Age         int `json:"age"`
 	Ranks       int `json:"ranks"`
 	Descriptors int `json:"descriptors"`
