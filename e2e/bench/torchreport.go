@@ -122,10 +122,10 @@ func (t *TorchResults) writeSteps(w *bytes.Buffer) {
 func gapOf(c Change) float64   { return c.Gap }
 func againOf(c Change) float64 { return float64(c.Again) }
 
-// routeChanges are the changes of the usual route.
+// routeChanges returns the changes of the usual route.
 func routeChanges() []string { return changesOf(route) }
 
-// changesOf are the changes of a route, each once.
+// changesOf returns the changes of a route, each once.
 func changesOf(route []int) []string {
 	var names []string
 	for i := 1; i < len(route); i++ {

@@ -20,10 +20,10 @@ import (
 // options are the command line's.
 type options struct {
 	seed, seeds uint64
-	// A run goes on for a while, or for so many changes.
+	// length is how long a run lasts, unless it is for a number of changes.
 	length time.Duration
-	// calm is how long it may take then to a ring of all slots: the longest
-	// pause before a slot's restart is a minute.
+	// calm is how long the run may then take to reach a ring of all slots. The
+	// longest pause before a slot's restart is a minute.
 	calm       time.Duration
 	changes    int
 	maxRanks   int
