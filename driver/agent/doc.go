@@ -22,6 +22,6 @@
 //
 //	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
 //	                            │──> discovery: registry, certificates, elector
-//	                            └──> serve: host.Run beside port, presence, elector
+//	                            └──> serve: host.Run next to port, presence, elector
 //	                                        follow: lead, or attend another's leader
 package agent

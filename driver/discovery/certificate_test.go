@@ -72,7 +72,8 @@ func transplant(t *testing.T, from *x509.Certificate, notBefore, notAfter time.T
 	return cert
 }
 
-// TestVerifier_remembers has good proofs verified once, and bad ones each time.
+// TestVerifier_remembers checks that valid proofs are verified once, and invalid
+// ones each time.
 func TestVerifier_remembers(t *testing.T) {
 	key := newRSA(t, "rsa")
 	v := newFakeKeys(key).verifier()
@@ -103,7 +104,7 @@ func TestVerifier_remembers(t *testing.T) {
 	}
 }
 
-// FuzzVerifier is about what a stranger's certificate holds.
+// FuzzVerifier covers the content of a stranger's certificate.
 func FuzzVerifier(f *testing.F) {
 	key := newRSA(f, "rsa")
 	v := newFakeKeys(key).verifier()
@@ -122,7 +123,7 @@ func FuzzVerifier(f *testing.F) {
 	})
 }
 
-// FuzzReadClaims is about what a stranger's proof has of its token.
+// FuzzReadClaims covers the token in a stranger's proof.
 func FuzzReadClaims(f *testing.F) {
 	key := newRSA(f, "rsa")
 	v := newFakeKeys(key).verifier()

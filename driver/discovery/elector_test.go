@@ -251,8 +251,8 @@ func TestElector_speaksForItself(t *testing.T) {
 	must.Eq(t, codes.InvalidArgument, status.Code(err))
 }
 
-// TestElector_departing: an allocation that is no longer registered may ask
-// who leads, and have no say.
+// TestElector_departing: an allocation that is no longer registered may ask who
+// leads, and has no vote.
 func TestElector_departing(t *testing.T) {
 	w := newWorld(t)
 	a := startAgent(t, w, 0)
@@ -298,9 +298,9 @@ func TestNewElector_options(t *testing.T) {
 	}
 }
 
-// BenchmarkElector_first is the time from the last of four agents being
-// registered until all follow one leader; BenchmarkElector_takeover that from
-// the leader's death.
+// BenchmarkElector_first measures the time from the registration of the last of
+// four agents until all follow one leader, and BenchmarkElector_takeover the time
+// from the leader's death.
 func BenchmarkElector_first(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

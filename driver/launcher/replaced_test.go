@@ -116,8 +116,9 @@ func resizes(t *testing.T, s *wire.Status) (list []map[string]any) {
 	return list
 }
 
-// The next processes of a script load its checkpoint after they were let go. Training
-// stands still until their first step, and what no one knows of that is left out.
+// The next processes of a script load its checkpoint after they got their places. Training
+// stands still until their first step. The statistics omit that time if no steps are
+// reported.
 func TestTheGapOfAScriptForTorchrunEndsWithAStep(t *testing.T) {
 	t.Parallel()
 	const loads = 1500 * time.Millisecond
@@ -188,8 +189,8 @@ func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
 	}
 }
 
-// The host takes other processes for another number of slots, as for any change: they
-// start while the current ones train.
+// The host uses new processes for another number of slots, as for any change: they start
+// while the current ones train.
 func TestAHostOfAScriptForTorchrunGetsMoreSlots(t *testing.T) {
 	t.Parallel()
 	for _, hosts := range [][2]string{{"a:1 b:1", "a:1 b:2"}, {"a:2", "a:3"}} {

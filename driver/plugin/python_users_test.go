@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestPythonUsers has a Python as pyenv, conda and uv install it for root, and the
-// environment of one.
+// TestPythonUsers has a Python installed for root, as by pyenv, conda and uv, and a
+// virtual environment of it.
 func TestPythonUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -65,7 +65,8 @@ func TestPythonUsers(t *testing.T) {
 	must.MapNotContainsKey(t, none.attributes, "python_users")
 }
 
-// A client reports it, and a task of another user is refused with the directory.
+// The client reports a Python that only root can run. A task of another user is
+// refused, with the directory that it cannot enter.
 func TestPythonOfRoot(t *testing.T) {
 	isolated(t)
 	home := openTempDir(t)

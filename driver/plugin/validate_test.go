@@ -421,7 +421,7 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// A script for torchrun: its own settings reach the agent, and wrong ones are reported.
+// With a torchrun script, its own settings reach the agent, and wrong ones are reported.
 func TestValidateRestart(t *testing.T) {
 	task, h := goodTask(), newHost()
 	task["mode"], task["spares"] = "restart", 1
@@ -438,8 +438,8 @@ func TestValidateRestart(t *testing.T) {
 		`checkpoint.file = "../stop": leads out of the task's directory; use an absolute path for a file on a volume`)
 }
 
-// An isolated task has the memory that Nomad's executor gives it; another has that of the
-// client.
+// An isolated task has the memory that Nomad's executor gives it; any other task has the
+// client's memory.
 func TestMemoryOfATask(t *testing.T) {
 	task := &drivers.TaskConfig{Resources: &drivers.Resources{NomadResources: &structs.AllocatedTaskResources{
 		Memory: structs.AllocatedMemoryResources{MemoryMB: 300}}}}

@@ -26,7 +26,8 @@ type Config struct {
 	Args    []string `json:"args"`
 	// Dir is the slots' working directory; if empty, the agent's own.
 	Dir string `json:"dir,omitempty"`
-	// Env is added to every slot's environment, such as the framework's settings.
+	// Env is added to every slot's environment. It has, for example, the framework's
+	// settings.
 	Env map[string]string `json:"env,omitempty"`
 	// RunEnv is added before Env. It is not part of a training's identity: changing it does
 	// not make a completed job train again.

@@ -124,8 +124,8 @@ func (h *Host) tell(f func(context.Context)) {
 	})
 }
 
-// Run runs until the job, the host's part in it, or ctx has ended, and returns how. By then
-// no process of the host is left.
+// Run runs until the job ends, the host's part in it ends, or ctx ends. It returns how the
+// host ended. By then no process of the host is left.
 func (h *Host) Run(ctx context.Context) Result {
 	var err error
 	if h.spawner, err = process.NewSpawner(h.o.Hostname); err != nil {

@@ -123,8 +123,8 @@ func TestAProcessIsKilledThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A host that leaves and finds no leader has its processes retire. They get half of the time
-// if others wait for the host's end.
+// A host that leaves and finds no leader makes its processes retire. They get half of the time if
+// others wait for the host's end.
 func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLeaver(t, func(dir string) error { return os.WriteFile(filepath.Join(dir, "end"), nil, 0o600) })
@@ -134,8 +134,8 @@ func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	must.FileExists(t, filepath.Join(l.dir, "written"))
 }
 
-// A host that has hardly any time left has its processes retire, even if a leader might have
-// a place for them.
+// A host that has hardly any time left makes its processes retire, even if a leader might have a
+// place for them.
 func TestAHostTellsItsProcessesInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		left  time.Duration
@@ -168,7 +168,7 @@ func TestAHostTellsItsProcessesInTime(t *testing.T) {
 	}
 }
 
-// A host that ends waits for no process to take in that it has no next place.
+// A host that ends does not wait until a process has learned that it has no next place.
 func TestTellingAProcessEndsWithItsHost(t *testing.T) {
 	h, _, _ := inRing(t)
 	told := make(chan error, 1)

@@ -93,7 +93,7 @@ func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
 	must.Eq(t, 5, *r.LostSteps)
 }
 
-// A step shows, by a file that is touched, before the script's line with its number.
+// The touched file shows a step before the script's line with the step's number.
 func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
 	shown := wire.Progress{Generation: 2, FirstSteppedAt: 1022, SteppedAt: 1022}
 	again := shown

@@ -159,7 +159,8 @@ func inUse() int64 {
 }
 
 // The flood consists of connections that never authenticate themselves. It must not exhaust
-// the task's memory, end a session, or keep others out, not even those at its own address.
+// the task's memory, end a session, or keep other callers out, not even those at its own
+// address.
 func TestAFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, c := range map[string]struct {

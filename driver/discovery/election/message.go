@@ -13,8 +13,8 @@ type Peer struct {
 	AllocID string
 	// Group is the task group, empty if the registration names none.
 	Group string
-	// Index is the allocation's index in its group, or -1 if not known: the
-	// registry does not have it, only the peer itself reports it.
+	// Index is the allocation's index in its group, or -1 if unknown. Only the peer
+	// itself reports it; the registry does not have it.
 	Index int
 	// Addr is the agent's service address, "host:port".
 	Addr string

@@ -37,7 +37,7 @@ func (s *sim) check(a *agent, done Formed) {
 		case s.lost(old.ring, f.index, f.at):
 		case old.index > f.index && s.lost(f.ring, old.index, old.at):
 		default:
-			s.bad = fmt.Sprintf("at %s %s formed %v on %v at %d, beside %v formed at %d", s.now, a.id, f.ring, f.bases, f.index, old.ring, old.index)
+			s.bad = fmt.Sprintf("at %s %s formed %v on %v at %d, which is independent of %v formed at %d", s.now, a.id, f.ring, f.bases, f.index, old.ring, old.index)
 		}
 	}
 	s.formed = append(s.formed, f)

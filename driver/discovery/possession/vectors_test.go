@@ -50,8 +50,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestVectors fails if the format of proofs changes: while a job is updated, agents of two
-// versions verify each other's.
+// TestVectors fails if the format of proofs changes, because agents of two versions verify
+// each other's proofs while a job is updated.
 func TestVectors(t *testing.T) {
 	file := filepath.Join("testdata", "vectors.json")
 	if *update {

@@ -220,8 +220,8 @@ func TestAProcessGetsItsPlaces(t *testing.T) {
 	r.happened()
 }
 
-// A process that has no next place is told so, as often as it asks. One of an older
-// package does not know what that means.
+// A process without a next place gets the answer end, as often as it asks. A
+// process with an older package does not understand end.
 func TestAProcessRetires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestAccessIsThatOfTheUser needs root to look with another user's eyes.
+// TestAccessIsThatOfTheUser needs root to check with another user's rights.
 func TestAccessIsThatOfTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -111,7 +111,8 @@ func TestUsersByNumber(t *testing.T) {
 	must.ErrorContains(t, err, `user = "4294967294"`)
 }
 
-// Nomad's users are nobody else's: a job can write their names as well.
+// The names of Nomad's dynamic users must belong to no other user, because a job
+// can write them as well.
 func TestDynamicUsersAreInNoDatabase(t *testing.T) {
 	who, err := Lookup("nomad-80123")
 	must.NoError(t, err)

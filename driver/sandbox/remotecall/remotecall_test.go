@@ -90,8 +90,7 @@ func skipUnlessPossible(t *testing.T) {
 	}
 }
 
-// A process goes on with what it did, whatever that was, and does not notice more
-// than its peer's end.
+// Whatever a process was doing, it continues, and notices only its peer's end.
 func TestShutdown(t *testing.T) {
 	skipUnlessPossible(t)
 	for name, script := range shells {
@@ -130,7 +129,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A program with many threads, and with signals that arrive at any time: none is lost.
+// A program has many threads, and signals arrive at any time: none is lost.
 func TestShutdown_Threads(t *testing.T) {
 	skipUnlessPossible(t)
 	for _, mode := range []string{"idle", "busy"} {
@@ -173,7 +172,7 @@ func TestShutdown_Threads(t *testing.T) {
 	}
 }
 
-// A process that has ended, or ends meanwhile, is its parent's to reap.
+// A process that has ended, or ends meanwhile, is left for its parent to reap.
 func TestShutdown_Ended(t *testing.T) {
 	skipUnlessPossible(t)
 	cmd := exec.Command("sleep", "600")

@@ -150,8 +150,8 @@ func (j *job) start(t *testing.T, python, name string) *script {
 	return startScript(t, python, "horovod_ring.py")
 }
 
-// Three real processes on two hosts form a ring, make a process set of their
-// own twice, and go on as two.
+// Three real processes on two hosts form a ring, make a process set of their own
+// twice, and continue as two.
 func TestHorovod_Rings(t *testing.T) {
 	python := os.Getenv("KOLO_PYTHON")
 	if python == "" {

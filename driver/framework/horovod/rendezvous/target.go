@@ -16,10 +16,10 @@ import (
 type NotifyTarget struct {
 	// Port is a port on 127.0.0.1: the service listens on all addresses, and the
 	// agent is on the same host. The hosts in the process's registration are
-	// ignored, so it cannot make the agent connect to another machine. To ports of
-	// this machine the process could connect itself, as the same user in the same
-	// network. The agent only sends a request there, signed with the key that the
-	// process chose.
+	// ignored, so the process cannot make the agent connect to another machine. It
+	// can choose the port on this machine, but it could connect to that port
+	// itself, as the same user in the same network. The agent only sends a request
+	// there, signed with the key that the process chose.
 	Port int
 	// Key is the key of the HMAC-SHA256 signature.
 	Key []byte

@@ -327,8 +327,8 @@ func (w *world) run(t *testing.T, steps int, faults bool) [][]*started {
 	return done
 }
 
-// Whatever breaks on the way, all hosts apply the same operations in the same order,
-// each once, and each process is answered what the store answers in that order.
+// Whatever breaks, all hosts apply the same operations in the same order, each once, and
+// each process gets the answers that follow from that order.
 func TestWorld(t *testing.T) {
 	seeds := 50
 	switch {

@@ -60,8 +60,8 @@ func serveTask(t *testing.T, p tcpstore.Process) *tcpstore.Server {
 	return s
 }
 
-// PyTorch's client finds what it would find at PyTorch's server, with one host and
-// with two.
+// PyTorch's client gets the same results as from PyTorch's server, with one host and with
+// two.
 func TestTorch_Client(t *testing.T) {
 	python := torch(t)
 	for _, perHost := range [][]int{{1}, {1, 1}} {
@@ -83,8 +83,8 @@ func TestTorch_Client(t *testing.T) {
 	}
 }
 
-// Unmodified processes form gloo's groups, as torchrun would start them; those that
-// get their place late are waited for.
+// Unmodified processes, started as by torchrun, form gloo groups. Processes that get their
+// place late are waited for.
 func TestTorch_Group(t *testing.T) {
 	python := torch(t)
 	for _, perHost := range [][]int{{2}, {2, 2}} {
