@@ -77,7 +77,7 @@ func TestXID(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// After a reset xid_recovery does not apply.
+// A reset ends the unhealthy time of xid_recovery.
 func TestXIDEndsWithAReset(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(1, 79)
@@ -92,8 +92,8 @@ func TestXIDEndsWithAReset(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// The XID of a GPU that has fallen off the bus arrives when the GPU can no
-// longer be queried: it does not count for the others.
+// The XID of a GPU that has fallen off the bus arrives when the GPU can no longer be
+// queried. It does not count for the other GPUs.
 func TestXIDOfALostGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(3)
@@ -133,7 +133,8 @@ func TestFaultsInSamples(t *testing.T) {
 	}
 }
 
-// The driver keeps programs off memory that waits for a reset.
+// Memory that waits for a reset does not make a GPU unhealthy, because the driver keeps
+// programs off it.
 func TestPendingRemapIsNoReason(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Set(4, "remap_pending", "1")
@@ -227,8 +228,8 @@ func TestMIGInstancesComeAndGo(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// What one second of statistics costs in NVML calls, and that all consumers share
-// it.
+// One second of statistics costs a known number of NVML calls, and all consumers share
+// them.
 func TestReadingsAreShared(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	must.True(t, r.m.stopListener()) // which makes calls at any time
@@ -241,8 +242,7 @@ func TestReadingsAreShared(t *testing.T) {
 	must.Eq(t, fresh, r.hw.Calls()-before)
 }
 
-// What the regular reading of the whole machine costs: it reads what can change,
-// and nothing else.
+// The regular reading of the whole machine reads only values that can change.
 func TestReadingTheMachineAgain(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	before := r.hw.Calls()
@@ -287,9 +287,8 @@ func TestRates(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// After any faults of a machine, in any order: every GPU is offered once, in
-// the group that it was in before; none that is gone is healthy; and when no fault is
-// left, everything is as it was.
+// After any sequence of faults, every GPU is offered once, in its previous group, and no
+// missing GPU is healthy. When no fault is left, everything is as before.
 func TestFaultsProperties(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
 	r.m.opts.EventWait = 2 * time.Millisecond // each start of a listener waits for the one before

@@ -48,7 +48,7 @@ type cached struct {
 	ports map[int]topology.Port
 }
 
-// Facts reads the rarely changing facts. It reads those that cannot change only
+// Facts reads the rarely changing facts. Those that never change are read only
 // once.
 func (g *realGPU) Facts() (Facts, error) {
 	uuid, err := get(g, "nvmlDeviceGetUUID", g.d.GetUUID)
