@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// With ACLs on, workers need nothing but their workload identity to find each
-// other, and one policy to note that training is complete.
+// With ACLs, workers need only their workload identity to find each other, and one
+// policy to record that training is complete.
 func TestACL(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)

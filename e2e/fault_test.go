@@ -30,8 +30,8 @@ func spread(job *api.Job) {
 	job.TaskGroups[0].Tasks[0].Config["gloo_timeout"] = "5s"
 }
 
-// Whatever is killed, training goes on, no further back than the last commit. The
-// scenarios follow each other in one training, where they can.
+// Whatever is killed, training resumes from the last commit at the earliest. The scenarios
+// follow each other in one training if possible.
 func TestKill(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -117,8 +117,8 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// A slot that was started again holds no state, so its host's ranks no longer follow the
-// local ranks.
+// A restarted slot does not have the state, so its host's ranks no longer follow the local
+// ranks.
 func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	tr := startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{
@@ -142,8 +142,8 @@ func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
 
 const wholeAllocation = "the leader's whole allocation"
 
-// A process dies in the middle of a rendezvous: as soon as a newcomer is up,
-// the ring is about to take it in.
+// A process dies in the middle of a rendezvous: as soon as a newcomer is up, the ring is
+// about to add it.
 func TestKillInRendezvous(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -193,8 +193,8 @@ func TestKillInRendezvous(t *testing.T) {
 	}
 }
 
-// A node is cut off from the network for a minute and comes back: the others
-// train on, what was cut off does not, and in the end there is one ring.
+// A node is cut off from the network for a minute and comes back. The others train on, the
+// cut-off part does not, and in the end there is one ring.
 func TestCutOff(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for name, victim := range map[string]struct {

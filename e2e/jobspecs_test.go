@@ -51,8 +51,8 @@ func glob(t *testing.T, pattern string) []string {
 	return paths
 }
 
-// A job specification runs as it stands: isolated, with the script that is in
-// it, scaled by hand.
+// A job specification runs unchanged: isolated, with the script that is in it,
+// scaled by hand.
 func TestJobspecAsItStands(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")

@@ -240,8 +240,8 @@ func keepsSecrets(ctx context.Context, t *testing.T, tr *training) {
 	}
 }
 
-// TestStranger is what keepsSecrets runs. It takes every connection, speaks TLS
-// with anyone, and writes down what it hears, also what was encrypted for it.
+// TestStranger is the program that keepsSecrets runs. It accepts every connection,
+// speaks TLS with anyone, and records what it receives, including decrypted data.
 func TestStranger(t *testing.T) {
 	addr := os.Getenv("KOLO_STRANGER")
 	if addr == "" {

@@ -102,8 +102,8 @@ func (tr *training) checkCosts(ctx context.Context, again func(n int) string) {
 	}
 }
 
-// A script for torchrun as it is, next to others: its processes are replaced for each
-// change, and lose no step by it.
+// An unchanged torchrun script runs next to others: its processes are replaced for each
+// change, and that loses no step.
 func TestTorchrunScript(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)
 	if _, err := os.Stat(torchPython(t)); err != nil {
@@ -164,7 +164,7 @@ func TestTorchrunScript(t *testing.T) {
 		tr.finish(ctx)
 	})
 
-	t.Run("beside kolo.torch", func(t *testing.T) {
+	t.Run("next to kolo.torch", func(t *testing.T) {
 		t.Parallel()
 		startTorch(ctx, t, c, trainingOptions{}).growOnce(ctx)
 	})

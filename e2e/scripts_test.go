@@ -118,8 +118,8 @@ func unique(scripts []script) []script {
 	return different
 }
 
-// No script is overlooked: each place that has one is known, and one that is elsewhere
-// is an error.
+// No script is overlooked: each place with scripts is known, and a script elsewhere is an
+// error.
 func TestElasticScriptsAreFound(t *testing.T) {
 	var names []string
 	for _, s := range elasticScripts(t) {

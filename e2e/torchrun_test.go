@@ -24,8 +24,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// torchrun keeps its place as the program that starts workers, and Kolo forms the
-// groups: a plain script with checkpoints is resized, with max_restarts = 0.
+// torchrun still starts the workers, and Kolo forms the groups: a plain script with checkpoints is
+// resized, with max_restarts = 0.
 func TestTorchrunBackend(t *testing.T) {
 	ctx := testContext(t, 4*time.Minute)
 	c := startTorchCluster(t)

@@ -45,8 +45,8 @@ func startWorker(ctx context.Context, t testing.TB, c *cluster.Cluster, f train.
 	return startTraining(ctx, t, c, o)
 }
 
-// Kolo-worker under a driver that is not Kolo's: every step is in the record, whatever
-// happens to hosts and slots, and Nomad replaces what it has not stopped.
+// Kolo-worker runs under a driver that is not Kolo's. Every step is in the record, whatever
+// happens to hosts and slots, and Nomad replaces tasks that it has not stopped.
 func TestWorker(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})

@@ -24,8 +24,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// TestJobspecWithoutRoot runs jobspecs/kolo.nomad.hcl: two agents, isolated, as
-// no one, with no other rights than their workload identity's.
+// TestJobspecWithoutRoot runs jobspecs/kolo.nomad.hcl: two isolated agents that run
+// as nobody, with only the rights of their workload identity.
 func TestJobspecWithoutRoot(t *testing.T) {
 	if os.Getuid() != 0 || os.Getenv(givenNomad) != "" {
 		t.Skip("requires root, for clients that can isolate tasks")

@@ -90,9 +90,8 @@ const gangGroupHCL = `
   }
 `
 
-// TestMoves has the workers of jobs that train move between two racks of 8 slots, to
-// make room for a gang. A link of 200 Mbit/s is between the racks, where the system
-// can limit it.
+// TestMoves moves the workers of training jobs between two racks of 8 slots, to make room
+// for a gang. The racks are connected by a link of 200 Mbit/s, if the system can limit it.
 func TestMoves(t *testing.T) {
 	w, slow := startRacks(t)
 	release := w.lockLeader(t)

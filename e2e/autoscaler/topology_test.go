@@ -47,8 +47,8 @@ pool "default" {
 }
 `
 
-// TestTopology_AJobIsWrittenOnce has a job expanded to one group per rack, trained
-// on two racks, and run again when there is a third: Nomad validates it each time,
+// TestTopology_AJobIsWrittenOnce expands a job to one group per rack, trains it on
+// two racks, and runs it again when there is a third. Nomad validates it each time,
 // and its workers stay.
 func TestTopology_AJobIsWrittenOnce(t *testing.T) {
 	if os.Getenv(givenNomad) != "" {
@@ -100,7 +100,7 @@ func TestTopology_AJobIsWrittenOnce(t *testing.T) {
 	t.Log(out)
 }
 
-// TestTopology_ExpandReportsWhatItCannotWrite has the result go to a full device.
+// TestTopology_ExpandReportsWhatItCannotWrite writes the result to a full device.
 func TestTopology_ExpandReportsWhatItCannotWrite(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "kolo")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./autoscaler/cmd/kolo")

@@ -29,11 +29,11 @@ import (
 // epochSamples make an epoch, with which a job ends on demand.
 const epochSamples = 240
 
-// TestTraining lets the autoscaler share a cluster between two real training
-// jobs, one with Horovod and one with PyTorch's own process groups: the first has
-// all of it, gives half away when the second arrives, gets more than half when the
-// policy is changed, and the second has all when the first is complete. Nothing is
-// restarted, and no step or sample is lost.
+// TestTraining lets the autoscaler share a cluster between two real training jobs,
+// one with Horovod and one with PyTorch's own process groups. The first has all
+// slots, gives half away when the second arrives, and gets more than half when the
+// policy is changed. The second has all slots when the first is complete. Nothing
+// is restarted, and no step or sample is lost.
 func TestTraining(t *testing.T) {
 	plugins := map[string]string{}
 	for _, f := range []train.Framework{train.Horovod, train.Torch} {

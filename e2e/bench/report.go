@@ -25,7 +25,7 @@ type Results struct {
 	Resize   *Changes  `json:"resize,omitempty"`
 	Slow     *Changes  `json:"slow,omitempty"`
 	Recovery *Recovery `json:"recovery,omitempty"`
-	// State has changes by the size in megabytes of state that is not trained.
+	// State has measurements with frozen state, by its size in MiB.
 	State      map[int]*Changes `json:"state,omitempty"`
 	Cost       *Cost            `json:"cost,omitempty"`
 	Rendezvous string           `json:"rendezvous,omitempty"`
@@ -115,10 +115,10 @@ func (r *Results) write(w *bytes.Buffer) {
 	about := r.About[train.Horovod.Name]
 	fmt.Fprintf(w, `# Benchmarks
 
-Kolo's driver beside Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run. [PyTorch](#pytorch) has a section of its own.
+Kolo's driver compared with Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run. [PyTorch](#pytorch) has a section of its own.
 Written by `+"`make bench`"+` on %s; do not edit.
 
-- machine: %s; other work may have gone on beside the measurement
+- machine: %s; other work may have gone on during the measurement
 - software: %s
 - medians, with the fastest and slowest in brackets and the number of measurements; all times in seconds unless said otherwise
 - **gap**: no rank trains, from the last step of the old ring to the end of the first step of the new one (a step takes 0.05 s)

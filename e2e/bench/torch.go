@@ -30,9 +30,9 @@ type TorchResults struct {
 	Recovery     *Recovery `json:"recovery,omitempty"`
 	LeadRecovery *Recovery `json:"lead_recovery,omitempty"`
 	HostRecovery *Recovery `json:"host_recovery,omitempty"`
-	// State has changes by the size in megabytes of state that is not trained,
-	// Trained by the size of trained parameters and their momentum. Broadcast has
-	// the times in seconds of a plain broadcast of the same size.
+	// State has measurements with frozen parameters, by their size in MiB, and
+	// Trained those with trained parameters and their momentum. Broadcast has the
+	// times, in seconds, of a plain broadcast of the same size.
 	State     map[int]*Changes     `json:"state,omitempty"`
 	Trained   map[int]*Changes     `json:"trained,omitempty"`
 	Broadcast map[string][]float64 `json:"broadcast,omitempty"`

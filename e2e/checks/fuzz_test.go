@@ -119,7 +119,7 @@ func TestTargets(t *testing.T) {
 	must.Len(t, 1, all)
 }
 
-// TestProgress judges outputs that cannot be made at will.
+// TestProgress judges outputs that cannot be produced on demand.
 func TestProgress(t *testing.T) {
 	const report = "fuzz: elapsed: 30s, execs: 100 (0/sec), new interesting: 0 (total: 3)\n"
 	for name, tc := range map[string]struct {

@@ -231,8 +231,8 @@ func autoscalerRules() map[string]rule {
 	}
 }
 
-// Each package in the tables imports, directly or not, only those of its program
-// that are listed.
+// Each package in the tables imports, directly or not, only the listed packages of its
+// program.
 func TestImports(t *testing.T) {
 	all := packages(t)
 	for program, rules := range map[string]map[string]rule{
@@ -269,8 +269,8 @@ var shared = []string{"driver/buildinfo", "driver/task/problem"}
 var linted = []string{"driver/agent/config", "driver/task/commandline", "driver/elastic", "driver/task/gpu", "driver/framework/horovod/options", "driver/task/settings",
 	"driver/task/taskconfig", "driver/framework/torch/options", "driver/task/workerflags"}
 
-// The three programs never import each other, nor what tests them, except for a linter of
-// jobs. What they share imports none of them.
+// The three programs never import each other, nor each other's test fixtures, except for a
+// linter of jobs. Their shared packages import none of them.
 func TestImports_Programs(t *testing.T) {
 	for name, pkg := range packages(t) {
 		program, _, _ := strings.Cut(name, "/")
@@ -292,8 +292,8 @@ func TestImports_Shared(t *testing.T) {
 	}
 }
 
-// What the driver plugin gives the agent is a contract, not the agent: the plugin
-// imports none of what runs in an allocation.
+// The driver plugin and the agent share a contract: the plugin imports no package that runs
+// in an allocation.
 func TestImports_Plugin(t *testing.T) {
 	inAllocation := []string{"driver/agent", "driver/framework/horovod", "driver/launcher"}
 	for _, used := range own(packages(t)["driver/plugin"].Deps) {
@@ -305,7 +305,7 @@ func TestImports_Plugin(t *testing.T) {
 	}
 }
 
-// Kolo-worker is small: of Nomad it links the API alone.
+// Kolo-worker is small: it links only the API of Nomad.
 func TestImports_Worker(t *testing.T) {
 	for _, path := range packages(t)["driver/cmd/kolo-worker"].Deps {
 		if strings.HasPrefix(path, "github.com/hashicorp/nomad/") && !strings.HasPrefix(path, "github.com/hashicorp/nomad/api") {
@@ -314,7 +314,7 @@ func TestImports_Worker(t *testing.T) {
 	}
 }
 
-// The command alone imports the control loop: others know its types from package
+// Only the command imports the control loop: other packages know its types from package
 // api.
 func TestImports_ControlLoop(t *testing.T) {
 	for name, pkg := range packages(t) {

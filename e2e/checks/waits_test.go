@@ -16,8 +16,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// What tests wait for may take long on a loaded machine, and a generous bound costs
-// nothing where it comes soon. Without one, a wait ends after 3 s.
+// Waits in tests may take long on a loaded machine, and a generous bound costs nothing if
+// they end soon. Without a bound, a wait ends after 3 s.
 func TestWaitsHaveGenerousBounds(t *testing.T) {
 	must.SliceEmpty(t, shortWaits(t, os.DirFS("../..")))
 

@@ -34,7 +34,7 @@ func (s *show) summary(ctx context.Context) error {
   From the training records:
 
 %s
-  From submission to completion (JCT), beside FIFO with a fixed number of workers for each job. FIFO is
+  From submission to completion (JCT), compared with FIFO with a fixed number of workers for each job. FIFO is
   simulated from the step times measured here, in its favour where a size was not measured:
 
 %s`, table(measured(all)), table(compared))

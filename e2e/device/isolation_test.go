@@ -25,7 +25,7 @@ import (
 )
 
 // Two isolated tasks on one machine have the device nodes of their own GPU and of
-// no other, whatever their jobs' env has, and have them again after a restart of
+// no other, whatever is in their jobs' env. They have them again after a restart of
 // the Nomad client and of the task.
 func TestIsolatedTasksHaveTheirGPUsAlone(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -258,7 +258,7 @@ func each(t *testing.T, test func(context.Context, *testing.T, framework)) {
 	}
 }
 
-// Steps are made again without what the page adds, which is why it adds anything.
+// Without the code that the page adds, steps are repeated. That is why the page adds it.
 func TestAsItIs(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, f framework) {
 		if slices.Contains(f.args, "zero2") {
@@ -268,7 +268,7 @@ func TestAsItIs(t *testing.T) {
 	})
 }
 
-// What the page adds makes changes cost no step.
+// With the code that the page adds, changes cost no step.
 func TestChanges(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, f framework) {
 		steps := f.added(ctx, t, 1).resize(ctx, 1, 2, 1)
@@ -277,9 +277,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// More processes than one join and leave at once, and a failure goes back to the newest
-// checkpoint: one of those that are written now and then, though one that was asked for
-// lies next to it.
+// Several processes join and leave at once. After a failure, training resumes from the newest
+// checkpoint. That is a periodic one, although a requested one lies next to it.
 func TestFailure(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, f framework) {
 		r := f.added(ctx, t, 2)

@@ -41,7 +41,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// Find returns what a pattern matches in the text.
+// Find returns the match of a pattern in the text.
 func (o *output) Find(pattern *regexp.Regexp) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,8 +57,7 @@ const pause = 15 * time.Second
 // scripts are those of the page, by a text that each has.
 var scripts = map[string]string{"Trainer": "elastic(trainer", "Accelerate": "accelerator.epochs", "Lightning": "ElasticStrategy("}
 
-// The scripts of the page, as they stand there, stay in process while hosts come and go,
-// and make no step again.
+// The scripts of the page, verbatim, stay in process while hosts come and go, and repeat no step.
 func TestInProcess(t *testing.T) {
 	for name, text := range scripts {
 		t.Run(name, func(t *testing.T) {
@@ -89,9 +88,9 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// Measured in turns in one run: what a change costs the same script in process, with what
-// the docs add to it, and as it is. In process no step is made again, nor more than one
-// after a SIGKILL.
+// The test measures, alternating in one run, what a change costs the same script in process, with
+// what the docs add to it, and unchanged. In process no step is repeated, and at most one after a
+// SIGKILL.
 func TestPauses(t *testing.T) {
 	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("KOLO_E2E_ROUNDS"), "1"))
 	for _, f := range frameworks {
@@ -160,7 +159,7 @@ func (r run) stays(ctx context.Context, sizes ...int) train.Record {
 	return steps
 }
 
-// They grow, survive a SIGKILL and shrink as jobs of a real Nomad.
+// The scripts grow, survive a SIGKILL and shrink as jobs of a real Nomad.
 func TestInProcessOnNomad(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.NoError(t, err)
