@@ -108,8 +108,8 @@ func (l Layout) IslandName(i int) string { return fmt.Sprintf("nvlink%d", l.isla
 // if there is no switch.
 func (l Layout) SwitchName(i int) string { return fmt.Sprintf("pcie%d", l.switchIDs[i]) }
 
-// Compare orders units, by their position, so that units close to each other are
-// adjacent: by NUMA node, NVLink island, PCIe switch and PCI address.
+// Compare orders units a and b, given by position, so that units close to each
+// other are adjacent: by NUMA node, NVLink island, PCIe switch and PCI address.
 func (l Layout) Compare(a, b int) int {
 	return cmp.Or(
 		cmp.Compare(l.Units[a].GPU.NUMA, l.Units[b].GPU.NUMA),

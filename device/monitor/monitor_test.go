@@ -77,7 +77,7 @@ func TestXID(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// A reset ends the unhealthy time of xid_recovery.
+// After a reset, a GPU is healthy again before xid_recovery is over.
 func TestXIDEndsWithAReset(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(1, 79)

@@ -146,7 +146,8 @@ type Sample struct {
 	Rest
 }
 
-// Rest is the part that only a sample of all values has.
+// Rest has the values that are slow to read or to change. Only a sample of all
+// values has them.
 type Rest struct {
 	// Counters of ECC errors since the driver was loaded.
 	ECCCorrected, ECCUncorrected *uint64

@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 )
 
-// Main runs the `agent` subcommand: the allocation's part of the job, with one of the
-// frameworks. It returns the task's exit code.
+// Main runs the `agent` subcommand, which is the allocation's part of the job. frameworks
+// are those that the program supports. It returns the task's exit code.
 func Main(ctx context.Context, frameworks map[string]framework.Framework) int {
 	process.IgnoreSIGPIPE()
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: os.Stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})

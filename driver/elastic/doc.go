@@ -8,8 +8,8 @@
 //
 // # Slots
 //
-// A host offers slots. A slot runs one training process at a time, or a second one in its
-// standby if processes can't change their ring. An exit leads from any state to Down:
+// A host offers slots. A slot runs one training process at a time. If processes can't
+// change their ring, the slot's standby runs another. An exit leads from any state to Down:
 //
 //	        Start           first request        Form
 //	Down ─────────> Starting ──────────> Arrived ─────> InRing ──┐

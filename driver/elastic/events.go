@@ -82,13 +82,14 @@ type Intruded struct{ Generation uint64 }
 // SlotExited reports that a process ended.
 type SlotExited struct {
 	Proc Proc
-	// Success is exit code 0.
+	// Aborted states that the framework ended the process because its peers vanished. It is
+	// not the process's own fault.
 	Success bool
-	// Aborted reports that the framework ended the process because its peers
-	// vanished; it is not the process's own fault.
-	Aborted bool
-	// Visible reports that other processes have read its addresses in the ring
+	// Visible states that other processes have read the process's addresses for the ring
 	// that forms, so that it can't be replaced in place.
+	Aborted bool
+	// Noticed states that the host had asked the process to end; see HostInfo.Noticed. A
+	// leaving host decides that by itself while its leader may form no rings.
 	Visible bool
 	// Noticed reports that the host had asked it to end; see HostInfo.Noticed. A host
 	// that leaves does so by itself while its leader may form no rings.

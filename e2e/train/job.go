@@ -167,8 +167,8 @@ func (j *Job) Keep(name string) (string, error) {
 	return kept, os.Rename(j.File(name), kept)
 }
 
-// Processes returns the processes that run the script, and the shells that are about to,
-// but not the launchers.
+// Processes returns the processes that run the script, including shells that are about to
+// start it, but not the launchers.
 func (j *Job) Processes() []int {
 	var pids []int
 	for _, p := range cluster.Processes(func(p cluster.Process) bool {

@@ -40,8 +40,8 @@ type Config struct {
 	// be killed (RFC 3339, one line), before it sends the stop signal.
 	StopFile string `json:"stop_file,omitempty"`
 
-	// Interface is the network interface for training traffic; if empty, the one that
-	// has the host's service address.
+	// Interface is the network interface for training traffic. If it is empty, the agent
+	// uses the interface that has the host's service address.
 	Interface string `json:"interface,omitempty"`
 
 	// OwnNetwork states that the task's group has a network of its own. The service

@@ -24,5 +24,6 @@ func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	return LeaveWithin(max(kill.Sub(now), 0))
 }
 
-// LeaveWithin returns how long a task may take to leave if it is killed after a time.
+// LeaveWithin returns how long a task may take to leave if it is killed after the given
+// time.
 func LeaveWithin(kill time.Duration) time.Duration { return kill - min(kill/5, stopMargin) }

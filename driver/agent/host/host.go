@@ -39,8 +39,8 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	Events         *events.Log
 	Logger         hclog.Logger
-	// LastHost reports to a leaving host whether the registry names no agent of the job.
-	// nil means that it never does.
+	// LastHost reports whether the registry names no agent of the job. A leaving host calls
+	// it. If it is nil, the host behaves as if it returned true.
 	LastHost func() bool
 }
 

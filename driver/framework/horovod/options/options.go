@@ -17,8 +17,7 @@ const Block = "horovod"
 const foreignSettings = "torch"
 
 // foreignFields are fields of PyTorch's driver, with the reason why Horovod does not need
-// them. foreignBlock is the reason for a block about processes that can't change their
-// ring.
+// them. foreignBlock is a block about processes that can't change their ring.
 var (
 	foreignFields = []struct{ name, why string }{{"mode", staying}, {"spares", staying}, {"replica", "each process of Horovod holds the whole model"}}
 	foreignBlock  = settings.CheckpointBlock

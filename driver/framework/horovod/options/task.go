@@ -12,8 +12,8 @@ import (
 // and for checks of a job without a client.
 type Task struct{}
 
-// Name returns the name that a jobspec has as `driver`, and for the block with Horovod's
-// own settings.
+// Name returns "horovod", the `driver` of a jobspec and the name of the block with
+// Horovod's own settings.
 func (Task) Name() string { return Block }
 
 // Settings returns the fields that Horovod adds to a task's config, and those of its block.

@@ -18,9 +18,9 @@ var retireProgram string
 // Alone is the place of a process in a ring of its own.
 var Alone = Assignment{Size: 1, LocalSize: 1, CrossSize: 1}
 
-// Retire makes a process that waits in Horovod's init for its next rank exit, as by sys.exit(), as
-// soon as init returns. Until it ends, Horovod gives it the rank that it had. After an error the
-// process may not exit, so it must not be given a place.
+// Retire ends a process that waits in Horovod's init for its next rank. The process exits, as by
+// sys.exit(), as soon as init returns. Until then Horovod gives it the rank that it had. After an
+// error the process may not exit, so it must not be given a place.
 //
 // Horovod has no request for that: a process that gets no rank aborts in a thread other than
 // Python's. A signal would not do either: the script decides how to handle SIGTERM, and may just

@@ -227,9 +227,9 @@ func (s *Store) read(rank int, name, key string) (value []byte, found bool, wait
 // Delete removes the blob of a local rank whose process has left a mesh, that is, has
 // connected to all of its members. Deleting it again changes nothing.
 //
-// Each member deletes its own blob once per mesh. So the number of deletions in a scope
-// tells which mesh of that name a slot means from then on. A process set that is removed
-// and added again therefore never sees old addresses.
+// Each member deletes its own blob once per mesh. The number of its deletions in a scope
+// therefore tells which mesh of that name it is building. So a process set that is removed
+// and added again never sees old addresses.
 func (s *Store) Delete(rank int, name, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

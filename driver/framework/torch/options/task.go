@@ -12,7 +12,7 @@ import (
 // and for checks of a job without a client.
 type Task struct{}
 
-// Name returns the name that a jobspec has as `driver`, and for the block with PyTorch's
+// Name returns "torch", the `driver` of a jobspec and the name of the block with PyTorch's
 // own settings.
 func (Task) Name() string { return Block }
 
