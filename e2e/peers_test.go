@@ -168,7 +168,7 @@ func proofOf(t *testing.T, cert *tls.Certificate) *pkix.Extension {
 	return nil
 }
 
-// worthless is a proof of the same claims as one can make who has seen them.
+// worthless is a proof that anyone who has seen the claims can make.
 func worthless(t *testing.T, e *pkix.Extension) *pkix.Extension {
 	p, err := possession.Parse(e.Value)
 	must.NoError(t, err)

@@ -57,7 +57,7 @@ func runScript(t *testing.T, dir, script string, command ...string) string {
 			return string(text)
 		case <-time.After(100 * time.Millisecond):
 		}
-		must.Less(t, silence, idle.For(len(text), time.Now()), must.Sprintf("nothing was printed any more\n%s", text))
+		must.Less(t, silence, idle.For(len(text), time.Now()), must.Sprintf("nothing more was printed\n%s", text))
 	}
 }
 

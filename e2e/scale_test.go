@@ -142,8 +142,8 @@ func TestQuickResizes(t *testing.T) {
 		tr.checkPlanned()
 	})
 
-	// Horovod's cache of responses outlives a ring: with it, who stays and who comes
-	// would fuse tensors in different orders.
+	// Horovod's cache of responses outlives a ring: with it, survivors and newcomers would
+	// fuse tensors in different orders.
 	t.Run("of tensors that are fused", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{
 			args: []string{"--ballast=10"}, config: map[string]any{"horovod": []map[string]any{{"cycle_time_ms": 10}}},

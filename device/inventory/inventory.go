@@ -44,7 +44,7 @@ type Inventory struct {
 }
 
 // ErrUnlisted means that NVML no longer lists a GPU that was read before.
-var ErrUnlisted = errors.New("NVML does not list the GPU any more")
+var ErrUnlisted = errors.New("NVML no longer lists the GPU")
 
 // Read reads all GPUs except for the ignored ones. A GPU that fails does not
 // prevent the others from being read: it keeps its facts of the previous reading,

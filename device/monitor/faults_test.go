@@ -26,7 +26,7 @@ func TestHealthDisabledAndGPUsMissing(t *testing.T) {
 	r.hw.Unplug(7)
 	r.pass(time.Minute)
 	must.MapLen(t, 1, r.unhealthy())
-	must.Eq(t, "NVML does not list the GPU any more", r.unhealthy()[r.hw.UUIDs()[7]])
+	must.Eq(t, "NVML no longer lists the GPU", r.unhealthy()[r.hw.UUIDs()[7]])
 	r.hw.Unload()
 	r.pass(time.Minute)
 	r.pass(time.Minute)

@@ -50,7 +50,7 @@ func TestGPUThatIsNotListedAnyMore(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Unplug(7)
 	r.pass(5 * time.Second)
-	must.Eq(t, map[string]string{r.hw.UUIDs()[7]: "NVML does not list the GPU any more"}, r.unhealthy())
+	must.Eq(t, map[string]string{r.hw.UUIDs()[7]: "NVML no longer lists the GPU"}, r.unhealthy())
 	r.hw.Return(7)
 	r.pass(5 * time.Second)
 	r.pass(30 * time.Second)

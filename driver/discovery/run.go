@@ -195,7 +195,7 @@ func (s *service) receive(ctx context.Context, kind election.Kind, r *pb.Request
 	case id.Departing && kind != election.Probe:
 		// Such a caller may ask who leads, in order to leave the ring cleanly, and
 		// nothing else.
-		return nil, status.Errorf(codes.PermissionDenied, "allocation %s is not registered any more", id.AllocID)
+		return nil, status.Errorf(codes.PermissionDenied, "allocation %s is no longer registered", id.AllocID)
 	}
 	var reply election.Reply
 	if !s.e.step(func(now time.Duration) []election.Action {

@@ -88,7 +88,7 @@ func (w *torchWorker) say(m map[string]any) {
 	_, _ = w.conn.Write(append(line, '\n'))
 }
 
-// listen takes in what the agent sends.
+// listen handles the agent's messages.
 func (w *torchWorker) listen() {
 	defer close(w.places)
 	for lines := bufio.NewScanner(w.conn); lines.Scan(); {

@@ -34,16 +34,16 @@ func TestPythonUsers(t *testing.T) {
 		binds  []string
 		want   any
 	}{
-		"in /usr":                          {"usr/bin/python3", nil, "anyone"},
-		"it, bound":                        {"usr/bin/python3", []string{"usr"}, "anyone"},
-		"in root's home":                   {"root/pyenv/bin/python3", nil, "owner only: " + at("root")},
-		"it, bound with the home":          {"root/pyenv/bin/python3", []string{"root"}, "owner only: " + at("root")},
-		"it, bound without the home":       {"root/pyenv/bin/python3", []string{"root/pyenv"}, "anyone"},
-		"its environment":                  {"opt/venv/bin/python", nil, "owner only: " + at("root")},
-		"its environment, bound alone":     {"opt/venv/bin/python", []string{"opt/venv"}, "owner only: " + at("root")},
-		"its environment, bound with it":   {"opt/venv/bin/python", []string{"opt/venv", "root/pyenv"}, "anyone"},
-		"a program that is closed itself":  {"usr/bin/mine", nil, "owner only: " + at("usr/bin/mine")},
-		"one that is not there (any more)": {"usr/bin/python4", nil, nil},
+		"in /usr":                         {"usr/bin/python3", nil, "anyone"},
+		"it, bound":                       {"usr/bin/python3", []string{"usr"}, "anyone"},
+		"in root's home":                  {"root/pyenv/bin/python3", nil, "owner only: " + at("root")},
+		"it, bound with the home":         {"root/pyenv/bin/python3", []string{"root"}, "owner only: " + at("root")},
+		"it, bound without the home":      {"root/pyenv/bin/python3", []string{"root/pyenv"}, "anyone"},
+		"its environment":                 {"opt/venv/bin/python", nil, "owner only: " + at("root")},
+		"its environment, bound alone":    {"opt/venv/bin/python", []string{"opt/venv"}, "owner only: " + at("root")},
+		"its environment, bound with it":  {"opt/venv/bin/python", []string{"opt/venv", "root/pyenv"}, "anyone"},
+		"a program that is closed itself": {"usr/bin/mine", nil, "owner only: " + at("usr/bin/mine")},
+		"one that does not exist":         {"usr/bin/python4", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Python: at(c.python)}

@@ -48,7 +48,7 @@ func TestDynamicUser(t *testing.T) {
 	must.Eq(t, want, output(t, c))
 	must.NoError(t, h.DestroyTask(c.ID, false))
 
-	t.Log("once the job was scaled, Nomad does not name the user any more")
+	t.Log("once the job was scaled, Nomad no longer names the user")
 	c.User = ""
 	h.start(t, c)
 	must.True(t, h.end(t, c.ID).Successful())

@@ -103,8 +103,8 @@ func (t *TorchResults) writeRestart(w *bytes.Buffer) {
 }
 
 func (t *TorchResults) writeSteps(w *bytes.Buffer) {
-	fmt.Fprintf(w, "### What a commit costs\n\nMedians of steps, in milliseconds; the state is what is trained and as much again of the optimizer. Steps do no more than compute,\n"+
-		"but for those of a certain length, which then sleep, as while a GPU computes. The last column is the difference of the medians as a part of\n"+
+	fmt.Fprintf(w, "### What a commit costs\n\nMedians of steps, in milliseconds; the state is what is trained and as much again of the optimizer. Steps only compute,\n"+
+		"except for those of a certain length, which then sleep, as while a GPU computes. The last column is the difference of the medians as a part of\n"+
 		"those steps, and of 50 ms where they are shorter.\n\n")
 	fmt.Fprintf(w, "| trained | torchrun | Kolo without commits | a commit each step | difference, ms | part |\n|---|---|---|---|---|---|\n")
 	for _, c := range commitCases {

@@ -65,7 +65,7 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.seeds, "seeds", 1, "runs, one after the other, with this and the following seeds")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each goes on")
 	flags.IntVar(&o.changes, "changes", 0, "resizes and kills that each makes, instead of -for; one process is spared for longer stretches")
-	flags.DurationVar(&o.calm, "calm", 2*time.Minute, "how long it may take until a ring of all slots trains, once nothing happens any more; a busy machine needs longer")
+	flags.DurationVar(&o.calm, "calm", 2*time.Minute, "how long it may take until a ring of all slots trains, once nothing more happens; a busy machine needs longer")
 	flags.IntVar(&o.maxRanks, "max-ranks", 6, "most processes at a time")
 	flags.IntVar(&o.stateMB, "state", 0, "megabytes of trained parameters: with 40 and more, PyTorch's newcomers receive them while others train")
 	flags.StringVar(&o.samples, "samples", "", "file to append what processes had to, in JSON lines")

@@ -84,7 +84,7 @@ func (v scan) run(ctx context.Context, w io.Writer) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.accepted)) {
 		if !slices.Contains(found, id) {
-			_, _ = fmt.Fprintf(w, "govulncheck: %s is accepted, but not reported any more: remove it from e2e/checks/vuln.go\n", id)
+			_, _ = fmt.Fprintf(w, "govulncheck: %s is accepted, but no longer reported: remove it from e2e/checks/vuln.go\n", id)
 		}
 	}
 	if len(open) == 0 {

@@ -125,7 +125,7 @@ func (h *Host) drainWithoutLeader() {
 	case training:
 	case root == nil || h.allDown():
 		// The successors start after this task has ended, and need time, too.
-		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, h.timeToRetire()/2)
+		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for the next allocations"}, h.timeToRetire()/2)
 	case h.o.LastHost != nil && !h.o.LastHost():
 		h.lastHost = time.Time{}
 	case h.lastHost.IsZero():

@@ -39,7 +39,7 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 	return r, m.flush()
 }
 
-// probed takes in what a peer reports of itself.
+// probed processes what a peer reports of itself.
 func (m *Machine) probed(s State) {
 	switch {
 	case m.phase == leading:
@@ -79,7 +79,7 @@ func (m *Machine) obey(s State, term uint64) {
 	m.follow(s, term)
 }
 
-// Answer takes in the outcome of a call; r is used only if it was Answered.
+// Answer processes the outcome of a call; r is used only if it was Answered.
 func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Action {
 	m.now = now
 	c, ok := m.calls[id]

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// View takes in a reading of the registry.
+// View processes a reading of the registry.
 func (m *Machine) View(now time.Duration, v View) []Action {
 	m.now = now
 	if m.viewed && v.Index < m.index && v.At <= m.received {

@@ -54,7 +54,7 @@ func question(mode string) string {
 // about each. PyTorch up to 2.6 misspells the word after the first text.
 var missing = []struct{ text, advice string }{
 	{"use_libuv was requested but PyTorch was ",
-		"this PyTorch was built without libuv, and asks for it all the same where an agent has the store; start the script with python3 -m kolo.launch"},
+		"this PyTorch was built without libuv, but asks for it even if an agent serves the store; start the script with python3 -m kolo.launch"},
 	{"No module named 'kolo'", noKolo},
 	{"No module named 'kolo.", noKolo}, // another project named kolo, on PyPI
 	{"No module named kolo.", noKolo},
