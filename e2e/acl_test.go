@@ -60,13 +60,13 @@ func TestACL(t *testing.T) {
 	keepsSecrets(ctx, t, tr)
 }
 
-// peerToken is the identity that an allocation's agent proves to others.
+// peerToken returns the identity that an allocation's agent proves to others.
 func peerToken(t *testing.T, tr *training, alloc *api.AllocationListStub) string {
 	t.Helper()
 	return secret(t, tr, alloc, "nomad_kolo.jwt")
 }
 
-// secret is a file of an allocation's secrets directory.
+// secret returns a file of an allocation's secrets directory.
 func secret(t *testing.T, tr *training, alloc *api.AllocationListStub, name string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(tr.c.Dir, "*", "alloc", alloc.ID, "train", "secrets", name))

@@ -265,7 +265,7 @@ func startOnThree(ctx context.Context, t *testing.T, torch bool) *training {
 	return startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{count: 3, edit: spread})
 }
 
-// leader is the allocation whose agent leads: the lowest index.
+// leader returns the allocation whose agent leads: the lowest index.
 func leader(ctx context.Context, t *testing.T, tr *training) *api.AllocationListStub {
 	t.Helper()
 	running, err := tr.c.Running(ctx, tr.id)

@@ -22,7 +22,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// leavers are the frameworks whose processes change their ring, by their Python.
+// leavers returns the frameworks whose processes change their ring, by their Python.
 func leavers(t *testing.T) map[string]string {
 	t.Helper()
 	frameworks := map[string]string{"horovod": python(t)}
@@ -74,7 +74,7 @@ func (l *leaving) output() string {
 	return string(text)
 }
 
-// records are the lines of a record of each process, by its directory.
+// records returns the lines of a record of each process, by its directory.
 func (l *leaving) records(name string) map[string][]string {
 	lines := map[string][]string{}
 	dirs, _ := os.ReadDir(filepath.Join(l.dir, "records"))

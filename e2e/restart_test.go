@@ -58,7 +58,7 @@ type cost struct {
 
 var costText = regexp.MustCompile(`ring \d+: ranks? .*, was \d+, gap ([a-z]+|[0-9.]+)(?: s)?(?:, (.*))?$`)
 
-// costSince is the first cost in the job's task events after a time.
+// costSince returns the first cost in the job's task events after a time.
 func (tr *training) costSince(ctx context.Context, t float64) (cost, error) {
 	first := cost{at: math.Inf(1)}
 	allocs, err := tr.c.Allocs(ctx, tr.id)

@@ -104,7 +104,7 @@ func TestBadScripts(t *testing.T) {
 	})
 }
 
-// clientStatus is that of the job's first allocation.
+// clientStatus returns the client status of the job's first allocation.
 func clientStatus(t *testing.T, tr *training) string {
 	t.Helper()
 	allocs, err := tr.c.Allocs(t.Context(), tr.id)

@@ -44,7 +44,7 @@ func TestGroupsWithServicesHaveAShutdownDelay(t *testing.T) {
 	must.Greater(t, 2, found[".go"])
 }
 
-// groupBlocks are the lines of the group blocks of jobs in a text, without
+// groupBlocks returns the lines of the group blocks of jobs in a text, without
 // indentation. A block ends at the brace that is indented as its first line is, so
 // that templates of jobs are read, too.
 func groupBlocks(text string) [][]string {

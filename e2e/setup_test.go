@@ -20,7 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// root is the project's root directory.
+// root returns the project's root directory.
 func root(t testing.TB) string {
 	dir, err := filepath.Abs("..")
 	must.NoError(t, err)
@@ -59,7 +59,7 @@ func startCluster(t testing.TB, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// python is the interpreter that has Horovod.
+// python returns the interpreter that has Horovod.
 func python(t testing.TB) string {
 	return filepath.Join(root(t), ".venv", "bin", "python")
 }

@@ -82,7 +82,7 @@ func onEachNode(c *cluster.Cluster) func(*api.Job) {
 	}
 }
 
-// medianStep is the median time between the last n steps of rank 0.
+// medianStep returns the median time between the last n steps of rank 0.
 func medianStep(leading train.Record, n int) time.Duration {
 	var times []time.Duration
 	for i := len(leading) - n; i < len(leading); i++ {

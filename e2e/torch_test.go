@@ -30,7 +30,7 @@ func startTorchCluster(t testing.TB) *cluster.Cluster {
 	return startCluster(t, cluster.Options{Plugins: map[string]string{driver: config}})
 }
 
-// torchPython is the interpreter that has today's PyTorch.
+// torchPython returns the interpreter that has today's PyTorch.
 func torchPython(t testing.TB) string { return filepath.Join(root(t), train.Torch.Python) }
 
 // startTorch is startTraining for jobspecs/torch.nomad.hcl and torch_train.py.

@@ -124,7 +124,7 @@ func TestWorker(t *testing.T) {
 	})
 }
 
-// workerOf is an allocation's kolo-worker.
+// workerOf returns an allocation's kolo-worker.
 func workerOf(t testing.TB, allocID string) cluster.Process {
 	t.Helper()
 	found := cluster.Processes(func(p cluster.Process) bool {

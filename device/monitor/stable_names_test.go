@@ -85,7 +85,7 @@ func TestGroupsKeepTheirNames(t *testing.T) {
 	})
 }
 
-// sizes are the sizes of the units' islands.
+// sizes returns the sizes of the units' islands.
 func sizes(l inventory.Layout) []int {
 	var all []int
 	for i := range l.Units {

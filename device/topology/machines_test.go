@@ -79,7 +79,7 @@ func hgxH100(t testing.TB) *Matrix {
 	return draw(t, nvlink4, b.String())
 }
 
-// dgx1V is the hybrid cube mesh of eight V100: two boards of four, all joined
+// dgx1V returns the hybrid cube mesh of eight V100: two boards of four, all joined
 // on a board, and one partner on the other.
 func dgx1V(t testing.TB) *Matrix {
 	return draw(t, nvlink2, `

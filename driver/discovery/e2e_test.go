@@ -250,8 +250,8 @@ func runIntruder(t *testing.T, say func(taskLine)) {
 	}
 }
 
-// taskTransport is that of the task it is called in. Intruders pose as a task of
-// the job that they call.
+// taskTransport returns the transport of the task that calls it. Intruders pose as
+// a task of the job that they call.
 func taskTransport(t *testing.T, reg registry.Registry) *Transport {
 	secrets := os.Getenv("NOMAD_SECRETS_DIR")
 	keys, err := NewKeys("unix://"+filepath.Join(secrets, "api.sock"), nomadapi.Token{File: filepath.Join(secrets, "nomad_token")})

@@ -62,7 +62,7 @@ func (i issuer) sign(t testing.TB, c any) string {
 	return out
 }
 
-// nomadClaims are those of a task of the job "train" in namespace "ml".
+// nomadClaims returns the claims of a task of the job "train" in namespace "ml".
 func nomadClaims(change ...func(*claims)) claims {
 	c := claims{
 		Claims: jwt.Claims{
@@ -296,5 +296,5 @@ func TestKeys_rotation(t *testing.T) {
 	must.ErrorIs(t, check(old), ErrInvalid)
 }
 
-// noSignature is what a peer sees of a token.
+// noSignature returns what a peer sees of a token.
 func noSignature(token string) string { return token[:strings.LastIndex(token, ".")] + "." }

@@ -26,7 +26,7 @@ import (
 
 var both = []Framework{{Task: torchtask.PyTorch{}}, {Task: horovodtask.Horovod{}}}
 
-// nomadTask is the environment of a task on this machine, with its directories.
+// nomadTask returns the environment of a task on this machine, with its directories.
 func nomadTask(t *testing.T) map[string]string {
 	secrets, local := t.TempDir(), t.TempDir()
 	for _, name := range []string{"nomad_token", "nomad_kolo.jwt", "api.sock"} {

@@ -148,7 +148,7 @@ func TestIgnoredFlagsCheckTheirValues(t *testing.T) {
 	must.ErrorContains(t, err, `invalid second value "sh" for flag -`+coolDownFlag+": must be a whole number")
 }
 
-// outcome is what aliases set.
+// outcome returns the values that aliases set.
 func outcome(o *flags) []any {
 	return []any{o.NP, o.MinNP, o.MaxNP, o.SlotRestarts, o.slots, o.hosts, o.iface, o.output}
 }

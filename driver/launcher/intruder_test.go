@@ -44,7 +44,7 @@ func (f spied) NewEndpoint(surrogate bool, e host.Events) host.Endpoint {
 	return f.s.endpoints[f.id]
 }
 
-// endpoint is that of the newest process of a host.
+// endpoint returns the endpoint of a host's newest process.
 func (s *spy) endpoint(id elastic.HostID) host.Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()

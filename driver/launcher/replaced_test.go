@@ -107,7 +107,7 @@ func startScript(t *testing.T, steps int, hosts string, flags ...string) *job {
 	return startJobOf(t, torchrun, map[string]string{scriptMode: filepath.Join(t.TempDir(), "checkpoint"), scriptReports: "numbers"}, steps, hosts, flags...)
 }
 
-// resizes are those of a status as readers of its JSON see them.
+// resizes returns the resizes of a status as readers of its JSON see them.
 func resizes(t *testing.T, s *wire.Status) (list []map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(s.Resizes)

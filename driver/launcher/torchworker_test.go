@@ -234,7 +234,7 @@ func (w *torchWorker) form(p protocol.Place, hold func(io.Closer)) ([]net.Conn, 
 	return peers, nil
 }
 
-// collective is one step of all ranks; rank 0 answers whether they leave.
+// collective makes one step of all ranks; rank 0 decides whether they leave.
 func (w *torchWorker) collective(p protocol.Place, peers []net.Conn) (leave bool, err error) {
 	b := make([]byte, 1)
 	if p.Rank > 0 {

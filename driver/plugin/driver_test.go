@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
 )
 
-// isolations are those that can be tested here.
+// isolations returns the isolations that can be tested here.
 func isolations(t *testing.T) []string {
 	if err := canIsolate(); err != nil {
 		t.Logf(`isolation "exec" is not tested: %v`, err)

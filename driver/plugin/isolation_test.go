@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
-// ran is what an isolated task printed that ran to its end.
+// ran returns the output of an isolated task that ran to its end.
 func ran(t *testing.T, config *Config, c *drivers.TaskConfig) string {
 	t.Helper()
 	h := newHarness(t, config)
@@ -47,7 +47,7 @@ func TestIsolatedTaskWritesItsOwn(t *testing.T) {
 	must.FileExists(t, filepath.Join(c.TaskDir().Dir, "relative"))
 }
 
-// openTempDir is a directory that every user may write to.
+// openTempDir returns a directory that every user may write to.
 func openTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -151,7 +151,7 @@ func TestProcessesAreBounded(t *testing.T) {
 	must.Eq(t, "1\n", output(t, c), must.Sprint("the shell gives up at the first process that it can't start"))
 }
 
-// encoded is the plugin's configuration as Nomad sends it.
+// encoded returns the plugin's configuration as Nomad sends it.
 func encoded(t *testing.T, config map[string]any) []byte {
 	t.Helper()
 	var data []byte

@@ -43,7 +43,7 @@ const (
 	testTaskDir  = testAllocDir + "/train"
 )
 
-// newHost is a client on which goodTask can run.
+// newHost returns a client on which goodTask can run.
 func newHost() *host {
 	return &host{
 		files: map[string]error{

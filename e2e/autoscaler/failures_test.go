@@ -23,7 +23,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// failing is a proxy in front of Nomad that fails on demand.
+// failing returns a proxy in front of Nomad that fails on demand.
 func failing(t *testing.T, nomad string) (address string, mode *atomic.Int32) {
 	target, err := url.Parse(nomad)
 	must.NoError(t, err)

@@ -169,7 +169,7 @@ func (w *world) hostilePolicies(t *testing.T) {
 
 var refusedLine = regexp.MustCompile(`(?m)^kolo_decisions_refused_total\{pool="default"\} (\S+)$`)
 
-// refusals is how many decisions the agent has refused.
+// refusals returns how many decisions the agent has refused.
 func (d *daemon) refusals(t *testing.T) float64 {
 	t.Helper()
 	resp, err := http.Get(d.address + "/v1/metrics")

@@ -63,7 +63,7 @@ func (w *world) submit(t *testing.T, name, kolo string) {
 	w.register(t, strings.ReplaceAll(block, "NAME", name))
 }
 
-// count is a job's count in Nomad.
+// count returns a job's count in Nomad.
 func (w *world) count(name string) (int, error) {
 	j, _, err := w.API.Jobs().Info(name, nil)
 	if err != nil {

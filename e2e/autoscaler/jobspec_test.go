@@ -164,7 +164,7 @@ func readAs(uid int, path string) error {
 	return <-failed
 }
 
-// processesOf are the processes that run a program, recognized by its size, since
+// processesOf returns the processes that run a program, recognized by its size, since
 // isolated tasks have a copy in their own root: the directory in /proc, and the
 // real user.
 func processesOf(t *testing.T, program string) map[string]string {

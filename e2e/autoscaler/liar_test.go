@@ -135,7 +135,7 @@ func (w *world) liar(t *testing.T) {
 	must.NoError(t, err, must.Sprint(out))
 }
 
-// running is how many workers run of the job of a namespace.
+// running returns how many workers of a namespace's job run.
 func (w *world) running(t *testing.T, namespace string) (n int) {
 	t.Helper()
 	allocs, _, err := w.API.Jobs().Allocations("train", false, &api.QueryOptions{Namespace: namespace})

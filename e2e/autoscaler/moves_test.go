@@ -280,7 +280,7 @@ func (d *daemon) planned(t *testing.T, why string, jobs ...training) {
 	}
 }
 
-// inRack are the ids of a job's running workers in a rack.
+// inRack returns the ids of a job's running workers in a rack.
 func (w *world) inRack(t *testing.T, job, rack string) map[string]bool {
 	t.Helper()
 	running, err := w.Running(t.Context(), job)
@@ -294,7 +294,7 @@ func (w *world) inRack(t *testing.T, job, rack string) map[string]bool {
 	return out
 }
 
-// startedAfter is the time from a job's submission to the start of the last of its
+// startedAfter returns the time from a job's submission to the start of the last of its
 // workers, by Nomad's clock.
 func (w *world) startedAfter(t *testing.T, job string) time.Duration {
 	t.Helper()
@@ -373,7 +373,7 @@ func (d *daemon) follow(t *testing.T, l *eventLog) {
 	}
 }
 
-// of are the events of a job of some type, so far.
+// of returns a job's events of some type, so far.
 func (l *eventLog) of(tr training, kind string) []koloapi.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()

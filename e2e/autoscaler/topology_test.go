@@ -140,7 +140,7 @@ func (w *world) nomad(t *testing.T, args ...string) {
 	t.Logf("nomad %s: %s", strings.Join(args, " "), out)
 }
 
-// printed is what a command prints to the standard output.
+// printed returns what a command prints to the standard output.
 func (d *daemon) printed(args ...string) string {
 	d.t.Helper()
 	cmd := exec.Command(d.binary, args...)
@@ -200,7 +200,7 @@ func (w *world) waitForGroups(t *testing.T, job string, want map[string]int) {
 	})
 }
 
-// allocations are the ids of a job's running workers.
+// allocations returns the ids of a job's running workers.
 func (w *world) allocations(t *testing.T, job string) map[string]bool {
 	t.Helper()
 	running, err := w.Running(t.Context(), job)

@@ -111,7 +111,7 @@ func (w *world) train(t *testing.T, f train.Framework, name, queue string, np in
 	return tr
 }
 
-// training is the CPU jobspec of a framework, made elastic for the autoscaler, with
+// training returns the CPU jobspec of a framework, made elastic for the autoscaler, with
 // the test's script and its arguments. Its first ring has np ranks: with fewer, the
 // worker that is there first would be rank 0, and on a busy machine that may be one
 // that the first shrink takes.

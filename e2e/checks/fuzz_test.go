@@ -14,7 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// fuzzFile is a test file with one target that runs body on b.
+// fuzzFile returns a test file with one target that runs body on b.
 func fuzzFile(name, body string) string {
 	return "package p\n\nimport \"testing\"\n\nfunc " + name + "(f *testing.F) {\n" +
 		"\tf.Add([]byte{})\n\tf.Fuzz(func(t *testing.T, b []byte) {\n" + body + "\n\t})\n}\n"

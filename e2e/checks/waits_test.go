@@ -32,7 +32,7 @@ var (
 	must.Eq(t, []string{"a_test.go:5:6", "a_test.go:6:6"}, shortWaits(t, os.DirFS(dir)))
 }
 
-// shortWaits are the places where tests wait for something, except those with a bound of
+// shortWaits returns the places where tests wait for something, except those with a bound of
 // minutes or with a name.
 func shortWaits(t *testing.T, root fs.FS) []string {
 	t.Helper()

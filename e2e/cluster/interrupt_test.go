@@ -73,7 +73,7 @@ func startRun(t *testing.T, prefix ...string) (run *exec.Cmd, temp string) {
 	return run, temp
 }
 
-// agentsIn are the fake agents that run below temp.
+// agentsIn returns the fake agents that run below temp.
 func agentsIn(temp string) []Process {
 	return Processes(func(p Process) bool {
 		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID))
@@ -103,7 +103,7 @@ func mustBeClean(t *testing.T, temp string) {
 	must.SliceEmpty(t, bridgesOf(temp))
 }
 
-// bridgesOf are the bridges of the clusters below temp; there may be no ip.
+// bridgesOf returns the bridges of the clusters below temp; there may be no ip.
 func bridgesOf(temp string) (of []string) {
 	links, _ := exec.Command("ip", "-o", "link").CombinedOutput()
 	for line := range strings.Lines(string(links)) {

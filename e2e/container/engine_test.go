@@ -131,7 +131,7 @@ func (e engine) run(ctx context.Context, n *cluster.Node, args ...string) error 
 	return nil
 }
 
-// firstMissing is the first of the commands that can't be run, empty if there is none.
+// firstMissing returns the first of the commands that can't be run, empty if there is none.
 func firstMissing(commands ...string) string {
 	for _, c := range commands {
 		if _, err := exec.LookPath(c); err != nil {

@@ -32,7 +32,7 @@ type world struct {
 	torch string
 }
 
-// root is the project's root directory.
+// root returns the project's root directory.
 func root(t testing.TB) string {
 	dir, err := filepath.Abs("../..")
 	must.NoError(t, err)
@@ -47,8 +47,8 @@ func testContext(t testing.TB, limit time.Duration) context.Context {
 	return ctx
 }
 
-// volumes are the host volumes of every client, and where jobs mount them. torch is
-// bin/torch, to wherever that is a link.
+// volumes returns the host volumes of every client, and where jobs mount them. torch is
+// bin/torch, or the target if that is a link.
 func volumes(torch, project string) map[string]volume {
 	list := map[string]volume{
 		"kolo":     {filepath.Join(project, "bin"), "/kolo", true},

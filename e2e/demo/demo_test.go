@@ -45,7 +45,7 @@ func history(sizes ...int) train.Record {
 	return record
 }
 
-// epoch are the sizes of an epoch's rings: 1, then 2, then 1.
+// epoch returns the sizes of an epoch's rings: 1, then 2, then 1.
 func epoch() []int {
 	sizes := make([]int, epochSteps)
 	for i := range sizes {

@@ -109,7 +109,7 @@ func makeNode(t *testing.T, path string) {
 	t.Cleanup(func() { must.NoError(t, os.Remove(path)) })
 }
 
-// horovodJob is a horovod task that shows what its one slot is given, and claims
+// horovodJob returns a horovod task that shows what its one slot is given, and claims
 // other GPUs in its env.
 func horovodJob(name, isolation, devices string) string {
 	return fmt.Sprintf(`

@@ -133,7 +133,7 @@ func connect(t *testing.T, path string, config map[string]any, env []string) (p 
 	return p, cmd.Process.Pid
 }
 
-// cpuTime is what the kernel has counted for the threads of a process.
+// cpuTime returns the CPU time that the kernel has counted for the threads of a process.
 func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

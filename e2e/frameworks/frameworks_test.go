@@ -32,13 +32,13 @@ const every = 50
 
 var pythonBlock = regexp.MustCompile("(?ms)^```python\n(.*?)^```$")
 
-// block is the one block of the page that has the text.
+// block returns the one block of the page that has the text.
 func block(t *testing.T, text string) string {
 	t.Helper()
 	return blockOf(t, page, text)
 }
 
-// blockOf is the one Python block of a page that has the text.
+// blockOf returns the one Python block of a page that has the text.
 func blockOf(t *testing.T, page, text string) string {
 	t.Helper()
 	source, err := os.ReadFile(page)
@@ -53,7 +53,7 @@ func blockOf(t *testing.T, page, text string) string {
 	return found[0]
 }
 
-// python is the interpreter that has the frameworks.
+// python returns the interpreter that has the frameworks.
 func python(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("KOLO_E2E_FRAMEWORKS")
@@ -63,7 +63,7 @@ func python(t *testing.T) string {
 	return path
 }
 
-// extensions is the variable that keeps what DeepSpeed compiles next to the frameworks.
+// extensions returns the variable that keeps what DeepSpeed compiles next to the frameworks.
 func extensions(t *testing.T) string {
 	t.Helper()
 	return "TORCH_EXTENSIONS_DIR=" + filepath.Join(filepath.Dir(filepath.Dir(python(t))), "torch-extensions")

@@ -122,7 +122,7 @@ func TestAutoscalerPack_ClosedByDefault(t *testing.T) {
 	must.MapNotContainsKey(t, task.Config, "pids_limit")
 }
 
-// configuration is what the autoscaler reads in its task.
+// configuration returns what the autoscaler reads in its task.
 func configuration(t *testing.T, task *api.Task) *config.Config {
 	t.Helper()
 	written := strings.NewReplacer(`{{ env "NOMAD_IP_http" }}`, "127.0.0.1", `{{ env "NOMAD_PORT_http" }}`, "8648").Replace(*task.Templates[0].EmbeddedTmpl)

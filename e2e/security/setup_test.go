@@ -212,7 +212,7 @@ func (tn *tenant) register(t *testing.T, hcl string, edit func(*api.Job)) {
 	})
 }
 
-// allocs are a job's allocations, oldest first.
+// allocs returns a job's allocations, oldest first.
 func (tn *tenant) allocs(ctx context.Context, job string) ([]*api.AllocationListStub, error) {
 	allocs, _, err := tn.api.Jobs().Allocations(job, true, new(api.QueryOptions).WithContext(ctx))
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(a.CreateIndex) - int(b.CreateIndex) })
@@ -281,7 +281,7 @@ func terminal(a *api.AllocationListStub) bool {
 	return slices.Contains([]string{api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost}, a.ClientStatus)
 }
 
-// within is a bound for what may hang, far above what it takes.
+// within returns a context with a generous bound for operations that may hang.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, fmt.Errorf("not within %s", d))
 	t.Cleanup(cancel)

@@ -33,7 +33,7 @@ func (*hostEnd) Recv() (*wire.ToLeader, error) { return nil, io.EOF }
 
 func (*hostEnd) Close() {}
 
-// noExchange is for hosts that connect without one.
+// noExchange returns an exchange that does nothing, for hosts that connect without one.
 func noExchange() Exchange { return silent{} }
 
 type silent struct{}

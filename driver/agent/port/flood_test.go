@@ -135,7 +135,7 @@ func TestAFlood_ofOthers(t *testing.T) {
 	}
 }
 
-// clientHello is the first message of a TLS client.
+// clientHello returns the first message of a TLS client.
 func clientHello(t *testing.T) []byte {
 	near, far := net.Pipe()
 	go func() {

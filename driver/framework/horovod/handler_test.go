@@ -101,7 +101,7 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// expired is a context that is over: what would wait gives up at once.
+// expired returns a context that has ended, so that calls that would wait fail at once.
 func expired() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

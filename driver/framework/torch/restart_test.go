@@ -32,7 +32,7 @@ func (r *rig) client() net.Conn {
 	return c
 }
 
-// answered is the number that a client is answered.
+// answered returns the number in the answer to a client.
 func answered(t *testing.T, c net.Conn) int64 {
 	t.Helper()
 	var n int64

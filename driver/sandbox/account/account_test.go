@@ -43,7 +43,7 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	must.ErrorIs(t, nobody.Executable(at("root's program")), syscall.EACCES)
 	must.ErrorIs(t, nobody.Executable(at("closed/open")), syscall.EACCES)
 	must.ErrorIs(t, nobody.Executable(at(".")), syscall.EISDIR)
-	// What a link leads to is not shown to those who may not look there.
+	// The target of a link is not shown to users that may not look there.
 	for name, target := range map[string]string{"to file": "closed/open", "to nothing": "closed/missing", "to directory": "closed/below"} {
 		must.NoError(t, os.Symlink(filepath.Join(dir, target), filepath.Join(dir, name)))
 		must.ErrorIs(t, nobody.Executable(at(name)), syscall.EACCES, must.Sprint(name))
@@ -61,7 +61,7 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	must.Eq(t, 0, os.Geteuid())
 }
 
-// openDir is a directory that all users may enter.
+// openDir returns a directory that all users may enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

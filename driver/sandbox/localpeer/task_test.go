@@ -250,7 +250,7 @@ func TestTaskByCgroup(t *testing.T) {
 	must.StrContains(t, b.callFromOutside(), "no process of the task holds it")
 }
 
-// unifiedCgroup is where this machine has its cgroup version 2.
+// unifiedCgroup returns where this machine has its cgroup version 2.
 func unifiedCgroup(t *testing.T) string {
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newDirs are the directories of a task whose allocation has one.
+// newDirs returns the directories of a task whose allocation has one.
 func newDirs(t *testing.T) Dirs {
 	t.Helper()
 	alloc := filepath.Join(t.TempDir(), "alloc-id")

@@ -42,7 +42,7 @@ func TestProbeImportsNothingOfOthers(t *testing.T) {
 	must.FileNotExists(t, marker)
 }
 
-// openTempDir is a directory that every user may write to.
+// openTempDir returns a directory that every user may write to.
 func openTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ func ListenLimits(h Handler, callers gate.Callers, logger hclog.Logger, bounds L
 	})
 }
 
-// Removed is the answer for a slot that has no place in the next ring.
+// Removed returns the answer for a slot without a place in the next ring.
 func Removed() Assignment { return removed }
 
 // Arrived reports whether a slot waits in the ring's first mesh or has passed it. Its

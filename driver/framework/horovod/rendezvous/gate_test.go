@@ -155,7 +155,7 @@ func BenchmarkGate(b *testing.B) {
 	}
 }
 
-// ownCgroup is the ID of this process's cgroup (version 2), 0 when it has none.
+// ownCgroup returns the ID of this process's cgroup (version 2), 0 when it has none.
 func ownCgroup(b *testing.B) uint64 {
 	b.Helper()
 	list, err := os.ReadFile("/proc/self/cgroup")

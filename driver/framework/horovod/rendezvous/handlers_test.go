@@ -23,7 +23,7 @@ import (
 
 var errRefused = errors.New("not for this test")
 
-// refuseAll is a Handler to embed where a test needs only some methods.
+// refuseAll is a Handler to embed in tests that need only some methods.
 type refuseAll struct{}
 
 func (refuseAll) Put(context.Context, string, string, []byte) error { return errRefused }

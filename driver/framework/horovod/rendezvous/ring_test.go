@@ -87,7 +87,8 @@ func TestRing_LeaderMessages(t *testing.T) {
 	}
 }
 
-// meshRequests is what all members of a mesh of that size send together.
+// meshRequests returns the number of requests that all members of a mesh of that
+// size send together.
 func meshRequests(size int) int {
 	return 3*size + size*(size-1)/2 + 2*size*(size-1)
 }

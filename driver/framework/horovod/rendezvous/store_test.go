@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// newStore is the store of host h<i> in a ring of that shape.
+// newStore returns the store of host h<i> in a ring of that shape.
 func newStore(t testing.TB, host string, perHost ...int) *rendezvous.Store {
 	t.Helper()
 	return storeOf(t, rendezvous.Members{Slots: ringsim.Slots(perHost...)}, host)

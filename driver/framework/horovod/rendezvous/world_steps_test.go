@@ -54,7 +54,7 @@ func (w *world) stepProcess(p *process) (moved bool, err error) {
 	return true, err
 }
 
-// read is a look at a peer's blob.
+// read checks a peer's blob.
 func (w *world) read(p *process, m ringsim.Mesh, id string, peer int) (bool, error) {
 	value, found, err := w.storeOf(p.rank).Get(expired(), p.rank, m.Scope, strconv.Itoa(peer))
 	switch {
@@ -174,7 +174,7 @@ func (w *world) kill(p *process) error {
 	return nil
 }
 
-// withdrawn is the leader's word on a dead process.
+// withdrawn handles the leader's answer about a dead process.
 func (w *world) withdrawn(d *withdrawal) error {
 	p := w.processes[d.rank]
 	if w.collector.Withdraw(d.puts) {
@@ -198,7 +198,7 @@ func (w *world) withdrawn(d *withdrawal) error {
 	return nil
 }
 
-// broken is right only if a mesh of the dead process was complete.
+// broken checks that a mesh of the dead process was complete.
 func (w *world) broken(p *process) error {
 	for at, m := range p.meshes[:min(p.at+1, len(p.meshes))] {
 		if m.Size > 1 && len(w.written[p.ids[at]]) == m.Size {

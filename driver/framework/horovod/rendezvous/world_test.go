@@ -122,7 +122,7 @@ func (w *world) process(rank int) *process {
 	return p
 }
 
-// userMeshes are the three of a process set, for a rank that is in it.
+// userMeshes returns the three meshes of a process set, for a rank that is in it.
 func (w *world) userMeshes(rank int, name string, ranks []int) []ringsim.Mesh {
 	if !slices.Contains(ranks, rank) {
 		return nil
@@ -190,7 +190,7 @@ func (w *world) run(deaths, moves int) error {
 	return w.finished()
 }
 
-// things are all that can happen.
+// things returns all possible events.
 func (w *world) things() []func() (bool, error) {
 	var things []func() (bool, error)
 	for i := range w.processes {

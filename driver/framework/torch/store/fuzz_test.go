@@ -12,8 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
 )
 
-// seeds are what a leader gives out for some operations, and seedPuts what it is
-// given.
+// seeds returns what a leader sends for some operations, and seedPuts what it receives.
 func seeds(f *testing.F) (fills []wire.Fill, puts []wire.Put) {
 	w := newWorld(1, 1, 1)
 	w.join("h0")

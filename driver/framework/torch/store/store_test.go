@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
 )
 
-// alone is a store that only one process uses.
+// alone returns a store that only one process uses.
 func alone(t *testing.T) (*store.Replica, *store.Client) {
 	t.Helper()
 	r, err := store.NewReplica("h0", ringOf(1))

@@ -28,7 +28,7 @@ var (
 	_ leader.Exchange = (*store.Sequencer)(nil)
 )
 
-// ringOf is a ring with so many processes on each host: h0, h1, and so on.
+// ringOf returns a ring with so many processes on each host: h0, h1, and so on.
 func ringOf(perHost ...int) *elastic.Ring {
 	r := &elastic.Ring{Generation: 1, Term: 1}
 	for h, n := range perHost {
@@ -75,7 +75,7 @@ func (t *traffic) add(bytes int) {
 	t.bytes += bytes
 }
 
-// length is that of a message, as a session sends it.
+// length returns the length of a message as a session sends it.
 func length(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -260,7 +260,8 @@ func (w *world) replicaOf(rank int) *store.Replica {
 	return w.replicas[string(w.ring.Members[rank].Proc.Slot.Host)]
 }
 
-// randomOp is one of a rank, all of whose results are compared with the model's.
+// randomOp returns an operation of a rank. All of its results are compared with the
+// model's.
 func (w *world) randomOp(rank, n int) store.Op {
 	key := "k" + strconv.Itoa(w.rng.IntN(5))
 	value := []byte(fmt.Sprintf("%d.%d", rank, n))
@@ -380,7 +381,7 @@ func check(t *testing.T, w *world, done [][]*started) {
 	}
 }
 
-// contents are all values of a store.
+// contents returns all values of a store.
 func contents(t *testing.T, c *store.Client) map[string]string {
 	t.Helper()
 	keys, err := c.Do(t.Context(), store.Op{Kind: store.ListKeys})

@@ -116,7 +116,7 @@ func (p *process) Store(ctx context.Context) (tcpstore.Store, error) {
 	}
 }
 
-// placed is a process that has its place.
+// placed returns a process that has its place.
 func placed(s tcpstore.Store) *process {
 	p := &process{placed: make(chan struct{}), store: s}
 	close(p.placed)

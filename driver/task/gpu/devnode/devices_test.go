@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/gpu"
 )
 
-// reserved is what a device plugin gave for a task.
+// reserved returns a device plugin's assignment for a task.
 func reserved(gpus string, nodes ...string) Reservation {
 	r := Reservation{Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": gpus}}
 	for _, node := range nodes {

@@ -11,7 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// gpuHost is the file system of a host with three GPUs whose minor numbers do
+// gpuHost returns the file system of a host with three GPUs whose minor numbers do
 // not follow the order of their bus ids, one of them cut into MIG instances.
 func gpuHost() fstest.MapFS {
 	info := func(uuid, minor string) *fstest.MapFile {
