@@ -113,7 +113,8 @@ func TestStableIDsProperties(t *testing.T) {
 	})
 }
 
-// connected reports whether two have met, or others with their id have met both.
+// connected reports whether two units have met, or others with their IDs have met
+// both.
 func (n ids) connected(met map[[2]string]bool, a, b string) bool {
 	reached, todo := map[string]bool{a: true}, []string{a}
 	for len(todo) > 0 {

@@ -77,7 +77,7 @@ func TestAWatchThatFailsIsTriedAgain(t *testing.T) {
 func TestXIDWhileNVMLIsReopened(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(3, 79)
-	// The listener holds it, and no one receives it.
+	// The listener has the event, and no one receives it yet.
 	must.Eq(t, 0, len(r.m.events))
 	time.Sleep(5 * r.m.opts.EventWait)
 	r.reopen()
@@ -99,7 +99,7 @@ func TestAGPULostBeforeTheStart(t *testing.T) {
 	must.Eq(t, 0, r.reopenings(10))
 }
 
-// reopenings counts how often NVML is opened again in so many minutes.
+// reopenings returns how often NVML is opened again within that many minutes.
 func (r *rig) reopenings(minutes int) int {
 	n := 0
 	for range minutes {
@@ -177,8 +177,8 @@ func TestLaterPeers(t *testing.T) {
 	must.True(t, r.view().Layout.Matrix.Joined(all))
 }
 
-// denying is a library that denies NVLink between all, as a driver does over
-// NVSwitch before the fabric manager has given addresses.
+// denying is a library that denies NVLink between all GPUs, as a driver does over
+// NVSwitch before the fabric manager has assigned addresses.
 type denying struct {
 	nvml.Library
 	on bool

@@ -43,7 +43,7 @@ func TestHangingGPUDelaysNoOther(t *testing.T) {
 	r.pass(5 * time.Second)
 	readings := r.m.Readings()
 	must.Eq(t, 77, *readings[r.hw.UUIDs()[4]].Sample.TemperatureC)
-	must.MapLen(t, 8, readings) // with the last one of the GPU that hangs
+	must.MapLen(t, 8, readings) // including the last one of the hanging GPU
 	must.MapEmpty(t, r.unhealthy())
 
 	// It is not sampled again, nor waited for.

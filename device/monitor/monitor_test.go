@@ -33,13 +33,12 @@ func TestLostGPU(t *testing.T) {
 	must.Eq(t, map[string]string{r.hw.UUIDs()[2]: "the GPU has fallen off the bus"}, r.unhealthy())
 	must.Len(t, 8, r.view().Layout.Units)
 
-	// It stays in the view, with all that is known of it, after the machine was
-	// read again.
+	// It stays in the view, with all of its known facts, after the machine was read again.
 	topologies := r.topologies()
 	must.False(t, r.published(func() { r.m.refresh(r.now.Add(time.Second)) }))
 	must.Eq(t, topologies, r.topologies())
 
-	// Back, but not healthy before it has had no fault for a while.
+	// It is back, but not healthy until it has had no fault for a while.
 	r.hw.Return(2)
 	must.False(t, r.published(func() { r.pass(20 * time.Second); r.pass(20 * time.Second) }))
 	must.True(t, r.published(func() { r.pass(20 * time.Second) }))
@@ -312,7 +311,7 @@ func TestFaultsProperties(t *testing.T) {
 			step := rapid.SampledFrom(slices.Sorted(maps.Keys(steps))).Draw(rt, "step")
 			steps[step](rapid.IntRange(0, 7).Draw(rt, "gpu"))
 			r.pass(rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, time.Minute}).Draw(rt, "pass"))
-			for id, name := range r.names() { // one that starts when a GPU is gone does not know it
+			for id, name := range r.names() { // a monitor that starts while a GPU is gone does not know that GPU
 				must.Eq(rt, names[id], name)
 			}
 			offered := map[string]bool{}

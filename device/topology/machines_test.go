@@ -144,8 +144,8 @@ func genMachine(rt *rapid.T) *Matrix {
 	return New(gpus, func(i, j int) Pair { return pairs[[2]int{i, j}] })
 }
 
-// subsetsOf lists all subsets of k of the set, by counting in binary: another
-// way than the one the package uses.
+// subsetsOf returns all subsets of k of the set, by counting in binary, which is
+// not how the package does it.
 func subsetsOf(set []int, k int) [][]int {
 	var all [][]int
 	for bits := range 1 << len(set) {

@@ -39,7 +39,7 @@ func TestVerifier_certificates(t *testing.T) {
 		"not yet":               made(time.Minute, time.Minute),
 		"for too long":          made(0, certificateLife+time.Second),
 		"for less than nothing": made(0, -time.Second),
-		// No one can lengthen another's certificate, or put its proof into one of
+		// No one can extend another's certificate, or put its proof into one of
 		// their own.
 		"longer, by another": transplant(t, good, testNow.Add(time.Second), testNow.Add(certificateLife+time.Second)),
 		"proof of another":   transplant(t, good, good.NotBefore, good.NotAfter),
@@ -55,7 +55,8 @@ func TestVerifier_certificates(t *testing.T) {
 	must.ErrorIs(t, err, ErrInvalid)
 }
 
-// transplant makes a certificate for a new key with another one's proof.
+// transplant makes a certificate for a new key with the proof of another
+// certificate.
 func transplant(t *testing.T, from *x509.Certificate, notBefore, notAfter time.Time) *x509.Certificate {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	must.NoError(t, err)

@@ -178,8 +178,8 @@ func TestElector_formWaits(t *testing.T) {
 	l := agreed(t, a, b)
 	lead := map[bool]*testAgent{true: a, false: b}[l.Leader.AllocID == "alloc-0"]
 
-	// A peer that is registered and silent: nothing may be formed before the
-	// first ring without it.
+	// A peer is registered but silent: nothing may be formed before the first ring
+	// without it.
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	must.NoError(t, err)
 	defer silent.Close()
@@ -203,7 +203,7 @@ func TestElector_formWaits(t *testing.T) {
 		return nil
 	})
 
-	// One that waits is formed as soon as the silent one is dropped.
+	// A waiting ring is formed as soon as the silent peer is dropped.
 	done := make(chan error, 1)
 	go func() { done <- lead.Form(t.Context(), next(), []string{"alloc-0", "alloc-1"}) }()
 	w.reg.Remove("silent")

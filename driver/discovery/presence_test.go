@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
-// views is a registry that answers what a test wants.
+// views is a registry whose answers a test chooses.
 type views struct {
 	next  registry.View
 	reads int

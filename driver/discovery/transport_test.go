@@ -77,7 +77,7 @@ func TestTransport_strangers(t *testing.T) {
 	must.NoError(t, ask(t, dial(t, addr, w.transport(t, "bb22").Client("aa11"))))
 }
 
-// forged has a certificate from a token whose signature is not known.
+// forged makes a certificate from a token whose signature it does not know.
 func (w *world) forged(t *testing.T, token string) credentials.TransportCredentials {
 	tr := w.transportFor(w.issuer, noSignature(token))
 	tr.Certifier.token = noSignature(token)
@@ -133,8 +133,7 @@ func TestTransport_floodedServerDials(t *testing.T) {
 	must.NoError(t, err)
 }
 
-// holdCallersTurn has the proof of another caller under verification until
-// release.
+// holdCallersTurn keeps the proof of another caller under verification until release.
 func holdCallersTurn(p *proofs) (release func()) {
 	p.callers <- struct{}{}
 	return func() { <-p.callers }
@@ -276,7 +275,7 @@ func TestTransport_portReuse(t *testing.T) {
 	}
 }
 
-// recorded passes connections on and keeps what the callers send.
+// recorded passes connections on and records the callers' data.
 func recorded(t *testing.T, addr string) (string, func() []byte) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -324,8 +323,8 @@ func TestTransport_expiry(t *testing.T) {
 	addr, who := serve(t, server.Server())
 	caller := w.transport(t, "bb22")
 	client := dial(t, addr, caller.Client("aa11"))
-	// The server's clock shows what is left of the certificate with the leeway. On a
-	// busy machine that may be over before the call arrives: again with more of it.
+	// The server's clock leaves some time of the certificate and the leeway. On a busy
+	// machine that may be over before the call arrives, so it tries again with more.
 	var left atomic.Int64
 	server.Verifier.now = func() time.Time {
 		return testNow.Add(certificateLife - startLeeway + clockLeeway - time.Duration(left.Load()))

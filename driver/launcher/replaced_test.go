@@ -33,8 +33,8 @@ const (
 	scriptReports = "KOLO_TEST_REPORTS"
 )
 
-// scriptMain is such a process, in outline: rank and size from the environment, the store
-// of the agent, a checkpoint when SIGUSR1 asks for it, and every 50 steps.
+// scriptMain is such a process, simplified: rank and size from the environment, the agent's
+// store, and a checkpoint every 50 steps and on SIGUSR1.
 func scriptMain() int {
 	w := &torchWorker{limit: envInt(workerMode)}
 	asked := make(chan os.Signal, 1)

@@ -24,10 +24,10 @@ import (
 // group forms.
 const dieOnce = "KOLO_TEST_DIE_ONCE"
 
-// torchWorker is a training process that speaks with its agent as kolo.torch does, in
-// outline: the worker protocol, and the store, through which the ranks of a group find
-// rank 0. Each step is a message to rank 0 and its answer. A connection that ends is a
-// failed collective.
+// torchWorker is a training process that talks to its agent as kolo.torch does, but
+// simplified: by the worker protocol, and by the store, through which the ranks of a group
+// find rank 0. Each step is a message to rank 0 and its answer. A connection that ends
+// counts as a failed collective.
 type torchWorker struct {
 	conn   net.Conn
 	places chan protocol.Place

@@ -24,7 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// host is a pretended client: the files on it, and what its owner allows.
+// host is a fake client: the files on it, and what its owner allows.
 type host struct {
 	files      map[string]error // nil: readable and executable
 	links      map[string]string
@@ -107,7 +107,7 @@ func (h *host) environment() *hostEnvironment {
 	}
 }
 
-// given is what a jobspec's config says.
+// given is the content of a jobspec's config.
 type given = map[string]any
 
 const nvidiaVisible, cudaVisible = "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"

@@ -94,7 +94,7 @@ func newStage(t *testing.T, command string, change func(*config.Config)) *stage 
 	return s
 }
 
-// next waits for the first message to the leader for which is returns true.
+// next waits for the first message to the leader that is accepts.
 func (s *stage) next(what string, is func(*wire.ToLeader) bool) *wire.ToLeader {
 	s.t.Helper()
 	timer := time.AfterFunc(30*time.Second, s.leader.Close)

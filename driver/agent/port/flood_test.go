@@ -212,8 +212,8 @@ func comeIn(t *testing.T, n *peertest.Nomad, addr string, from net.IP) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	creds := n.Transport("b").Client("lead")
-	// Like an agent (session.Follower), it tries again within a second: what a flood of
-	// handshakes computes takes time, and gRPC's own pauses grow longer.
+	// Like an agent (session.Follower), it tries again within a second. The handshakes of a
+	// flood take computing time, and gRPC's own pauses grow longer.
 	err := connect(ctx, addr, creds, d)
 	for err != nil && ctx.Err() == nil {
 		time.Sleep(time.Second)

@@ -28,7 +28,8 @@ const (
 	patience = time.Minute
 )
 
-// agentFile is a task directory with an event file, and what was passed on of it.
+// agentFile is a task directory with an event file, and the events that were passed
+// on.
 type agentFile struct {
 	dir    string
 	now    time.Time

@@ -88,7 +88,7 @@ func admitConn(g *Gate, c net.Conn) error {
 	return g.Admit(c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort())
 }
 
-// callerMain connects, as a child of the agent or as what is left of one.
+// callerMain connects, as a child of the agent or as an orphan of such a child.
 func callerMain(kind string) int {
 	if kind == "orphan" || kind == "daemon" {
 		cmd := exec.Command("/proc/self/exe")
@@ -165,7 +165,7 @@ func (a *agent) line() string {
 	return a.lines.Text()
 }
 
-// call lets the agent start a caller, and returns what became of its call.
+// call makes the agent start a caller, and returns the result of its call.
 func (a *agent) call(kind string) string {
 	a.t.Helper()
 	_, err := io.WriteString(a.stdin, kind+"\n")

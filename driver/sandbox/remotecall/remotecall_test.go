@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childMode makes this test binary a process that has connections, and does what the
-// mode names meanwhile.
+// childMode makes this test binary a process that has connections, and that meanwhile does
+// what the mode names.
 const childMode = "KOLO_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -69,8 +69,8 @@ func child(mode string) int {
 	}
 }
 
-// shell is what a script of one's own is; its builtins make the calls that a thread is
-// stopped in.
+// shell runs a shell script; its builtins make the system calls that a thread is stopped
+// in.
 var shells = map[string]string{
 	"sleeping":  `exec 50<>/dev/tcp/$0/$1; echo ready; read -t 600 line; echo "$? $line"`,
 	"computing": `exec 50<>/dev/tcp/$0/$1; echo ready; i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; read line; echo "$? $line"`,

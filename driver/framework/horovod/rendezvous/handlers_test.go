@@ -40,9 +40,9 @@ func (refuseAll) RankAndSize(context.Context) (rendezvous.Assignment, error) {
 
 func (refuseAll) WorkerAddress(context.Context, rendezvous.NotifyTarget) error { return errRefused }
 
-// memory is a Handler that stores, finds and deletes; what it does not have,
-// it does not find. Scopes with these names are special: "held" blocks until
-// the client goes away or release is closed, "broken" fails, "never" holds.
+// memory is a Handler that stores, finds and deletes values in memory. Scopes with
+// these names are special: "held" blocks until the client goes away or release is
+// closed, "broken" fails, "never" holds.
 type memory struct {
 	mu      sync.Mutex
 	values  map[string][]byte

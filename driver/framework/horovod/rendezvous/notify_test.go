@@ -26,7 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// notice is what the Python side of a test saw.
+// notice is a notice as the Python side of a test received it.
 type notice struct {
 	Error      string            `json:"error"`
 	Class      string            `json:"class"`

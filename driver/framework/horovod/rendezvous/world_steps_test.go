@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// stepProcess does the next thing a process does, if it can be done.
+// stepProcess makes a process take its next step, if it can.
 func (w *world) stepProcess(p *process) (moved bool, err error) {
 	if p.dead || p.at == len(p.meshes) {
 		return false, nil
@@ -122,7 +122,7 @@ func (w *world) stepToLeader(host string) (bool, error) {
 	return true, err
 }
 
-// restoring reports that some agent has not sent the new leader what it has.
+// restoring reports whether some agent has yet to send the new leader its snapshot.
 func (w *world) restoring() bool {
 	for _, h := range w.hosts {
 		if slices.ContainsFunc(w.toLeader[h], func(m message) bool { return m.snapshot != nil }) {
@@ -141,8 +141,8 @@ func (w *world) stepToHost(host string) (bool, error) {
 	return true, w.stores[host].Fill(f)
 }
 
-// moveLeader loses what is on its way. Each agent sends the new one what it
-// has; a withdrawal without an answer is asked for again after that.
+// moveLeader loses the messages on their way. Each agent sends the new leader its
+// snapshot, and after that repeats a withdrawal that was not answered.
 func (w *world) moveLeader() {
 	w.collector = rendezvous.NewCollector()
 	w.collector.Expect(w.hosts)
@@ -158,7 +158,7 @@ func (w *world) moveLeader() {
 	}
 }
 
-// kill ends a process, and starts it again in its place if no one can know.
+// kill ends a process, and restarts it in its place if no one can know of it.
 func (w *world) kill(p *process) error {
 	if p.dead || p.at == len(p.meshes) {
 		return nil

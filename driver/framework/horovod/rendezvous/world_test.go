@@ -22,7 +22,7 @@ import (
 //	             ^                       │
 //	             └────(from leader)──────┘
 //
-// Messages of one host keep their order; all else is free. When the leader
+// Messages of one host keep their order; everything else is random. When the leader
 // moves, messages on their way are lost.
 type world struct {
 	rng       *rand.Rand
@@ -156,8 +156,7 @@ func (w *world) userMeshes(rank int, name string, ranks []int) []ringsim.Mesh {
 // errBroken ends a run: a blob of a dead process may have been read.
 var errBroken = errors.New("the ring is broken")
 
-// run goes on until nothing more can happen. Failures strike while things
-// happen.
+// run continues until nothing more can happen. Failures occur in between.
 func (w *world) run(deaths, moves int) error {
 	things := w.things()
 	for idle := false; !idle; {

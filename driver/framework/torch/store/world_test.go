@@ -51,8 +51,8 @@ func ringOf(perHost ...int) *elastic.Ring {
 //	              ^                        │
 //	              └───────(toHost)─────────┘
 //
-// Messages of one session keep their order. What a session that breaks has on its way
-// is lost, in both directions. A leader that takes over knows nothing.
+// Messages of one session keep their order. When a session breaks, messages on their way
+// are lost in both directions. A leader that takes over knows nothing.
 type world struct {
 	rng       *rand.Rand
 	ring      *elastic.Ring
@@ -110,8 +110,8 @@ func (w *world) join(h string) {
 	w.replicas[h], w.joined[h], w.attached[h] = r, true, true
 }
 
-// carry moves one message or batch of one host, in a direction; it reports whether
-// there was any.
+// carry moves one message or batch of one host in one direction. It reports whether there
+// was any.
 func (w *world) carry(h string, direction int) (bool, error) {
 	if !w.joined[h] {
 		return false, nil
@@ -222,7 +222,7 @@ func (w *world) settle() error {
 	return nil
 }
 
-// started is an operation of a process whose answer is awaited elsewhere.
+// started is a process's operation whose answer is awaited elsewhere.
 type started struct {
 	rank   int
 	op     store.Op

@@ -34,11 +34,11 @@ func torch(t *testing.T) string {
 	return python
 }
 
-// noLibuv is what scripts print where the option cannot be used: Debian's PyTorch is
-// built without it. It makes no difference to what the client sends.
+// noLibuv is printed by scripts if the option cannot be used, because Debian's PyTorch is
+// built without libuv. The client sends the same either way.
 const noLibuv = "no libuv"
 
-// runPython runs a script with more in its environment, and returns what it prints.
+// runPython runs a script with additional environment variables, and returns its output.
 func runPython(t *testing.T, python, script string, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
