@@ -159,10 +159,10 @@ func TestKillInRendezvous(t *testing.T) {
 			killAlloc(t, leader(ctx, t, tr).ID)
 		},
 	}
-	// In the moment in which processes connect, Gloo aborts those that wait for one
-	// that died, or keeps them waiting. No one stands in for it when its agent is gone
-	// too, or when some have read its address already. Then training goes on from the
-	// script's checkpoint: of the last commit, if it writes one with each.
+	// While processes connect, Gloo aborts those that wait for one that died, or keeps them
+	// waiting. No other process replaces it if its agent is gone, too, or if some have
+	// already read its address. Then training resumes from the script's checkpoint: from
+	// the last commit, if the script writes one with each.
 	whole := startTraining(ctx, t, c, trainingOptions{count: 2, edit: spread,
 		config: map[string]any{"on_ring_lost": "restart"},
 		args: []string{

@@ -58,7 +58,7 @@ func TestJobspecAsItStands(t *testing.T) {
 	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")
 	c := startCluster(t, cluster.Options{
 		Clients: 2,
-		// Where this Python lives is no place where clients have theirs.
+		// This Python is not installed where clients have theirs.
 		Plugins: map[string]string{driver: fmt.Sprintf(`
     python     = %q
     bind_paths = [%q]`, python(t), root(t))},

@@ -102,7 +102,8 @@ func put(t *testing.T, dir, name, kind string) {
 	must.NoError(t, os.Rename(path+".new", path))
 }
 
-// hostilePolicies has the agent go by policies of which each breaks something.
+// hostilePolicies runs the agent with policies, each of which breaks a different
+// rule.
 func (w *world) hostilePolicies(t *testing.T) {
 	dir := t.TempDir()
 	refused := map[string]string{

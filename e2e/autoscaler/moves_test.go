@@ -403,7 +403,7 @@ func (l *eventLog) halves(t *testing.T, tr training, why string) {
 	must.Eq(t, first.From, second.To)
 }
 
-// moved waits for the n-th report of what moves of a job have gained.
+// moved waits for the n-th report of a job's gain from moves.
 func (l *eventLog) moved(t *testing.T, tr training, n int) string {
 	t.Helper()
 	waitFor(t, 2*time.Minute, "what the move of "+tr.name+" gained", func() bool { return len(l.of(tr, "moved")) >= n })

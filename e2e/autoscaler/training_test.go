@@ -91,9 +91,8 @@ func bounded(t *testing.T, limit time.Duration) context.Context {
 // training is a job that trains until it is finished on demand.
 type training struct{ name, dir string }
 
-// specs are the jobspecs of frameworks, and what they need to be light: Horovod's
-// ranks talk every millisecond by default, which would be most of what a small
-// machine does.
+// specs are the jobspecs of frameworks, with settings that make them light. Horovod's ranks
+// talk every millisecond by default, which would take most of a small machine.
 var specs = map[string]struct {
 	file   string
 	config map[string]any
@@ -147,8 +146,8 @@ func (tr training) finish(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(tr.dir, "stop"), nil, 0o600))
 }
 
-// measuredSteps are so many that one during which the machine stood still does not
-// make a size look slower than it is: policies believe that for minutes.
+// measuredSteps is large enough that one step during which the machine stood still does not
+// make a size look slow: policies would believe that for minutes.
 const measuredSteps = 16
 
 // ring waits until a job's count, and the ring that the agent learns of from

@@ -81,17 +81,17 @@ func own(paths []string) []string {
 	return names
 }
 
-// rule is what a package may import, directly or not, besides the standard
-// library, the modules of others and what is shared.
+// rule states what a package may import, directly or not, in addition to the standard
+// library, other modules and the shared packages.
 type rule struct {
 	uses  []string // packages of its program
 	nomad bool     // packages of Nomad
 	pure  bool     // of its program only what is pure, too, and no network
 }
 
-// Host, leader and what they build on know neither Nomad nor a training
-// framework; horovod and torch are two. Only the program lists them, and gives agent
-// and launcher theirs.
+// Host, leader and the packages below them know neither Nomad nor a training framework;
+// horovod and torch are two frameworks. Only the program lists these, and passes agent and
+// launcher their parts.
 func driverRules() map[string]rule {
 	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "task/plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
@@ -189,7 +189,7 @@ func deviceRules() map[string]rule {
 	}
 }
 
-// Decisions are made without Nomad, so that the simulator makes the same.
+// Decisions are made without Nomad, so that the simulator makes the same ones.
 func autoscalerRules() map[string]rule {
 	contract := []string{"job/sizes", "policy/speedup", "policy"}
 	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate"})
@@ -264,8 +264,8 @@ func TestImports(t *testing.T) {
 // shared are the packages that all programs may import. They import none of ours.
 var shared = []string{"driver/buildinfo", "driver/task/problem"}
 
-// linted is what `kolo job lint` has of the driver: the checks of what a user sets
-// about a task, which start nothing and ask no one.
+// linted are the packages of the driver that `kolo job lint` uses: the checks of a user's
+// settings, which start nothing and read nothing of the machine.
 var linted = []string{"driver/agent/config", "driver/task/commandline", "driver/elastic", "driver/task/gpu", "driver/framework/horovod/options", "driver/task/settings",
 	"driver/task/taskconfig", "driver/framework/torch/options", "driver/task/workerflags"}
 

@@ -20,8 +20,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// fakeNomad is set to the path of a program in place of Nomad where this test
-// binary is a run with clusters.
+// fakeNomad is a variable with the path of a program in place of Nomad. If it is
+// set, this test binary is a run with clusters.
 const fakeNomad = "KOLO_TEST_FAKE_NOMAD"
 
 // TestRun is not a test but a run with one cluster that is ready and one that is

@@ -21,7 +21,8 @@ import (
 type engine struct {
 	// driver is the task driver's name.
 	driver string
-	// missing is a command's name, empty where all is there. install is what to do then.
+	// missing is the name of a missing command, empty if none is missing. install states
+	// what to do about it.
 	missing func(root string) string
 	install string
 	// options are what the cluster needs for the driver.

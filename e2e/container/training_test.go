@@ -88,8 +88,8 @@ func (tr *training) arguments() []any {
 	}
 }
 
-// prepare gives the job what the test's image lacks, the engine's own way to write
-// things, and seconds in place of minutes where Nomad waits.
+// prepare adds to the job what the test's image lacks and what the engine's driver writes
+// differently, and replaces minutes in Nomad's waits by seconds.
 func (tr *training) prepare() {
 	group := tr.job.TaskGroups[0]
 	group.RestartPolicy.Delay, group.ReschedulePolicy.Delay, group.ReschedulePolicy.DelayFunction = ptr(time.Second), ptr(5*time.Second), ptr("constant")
@@ -136,7 +136,7 @@ func (tr *training) explain(ctx context.Context) {
 	tr.w.explain(ctx, tr.t, tr.id, "train")
 }
 
-// explain logs what became of a job's allocations.
+// explain logs the state of a job's allocations.
 func (w *world) explain(ctx context.Context, t testing.TB, id, task string) {
 	allocs, err := w.Allocs(ctx, id)
 	if err != nil {

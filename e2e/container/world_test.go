@@ -39,8 +39,8 @@ func root(t testing.TB) string {
 	return dir
 }
 
-// testContext ends with the test, or after the given time: a bound for what hangs, far
-// above what anything takes.
+// testContext returns a context that ends with the test, or after the given time, which is
+// a generous bound for operations that may hang.
 func testContext(t testing.TB, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %s", limit))
 	t.Cleanup(cancel)

@@ -115,7 +115,7 @@ func TestIslands(t *testing.T) {
 		used := gpus(as[0])
 		r.hw[0].Set(0, "nolinks", "0")
 		r.waitHealthy(0, 7)
-		// What the groups are called outlives the process that named them.
+		// The groups' names outlive the process that assigned them.
 		must.NoError(t, r.plugins(0)[0].Kill())
 		must.NoError(t, cluster.Until(r.ctx, "another plugin process that sees the same", func(context.Context) error {
 			if n := len(r.plugins(0)); n != 1 {

@@ -35,8 +35,8 @@ func TestIsolatedTasksHaveTheirGPUsAlone(t *testing.T) {
 		t.Skip("bin/nomad-driver-horovod or .venv is missing; make build horovod")
 	}
 	r := newRig(t, quick, "two-boards-a100")
-	// The plugin looks for nodes where the machine's other files are, the driver
-	// passes on those of the host.
+	// The plugin looks for nodes among the machine's other files, and the driver passes on
+	// those of the host.
 	dev := filepath.Join(r.Dir, r.Nodes[0].Name, "dev")
 	must.NoError(t, os.Mkdir(dev, 0o755))
 	for _, name := range []string{"nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia4", "nvidia5", "nvidia6", "nvidia7", "nvidiactl"} {

@@ -171,8 +171,8 @@ func (r run) wait(ctx context.Context, size int, before train.Record) train.Reco
 	return steps
 }
 
-// resize makes the number of hosts each of sizes in turn, of which start made the first,
-// and returns all steps.
+// resize sets the number of hosts to each of sizes in turn, of which start has set the first, and
+// returns all steps.
 func (r run) resize(ctx context.Context, sizes ...int) train.Record {
 	r.t.Helper()
 	steps := r.wait(ctx, sizes[0], nil)
@@ -233,12 +233,12 @@ var frameworks = []framework{
 
 func (f framework) String() string { return strings.Join(append([]string{f.name}, f.args...), " ") }
 
-// asItIs trains without what the page adds.
+// asItIs trains without the code that the page adds.
 func (f framework) asItIs(ctx context.Context, t *testing.T) run {
 	return start(ctx, t, 1, f.name+"_train.py", "", nil, append([]string{"as it is"}, f.args...))
 }
 
-// added trains with what the page adds.
+// added trains with the code that the page adds.
 func (f framework) added(ctx context.Context, t *testing.T, hosts int) run {
 	code := block(t, "def time_to_end():") + block(t, f.block)
 	return start(ctx, t, hosts, f.name+"_train.py", code, []string{"-checkpoint-signal", "SIGUSR1"}, append([]string{"added"}, f.args...))

@@ -50,8 +50,8 @@ func (o *output) Find(pattern *regexp.Regexp) string {
 
 const inProcess = "../../docs/howto/train-with-a-framework.md"
 
-// pause is how long a ring trains before the test changes it, in which its members connect to
-// the store for the next: PyTorch waits ten seconds for a name server, and there is none.
+// pause is how long a ring trains before the test changes it. In that time its members connect to
+// the store for the next ring: PyTorch waits ten seconds for a name server, and there is none.
 const pause = 15 * time.Second
 
 // scripts are those of the page, by a text that each has.
@@ -136,8 +136,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// stays makes the number of hosts each of sizes in turn, and returns all steps: the same
-// processes make them.
+// stays sets the number of hosts to each of sizes in turn, and returns all steps. The same
+// processes must make them.
 func (r run) stays(ctx context.Context, sizes ...int) train.Record {
 	r.t.Helper()
 	var steps train.Record

@@ -44,8 +44,8 @@ type world struct {
 	victim, attacker *tenant
 }
 
-// start starts the cluster with the driver as an operator installs it, who only
-// adds where this Python lives.
+// start starts the cluster with the driver as an operator installs it. The operator
+// only adds the path of this Python.
 func start(t *testing.T) *world {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -219,7 +219,7 @@ func (tn *tenant) allocs(ctx context.Context, job string) ([]*api.AllocationList
 	return allocs, err
 }
 
-// outcome is what became of an attack.
+// outcome is the result of an attack.
 type outcome struct {
 	Achieved, Refused map[string]string
 	// Reported is whether the script came to its end.

@@ -5,7 +5,7 @@ package train
 
 import "testing"
 
-// in puts steps into the ring of a generation.
+// in assigns steps to the ring of a generation.
 func in(generation int, steps ...Event) Record {
 	for i := range steps {
 		steps[i].Generation = generation
