@@ -43,8 +43,8 @@ type Forming struct {
 	Listening []netip.AddrPort `json:"listening"`
 }
 
-// MaxListening bounds the listening addresses that one process may report. A process has two
-// groups, those of a device mesh and, with Horovod, six meshes of up to 10,000 ranks.
+// MaxListening bounds the listening addresses that one process may report. With PyTorch, a process
+// has two groups and those of a device mesh; with Horovod, it has six meshes of up to 10,000 ranks.
 const MaxListening = 1 << 16
 
 // Look asks the hosts of a ring for the connections of their processes.

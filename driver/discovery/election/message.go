@@ -35,7 +35,8 @@ type View struct {
 	Peers []Peer
 	// Index grows with the registry's content.
 	Index uint64
-	// At is when the reading was asked for. It includes everything recorded before.
+	// At is when the reading was asked for. The view includes everything recorded
+	// before.
 	At time.Duration
 }
 
