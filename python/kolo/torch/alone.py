@@ -20,7 +20,7 @@ REPLICA = "KOLO_REPLICA_SIZE"
 
 
 class Alone(Session):
-    """Without Kolo: a group of one, or the group that torchrun's environment describes."""
+    """A session without Kolo: a group of one, or the group that torchrun's environment describes."""
 
     def enter(self) -> Group:
         environment = os.environ
