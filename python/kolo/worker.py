@@ -151,7 +151,7 @@ class Client:
             if self._place is not None and placed():
                 return self._place
             if self._retired >= generation:
-                raise Retired("the agent has no place for this process in the next group: it is to end")
+                raise Retired("the agent has no place for this process in the next group, so it must end")
             raise AgentError("%s while this process waited for a place; without an agent it has none" % self._end)
 
     def forming(self, generation: int, round_: int, listening: Sequence[str]) -> None:

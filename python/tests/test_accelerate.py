@@ -161,7 +161,7 @@ class Accelerate(Processes):
         def train():
             accelerator.backward(model(torch.ones(1, 1)).sum())
             self.assertIn("bf16_compress", model._get_ddp_logging_data()["comm_hook"])
-            with self.assertRaisesRegex(RuntimeError, "load_state is for before"):
+            with self.assertRaisesRegex(RuntimeError, "call load_state before"):
                 accelerator.load_state("somewhere")
 
         train()

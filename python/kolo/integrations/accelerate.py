@@ -96,7 +96,7 @@ class ElasticLoader:
     def __iter__(self) -> Iterator[Any]:
         accelerator, position, step = self._accelerator, self.position, self._step()
         if position.used >= position.samples:
-            raise RuntimeError("this epoch's batches of a loader that is trained with are used up: let accelerator.epochs(n) count epochs")
+            raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
         loader, begin = self._present(step), position.used
         try:
             for number, batch in enumerate(loader):
@@ -243,7 +243,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
 
     def load_state(self, *args: Any, **named: Any) -> Any:
         if self._within:
-            raise RuntimeError("load_state is for before the function with @accelerator.elastic: within, each group would begin with it again")
+            raise RuntimeError("call load_state before the function with @accelerator.elastic: within it, each group would load the state again")
         return super().load_state(*args, **named)
 
     def epochs(self, count: int) -> Iterator[int]:

@@ -26,8 +26,8 @@ def choose(backend: Optional[str]) -> str:
 def warm(backend: str) -> None:
     """Does PyTorch's slow one-time initialization, so that no group waits for it."""
     if os.environ.get(LAZY, "0") not in ("", "0"):
-        raise RuntimeError("%s=%s: Gloo would connect after the agents have looked for strangers among the connections of "
-                           "a group; take it out of the environment" % (LAZY, os.environ[LAZY]))
+        raise RuntimeError("%s=%s: Gloo would connect after the agents have checked the connections of a group; "
+                           "take it out of the environment" % (LAZY, os.environ[LAZY]))
     with compat.same_excepthook():
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     with torch.random.fork_rng(devices=[]):  # the script's random numbers do not change

@@ -32,7 +32,7 @@ def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **argument
     """Does what wrap does, but reuses an object that was made for another group or is not constructed yet."""
     session = present()
     if session is None or session.group is None:
-        raise RuntimeError("kolo.wrap is for the function that kolo.elastic runs: there is no group yet")
+        raise RuntimeError("there is no group yet: call kolo.wrap in the function that kolo.elastic runs")
     if any(compat.is_dtensor(parameter) for parameter in module.parameters()):
         raise TypeError("kolo.wrap makes a DistributedDataParallel: sharded modules (FSDP2) are made by kolo.Sharded")
     devices = {parameter.device for parameter in module.parameters()}

@@ -218,7 +218,7 @@ class Training:
         elif batches.is_last_batch:
             self.position.epoch = epochs.current.processed + 1
         else:
-            raise ValueError("the checkpoint was made within an epoch, without ElasticStrategy: it does not have which samples are done. "
+            raise ValueError("the checkpoint was made within an epoch, without ElasticStrategy: it does not state which samples are done. "
                              "Take one from the end of an epoch")
         self.within = self.position.used > 0
         self.unit = note.get("accumulate", 1)

@@ -65,7 +65,7 @@ class Sender(Bystander):
         log("group %d: %.0f of %.0f MB were received while training went on, %.0f MB at the switch",
             stream.generation, (whole - rest) / 1e6, whole / 1e6, rest / 1e6)
         if stream.again:
-            log("group %d: %d values, as %s, were changed outside of the optimizer's step and had to be sent again",
+            log("group %d: %d values, such as %s, were changed outside of the optimizer's step and had to be sent again",
                 stream.generation, len(stream.again), stream.again[0])
 
 

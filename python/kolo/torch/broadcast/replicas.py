@@ -43,7 +43,7 @@ def sync(core: Core, group: Group) -> int:
     last, before = group.gather(core.ledger.held), group.gather(core.ledger.before)
     commit = common(last, before, at.replica)
     if commit is None:
-        raise StateLost("the training state is lost: no replica has all of its members, and of the others one part is missing")
+        raise StateLost("the training state is lost: no replica is whole, and the remaining members lack a part")
     if commit < 0:
         core.begin()
         send(core, 0, group)

@@ -40,7 +40,7 @@ def dumps(node: Any) -> bytes:
     out = bytearray()
     _write(node, out)
     if len(out) > LIMIT:
-        raise Refused("what is no tensor of it takes %d MB, and may take %d: put long lists of numbers into tensors"
+        raise Refused("its values other than tensors take %d MB, more than the limit of %d: put long lists of numbers into tensors"
                       % (len(out) // 1000000, LIMIT // 1000000))
     return bytes(out)
 

@@ -53,7 +53,7 @@ def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -
     move(torch.frombuffer(text, dtype=torch.uint8))
     message = encoding.loads(text)
     if type(message) is not tuple or len(message) != 2 or type(message[1]) is not list:
-        raise Malformed("a message has a skeleton, and what its tensors are")
+        raise Malformed("a message must have a skeleton and the descriptions of its tensors")
     skeleton, described = message
     received = [_room(*_kind(text), spare) for text in described]
 

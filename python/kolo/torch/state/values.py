@@ -75,7 +75,7 @@ def _factory(value: Any) -> str:
     for name, factory in _FACTORIES.items():
         if factory is value.default_factory:
             return name
-    raise Refused("a defaultdict of something else than %s" % ", ".join(_FACTORIES))
+    raise Refused("a defaultdict must be of one of these: %s" % ", ".join(_FACTORIES))
 
 
 def dtype(name: Any) -> torch.dtype:
@@ -179,4 +179,4 @@ def made(kind: Any, parts: Any) -> Any:
     except Malformed:
         raise
     except Exception as err:
-        raise Malformed("a %s cannot be made of what has come: %s" % (kind, err)) from err
+        raise Malformed("a %s cannot be made from the received parts: %s" % (kind, err)) from err
