@@ -30,7 +30,7 @@ TIMEOUT = timedelta(seconds=120)
 
 
 def leave(group, state):
-    """Elastic.check in this group."""
+    """Does what Elastic.check does, in this group."""
     elastic = Elastic.__new__(Elastic)
     elastic.group, elastic._core, elastic._phase = group, core_of(state), Member(group)
     elastic.client = mock.Mock(changing=lambda _: True)

@@ -279,7 +279,7 @@ class Elastic(Session):
                 self._connecting = Connecting(self.timeout)
 
     def _formed(self, forming: Forming, place: Place, round_: int, broken: Callable[[], bool]) -> Group:
-        """Waits until the group has formed and, where the agents attest, until they have."""
+        """Waits until the group has formed and, if the agents attest connections, is attested."""
         client = self.client
         while not client.wait(lambda: forming.done or broken(), FORMING):
             client.forming(place.generation, round_, forming.listening() or ())

@@ -171,7 +171,7 @@ def _range(tensor: torch.Tensor, begin: int, end: int) -> torch.Tensor:
 
 
 def _tensors(handlers: Dict[str, Handler]) -> Iterator[Tuple[str, torch.Tensor]]:
-    """Yields the tensors of modules without their own way to save state, by a name that is the same in all processes."""
+    """Yields the tensors of modules that do not override state_dict, by a name that is the same in all processes."""
     plain = torch.nn.Module
     for name, handler in handlers.items():
         kind = type(handler.value)

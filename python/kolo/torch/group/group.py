@@ -58,7 +58,7 @@ class PendingGroup(NamedTuple):
 
 
 class Group:
-    """A connected process group. An observer has one, too, with a pending group only."""
+    """A connected process group. For an observer, it has no members, only a pending group."""
 
     def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta, pending: Optional[PendingGroup] = None) -> None:
         self.place = place

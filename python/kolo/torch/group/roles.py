@@ -34,13 +34,14 @@ class Roles(NamedTuple):
 def decide(offers: Sequence[Offer]) -> Roles:
     """Assigns the roles. All processes come to the same result from the same offers.
 
-    Without observers, all processes are members, and the state is broadcast to
-    those that lack it. This is so
+    There are no observers in the cases below. All processes are then members, and
+    the state is broadcast to those that lack it:
 
     - in the first group of a training,
     - if members have failed at different commits,
     - if rank 0, which reports to the agent, would be no member,
-    - if rank 0 would not send its state in the background.
+    - if rank 0 would not send its state in the background,
+    - if all processes have the state.
     """
     everyone = tuple(range(len(offers)))
     holders = tuple(rank for rank in everyone if offers[rank].commit >= 0)

@@ -173,7 +173,7 @@ def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _deferrable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor may be left to the thread. Copies on a GPU are not: they are asynchronous anyway."""
+    """Whether a tensor may be left to the thread. GPU tensors may not, because their copies are asynchronous anyway."""
     return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_inference()
             and nbytes([tensor]) >= LARGE)
 
