@@ -73,7 +73,7 @@ class Group:
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
     def agree(self, flag: int) -> int:
-        """Returns the highest flag that a member passed in the last call. All members call it equally often and get the same result.
+        """Returns the highest flag that a member passed in the call before. All members call it equally often and get the same result.
 
         The result 0 means that there is nothing to do; only then this call's flag is sent. Its result arrives while the members
         train, so no member waits, and no member is ahead by more than one call.
