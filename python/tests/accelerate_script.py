@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A loop with Accelerate, with what the tests of it need recorded. Options: environment variables."""
+"""A loop with Accelerate that records what its tests check. Its options are environment variables."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Points(torch.utils.data.Dataset):
 
 
 class Count:
-    """Something of the script's that goes into checkpoints."""
+    """An object of the script that is part of checkpoints."""
 
     value = 0
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A small model trained by Lightning, with what the tests of it need recorded. Options: environment variables."""
+"""A small model, trained by Lightning, that records what its tests check. Its options are environment variables."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What the scripts with a framework have in common: options from the environment, and the records that tests judge by."""
+"""Shared by the scripts with a framework: options from the environment, and the records that tests check."""
 
 import argparse
 import json

@@ -40,7 +40,7 @@ class Steps(unittest.TestCase):
 
 
 class Epochs(unittest.TestCase):
-    """What ranks draw while their number changes, by chance."""
+    """The samples that ranks draw while their number changes at random."""
 
     def draw(self, seed):
         rng = random.Random(seed)

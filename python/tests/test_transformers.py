@@ -30,7 +30,7 @@ class Trainer(Processes):
         self.finish(agent, samples=480)
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one: logs, evaluations, rates and weights are those of one process."""
+        """Grows to three, loses one by SIGKILL, shrinks to one. Logs, evaluations, rates and weights equal those of one process."""
         alone, agent = self.alone_and_with_others(
             GLOBAL=12, WORKERS=1, ARGUMENTS=json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5}))
 
@@ -56,7 +56,7 @@ class Trainer(Processes):
                 self.assertAlmostEqual(value, values[1][step], delta=0.02, msg="%s of step %d" % (name, step))
 
     def test_steps_grow_with_the_processes(self):
-        """Without global_batch: the schedule goes by samples, and each epoch has all of them once, however long its steps are."""
+        """Without global_batch, the schedule counts samples, and each epoch has every sample once, for steps of any size."""
         agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2.0, ACCUMULATE=2)
         agent.stepped(5)
         agent.go(workers[2])
@@ -73,7 +73,7 @@ class Trainer(Processes):
         self.assertEqual(steps[-1]["step"], steps[-1]["total"])
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """By two processes, then by one and a newcomer, which does not read it: each sample once, and others can read it."""
+        """Written by two processes, then loaded by one. A newcomer does not read it. Each sample is used once, and Transformers alone can read it."""
         options = {"SAMPLES": 240, "GLOBAL": 8, "ARGUMENTS": json.dumps({"save_steps": 10, "save_strategy": "steps"})}
         first, workers = self.begin(2, **options)
         checkpoint = os.path.join(first.directory.name, "output", "checkpoint-10")
@@ -104,7 +104,7 @@ class Trainer(Processes):
         self.assertEqual(1, len({entry["loss"] for entry in after}))
 
     def test_processes_with_different_checkpoints(self):
-        """End with the reason, as where each host has files of its own."""
+        """They end with the reason. This happens if each host has its own files."""
         from transformers.trainer_callback import TrainerState
 
         agent = self.agent(script=self.script, fork=False)
@@ -116,7 +116,7 @@ class Trainer(Processes):
             self.assertIn("different checkpoints, of steps 0 to 10", agent.output(worker))
 
     def test_callbacks_take_their_state_along(self):
-        """Early stopping counts on where the process that has counted leaves."""
+        """Early stopping keeps its count when the process that has counted leaves."""
         agent, workers = self.begin(1, 1, SAMPLES=2000, PATIENCE=3, ARGUMENTS=json.dumps({
             "eval_strategy": "steps", "eval_steps": 10, "save_strategy": "steps", "save_steps": 10, "load_best_model_at_end": True,
             "eval_on_start": True}))
@@ -128,10 +128,10 @@ class Trainer(Processes):
         self.assertEqual([0, 0], agent.complete(), agent.report())
         (done,) = self.of(agent, "done")
         self.assertEqual(40, done["step"], agent.report())  # the first is the best, and three are no better
-        self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no group has one of its own
+        self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no additional ones for each group
 
     def test_a_newcomer_compiles_before_it_joins(self):
-        """Else all would wait for it. In mixed precision, which is a part of what is compiled."""
+        """Otherwise all would wait for it. Mixed precision is on, because it is compiled, too."""
         agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"torch_compile": True, "torch_compile_backend": "eager", "bf16": True}))
         agent.stepped(5)
         agent.go(workers[1])
@@ -171,7 +171,7 @@ class Trainer(Processes):
             elastic(trainer(), global_batch=0)
 
     def test_a_checkpoint_of_more_processes(self):
-        """Is of a later epoch than its steps would be here: training goes on there, up to max_steps, and once only."""
+        """Its epoch is later than its steps would be with fewer processes. Training goes on from there, once, up to max_steps."""
         from kolo.integrations.transformers import elastic
 
         for skip in False, True:
@@ -186,7 +186,7 @@ class Trainer(Processes):
                     second.train()
 
     def test_the_state_of_callbacks_goes_by_their_names(self):
-        """A checkpoint changes their order, in those that have loaded it."""
+        """Loading a checkpoint changes the order of callbacks in that process."""
         from transformers.trainer_callback import EarlyStoppingCallback, ExportableState, TrainerCallback
 
         from kolo.integrations.transformers import KEPT, elastic

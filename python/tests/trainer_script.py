@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A language model trained by the Trainer of Transformers, with what the tests of it need recorded. Options: environment variables."""
+"""A language model, trained by Transformers' Trainer, that records what its tests check. Its options are environment variables."""
 
 import json
 import os

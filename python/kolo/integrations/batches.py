@@ -21,8 +21,8 @@ class Step(NamedTuple):
     def shared(cls, size: int, forward: int, accumulate: int, global_batch: Optional[int]) -> "Step":
         """Returns the step of size ranks whose forward passes take up to forward samples.
 
-        global_batch is the number of samples of a step, whatever the size. Without
-        it each rank does accumulate full passes, so that a step grows with the size.
+        global_batch is the number of samples of a step, for any size. Without it, each
+        rank does accumulate full passes, so a step grows with the size.
         """
         if global_batch is None:
             return cls(forward * accumulate * size, accumulate)
@@ -35,7 +35,7 @@ class Position:
     """Where a training is in its data set."""
 
     samples: int  # of the data set
-    drop_last: bool = False  # an epoch ends where less than a whole step is left
+    drop_last: bool = False  # an epoch ends when less than a whole step is left
     epoch: int = 0
     used: int = 0  # samples of this epoch
 
@@ -48,7 +48,7 @@ class Position:
         self.used = 0
 
     def seek(self, epochs: float) -> None:
-        """Moves to where this many epochs are done."""
+        """Moves to the place at which this many epochs are done."""
         self.epoch = int(epochs)
         self.used = round((epochs - self.epoch) * self.samples)
         if self.used >= self.samples:
@@ -56,14 +56,14 @@ class Position:
 
     @property
     def epochs(self) -> float:
-        """The epochs that are done, with the fraction of the present one."""
+        """The number of epochs that are done, with the fraction of the present one."""
         return self.epoch + self.used / self.samples
 
     def steps(self, samples: int) -> int:
         """Returns how many steps of this many samples are left of the epoch.
 
-        A rest that is smaller than a step, because steps have grown, is a step of
-        its own even with drop_last: else nothing would end the epoch.
+        Steps may have grown within the epoch, so that the rest is smaller than one. It is
+        a step even with drop_last, because otherwise nothing would end the epoch.
         """
         return self._steps(self.samples - self.used, samples)
 
@@ -71,7 +71,7 @@ class Position:
         """Returns how many steps of this many samples are left until epochs are done."""
         whole = int(epochs)
         each = self._steps(self.samples, samples)
-        if self.epoch >= whole:  # in the last, broken epoch, or after it
+        if self.epoch >= whole:  # in the last, partial epoch, or after it
             left = (epochs - self.epoch) * self.samples - self.used
             return max(0, math.ceil(left / samples))
         return self.steps(samples) + (whole - self.epoch - 1) * each + math.ceil(epochs * each) - whole * each
@@ -89,12 +89,13 @@ class Position:
 
 
 class RankBatches:
-    """The batch sampler of a rank: the forward passes of the steps that are left of the present epoch.
+    """The batch sampler of a rank. It yields a batch for each forward pass that is left of the present epoch.
 
     Each step's samples are dealt out to the ranks in turn, so that ranks differ by
-    one sample at most, and each rank's to its forward passes. No sample is used
-    twice in an epoch but where a step has fewer samples than there are forward
-    passes: then some are repeated, since no rank may be without.
+    one sample at most. A rank's samples are dealt out to its forward passes in the
+    same way. If a step has fewer samples than all ranks together have passes, some
+    are repeated, because each pass needs one. Otherwise no sample is used twice in
+    an epoch.
     """
 
     def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int) -> None:
@@ -123,10 +124,10 @@ class RankBatches:
 
 
 class EvenBatches(RankBatches):
-    """As RankBatches, with equal shares of neighbouring samples, in which what ranks gather is in the order of the data.
+    """RankBatches whose ranks get equal shares of consecutive samples, so that values gathered from all ranks keep the data's order.
 
-    So the last batch of an epoch may repeat up to size - 1 samples. Each batch
-    counts as a step: Accelerate, which divides data so, counts steps itself.
+    The last batch of an epoch may repeat up to size - 1 samples. Each batch counts as
+    a step here; Accelerate, which divides data this way, counts optimizer steps itself.
     """
 
     def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
