@@ -55,6 +55,28 @@ class Accelerate(Processes):
         self.assertEqual({2}, {entry["accumulate"] for entry in self.of(agent, "step")})
         self.assertLess(self.of(agent, "step")[-1]["rate"], 3e-5)
 
+    def test_an_iterable_data_set(self):
+        """Which is read again, by a worker process: evaluations and weights as of one process."""
+        alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, STREAM="items", WORKERS=1)
+        self.assertEqual({1: 3, 2: 2, 3: 1}, {entry["size"]: entry["accumulate"] for entry in self.of(agent, "step")})
+        for expected, found in zip(self.of(alone, "evaluation"), self.of(agent, "evaluation")):
+            self.assertEqual(list(range(30)), found["indices"])
+            self.assertAlmostEqual(expected["loss"], found["loss"], places=4)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual((66, 66), (expected["step"], done["step"]))
+        self.assertAlmostEqual(expected["sum"], done["sum"], places=4)
+
+    def test_a_checkpoint_of_an_epochs_end(self):
+        """Written before the epoch is over, with nothing left of it: the next epoch begins."""
+        for stream in "", "items", "placed":
+            with self.subTest(stream=stream):
+                options = {"SAMPLES": 32, "BATCH": 8, "EPOCHS": 2, "STREAM": stream}
+                first, _ = self.begin(1, SAVE=4, **options)
+                self.assertEqual([0], first.complete(), first.report())
+                agent, _ = self.begin(1, RESUME=os.path.join(first.directory.name, "saved"), **options)
+                self.assertEqual([0], agent.complete(), agent.report())
+                self.assertEqual(sorted([*range(32)]), sorted(index for entry in self.of(agent, "step") for index in entry["indices"]))
+
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
         """The checkpoint is from within an epoch. Each sample is used once. The newcomer loads the checkpoint, too, but gets the newer state."""
         options = {"SAMPLES": 240, "BATCH": 8, "GLOBAL": 8}
@@ -110,9 +132,10 @@ class Accelerate(Processes):
             return ElasticAccelerator(cpu=True).prepare(torch.utils.data.DataLoader(**arguments))
 
         for arguments, text in (
-                ({"dataset": Endless()}, "iterable"),
+                ({"dataset": Endless(), "num_workers": 2}, "2 worker processes would each read"),
+                ({"dataset": Endless(), "batch_size": None}, "batches of its own"),
                 ({"dataset": range(4), "sampler": torch.utils.data.WeightedRandomSampler([1.0] * 4, 4)}, "WeightedRandomSampler"),
-                ({"dataset": range(4), "batch_size": None}, "batch_size"),
+                ({"dataset": range(4), "batch_size": None}, "batches of its own"),
                 ({"dataset": range(4), "batch_sampler": [[1], [2]]}, "batches of its own")):
             with self.assertRaisesRegex(ValueError, text):
                 prepared(**arguments)

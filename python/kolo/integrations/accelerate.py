@@ -41,8 +41,8 @@ from torch.nn.parallel import DistributedDataParallel
 import kolo.torch as kolo
 from kolo.torch.parallel import rewrap
 
-from . import processes
-from .batches import EvenBatches, Position, Step
+from . import processes, streams
+from .batches import Position, RankBatches, Step, deal_evenly
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,21 +67,31 @@ class ElasticModel(DistributedDataParallel):
         return super().forward(*inputs, **named)  # type: ignore[no-untyped-call]
 
 
+DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number changes: give it batch_size and shuffle only, or an "
+           "iterable data set")
+
+
 class ElasticLoader:
     """Iterates over the batches of a DataLoader that are left of the epoch for the present rank."""
 
     def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
         samplers = (torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler)
-        if isinstance(loader.dataset, torch.utils.data.IterableDataset):
-            raise ValueError("a DataLoader of an iterable data set is not supported by kolo.integrations.accelerate yet")
-        if type(loader.sampler) not in samplers or type(loader.batch_sampler) is not torch.utils.data.BatchSampler or loader.batch_size is None:
-            raise ValueError("a DataLoader with a %s, or with batches of its own, cannot be divided among processes whose number changes: "
-                             "give it batch_size and shuffle only" % type(loader.sampler).__name__)
+        self._streams = streams.is_stream(loader.dataset)
+        if self._streams:
+            reason = streams.refused(loader.num_workers, loader.persistent_workers)
+            if reason is not None:
+                raise ValueError("a DataLoader of an iterable data set: " + reason)
+        elif type(loader.sampler) not in samplers:
+            raise ValueError(DIVIDED % ("a " + type(loader.sampler).__name__))
+        if type(loader.batch_sampler) is not torch.utils.data.BatchSampler or loader.batch_size is None:
+            raise ValueError(DIVIDED % "batches of its own")
         self.loader = loader
         self.batch_size = loader.batch_size
-        self.position = Position(len(loader.dataset), loader.drop_last)  # type: ignore[arg-type] # a data set with a length
+        self.position: Any = streams.StreamPosition() if self._streams else Position(
+            len(loader.dataset), loader.drop_last)  # type: ignore[arg-type] # a data set with a length
         self.trained = False  # an optimizer has stepped with its batches in this epoch; otherwise they are for evaluation
         self._accelerator = accelerator
+        self._source: Any = streams.Source(loader.dataset) if self._streams else None
         self._shuffled = type(loader.sampler) is torch.utils.data.RandomSampler
         self._on_device = on_device
 
@@ -91,28 +101,35 @@ class ElasticLoader:
 
     def __len__(self) -> int:
         """The number of batches of a whole epoch in the present group, including those that are done."""
+        if self._streams:
+            raise TypeError("a DataLoader of an iterable data set has no length")
         return Position(self.position.samples, self.position.drop_last).steps(self._step().samples)
 
     def __iter__(self) -> Iterator[Any]:
         accelerator, position, step = self._accelerator, self.position, self._step()
-        if position.used >= position.samples:
-            raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
-        loader, begin = self._present(step), position.used
+        loader, begin, number = self._present(step), position.state_dict(), 0
         try:
-            for number, batch in enumerate(loader):
-                if number == 0:  # how many samples of the last batch are not repetitions
-                    loader.remainder = (position.samples - begin) % step.samples
+            for number, batch in enumerate(streams.Stream(loader, position) if self._streams else loader, 1):
+                # No commit within an evaluation, or after the last batch: epochs() commits at the end of the epoch.
+                if self.trained:
+                    accelerator.commit()
+                # How many samples of the last batch are not repetitions.
+                if self._streams:
+                    loader.remainder = position.taken.samples % step.samples
+                elif number == 1:
+                    loader.remainder = (position.samples - begin["used"]) % step.samples
                 accelerator.accumulate_for(self.batch_size)
-                position.advance(step.samples)  # the loop's body gets these samples
                 before = accelerator.progress.stepped
+                position.advance(step.samples)  # the loop's body gets these samples
                 yield batch
                 self.trained = self.trained or accelerator.progress.stepped > before
-                # No commit within an evaluation, or after the last batch: epochs() commits at the end of the epoch.
-                if self.trained and position.steps(step.samples) > 0:
-                    accelerator.commit()
+            if number == 0 and position.used > 0:
+                if self.trained:
+                    raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
+                self.trained = True  # a checkpoint of the end of an epoch, which has no batches left
         finally:
             if not self.trained:
-                position.used = begin  # an evaluation begins again each time, even if the last one was left early
+                position.load_state_dict(begin)  # an evaluation begins again each time, even if the last one was left early
 
     def end_epoch(self) -> None:
         """Starts again with all batches."""
@@ -124,14 +141,22 @@ class ElasticLoader:
         return Step(self._accelerator.share(self.batch_size) * size, 1)
 
     def _present(self, step: Step) -> Any:
-        loader, place = self.loader, (kolo.rank(), kolo.size()) if self._accelerator.in_group else (0, 1)
-        batches = EvenBatches(self.position, self._order, step, step.samples // place[1], *place)
-        present = torch.utils.data.DataLoader(
-            loader.dataset, batch_sampler=batches, num_workers=loader.num_workers, collate_fn=loader.collate_fn,
-            pin_memory=loader.pin_memory, timeout=loader.timeout, worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context, prefetch_factor=loader.prefetch_factor)
+        given = self.loader
+        place = (kolo.rank(), kolo.size()) if self._accelerator.in_group else (0, 1)
+        options: Dict[str, Any] = {
+            "num_workers": given.num_workers, "pin_memory": given.pin_memory, "timeout": given.timeout, "worker_init_fn": given.worker_init_fn,
+            "multiprocessing_context": given.multiprocessing_context, "prefetch_factor": given.prefetch_factor}
+        if self._streams:
+            share = functools.partial(deal_evenly, step=step, rank=place[0], size=place[1])
+            present = torch.utils.data.DataLoader(
+                streams.StreamBatches(self._source, self.position, step, share, given.drop_last), batch_size=None,
+                collate_fn=streams.Collate(given.collate_fn), **options)
+        else:
+            batches = RankBatches(self.position, self._order, step, step.samples // place[1], *place, deal_evenly)
+            present = torch.utils.data.DataLoader(given.dataset, batch_sampler=batches, collate_fn=given.collate_fn, **options)
         # num_processes is 1, because the batches are already those of this rank.
-        return prepare_data_loader(present, device=self._accelerator.device, num_processes=1, process_index=0, put_on_device=self._on_device)
+        return prepare_data_loader(present, device=self._accelerator.device, num_processes=1, process_index=0, put_on_device=self._on_device,
+                                   dispatch_batches=False)
 
     def _order(self, epoch: int) -> List[int]:
         if not self._shuffled:

@@ -88,49 +88,49 @@ class Position:
         return max(1, left // samples) if self.drop_last else -(-left // samples)
 
 
-class RankBatches:
-    """The batch sampler of a rank. It yields a batch for each forward pass that is left of the present epoch.
+def deal(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[List[Any]]:
+    """Yields a batch for each forward pass of a rank in a step of these samples.
 
-    Each step's samples are dealt out to the ranks in turn, so that ranks differ by
-    one sample at most. A rank's samples are dealt out to its forward passes in the
-    same way. If a step has fewer samples than all ranks together have passes, some
-    are repeated, because each pass needs one. Otherwise no sample is used twice in
-    an epoch.
+    The samples are dealt out to the ranks in turn, so that ranks differ by one sample
+    at most. A rank's samples are dealt out to its forward passes in the same way. If a
+    step has fewer samples than all ranks together have passes, some are repeated,
+    because each pass needs one.
     """
+    least = size * step.accumulate
+    if len(samples) < least:
+        samples = list(itertools.islice(itertools.cycle(samples), least))
+    mine = samples[rank::size]
+    for number in range(step.accumulate):
+        yield list(mine[number::step.accumulate])
 
-    def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int) -> None:
+
+def deal_evenly(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[List[Any]]:
+    """Yields the only batch of a rank: equal shares of consecutive samples, so that values gathered from all ranks keep the data's order.
+
+    Up to size - 1 samples are repeated.
+    """
+    share = -(-len(samples) // size)
+    whole = list(itertools.islice(itertools.cycle(samples), share * size))
+    yield whole[rank * share:(rank + 1) * share]
+
+
+class RankBatches:
+    """The batch sampler of a rank. It yields a batch for each forward pass that is left of the present epoch."""
+
+    def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int,
+                 deal: Callable[[Sequence[int], Step, int, int], Iterator[List[int]]] = deal) -> None:
         self.position = position
         self.order = order  # of the epoch, the same on all ranks
         self.step = step
         self.batch_size = forward  # the largest
         self.rank = rank
         self.size = size
+        self._deal = deal
 
     def __iter__(self) -> Iterator[List[int]]:
         left = self.order(self.position.epoch)[self.position.used:]
         for number in range(self.position.steps(self.step.samples)):
-            yield from self._passes(left[number * self.step.samples:(number + 1) * self.step.samples])
+            yield from self._deal(left[number * self.step.samples:(number + 1) * self.step.samples], self.step, self.rank, self.size)
 
     def __len__(self) -> int:
         return self.position.steps(self.step.samples) * self.step.accumulate
-
-    def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
-        least = self.size * self.step.accumulate
-        if len(indices) < least:
-            indices = list(itertools.islice(itertools.cycle(indices), least))
-        mine = indices[self.rank::self.size]
-        for number in range(self.step.accumulate):
-            yield list(mine[number::self.step.accumulate])
-
-
-class EvenBatches(RankBatches):
-    """RankBatches whose ranks get equal shares of consecutive samples, so that values gathered from all ranks keep the data's order.
-
-    The last batch of an epoch may repeat up to size - 1 samples. Each batch counts as
-    a step here; Accelerate, which divides data this way, counts optimizer steps itself.
-    """
-
-    def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
-        share = -(-len(indices) // self.size)
-        whole = list(itertools.islice(itertools.cycle(indices), share * self.size))
-        yield whole[self.rank * share:(self.rank + 1) * share]

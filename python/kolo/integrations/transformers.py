@@ -22,6 +22,7 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import os
@@ -40,8 +41,8 @@ from transformers.trainer_utils import get_last_checkpoint, seed_worker
 
 import kolo.torch as kolo
 
-from . import processes
-from .batches import Position, RankBatches, Step
+from . import processes, streams
+from .batches import Position, RankBatches, Step, deal
 
 T = TypeVar("T", bound=transformers.Trainer)
 
@@ -92,9 +93,14 @@ def _check(trainer: transformers.Trainer) -> None:
         if getattr(type(trainer), name) is not getattr(transformers.Trainer, name):
             raise ValueError("%s.%s replaces that of Trainer, which Kolo replaces itself to divide the data among processes whose "
                              "number changes; take it out" % (type(trainer).__name__, name))
-    if not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__") or \
-            isinstance(trainer.train_dataset, torch.utils.data.IterableDataset):
-        raise ValueError("train_dataset has no length: an iterable data set is not supported yet")
+    if streams.is_stream(trainer.train_dataset):
+        reason = streams.refused(args.dataloader_num_workers, args.dataloader_persistent_workers)
+        if reason is not None:
+            raise ValueError("train_dataset: " + reason)
+        if args.max_steps <= 0:
+            raise ValueError("train_dataset is an iterable data set, whose length is not used: set max_steps")
+    elif not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__"):
+        raise ValueError("train_dataset has no length, and is no torch.utils.data.IterableDataset")
     refused = {
         "auto_find_batch_size": args.auto_find_batch_size,
         "deepspeed": trainer.is_deepspeed_enabled,
@@ -152,7 +158,10 @@ class Training:
     def __init__(self, trainer: Any, global_batch: Optional[int]) -> None:
         self.trainer = trainer
         self.global_batch = global_batch
-        self.position = Position(len(trainer.train_dataset), trainer.args.dataloader_drop_last)
+        self.streams = streams.is_stream(trainer.train_dataset)
+        self.position: Any = streams.StreamPosition(trainer.args.max_steps) if self.streams else Position(
+            len(trainer.train_dataset), trainer.args.dataloader_drop_last)
+        self.source: Any = streams.Source(self.dataset()) if self.streams else None
         self.progress = Progress()
         self.own = Own()
         self.accumulate = trainer.args.gradient_accumulation_steps
@@ -209,7 +218,7 @@ class Training:
         if checkpoint is not None and os.path.isfile(path):
             state = TrainerState.load_from_json(path)
             self.loaded = state.global_step
-            self.position.seek(state.epoch)
+            self._seek(state)
         steps = torch.tensor([self.loaded, -self.loaded], device=trainer.args.device)
         dist.all_reduce(steps, dist.ReduceOp.MAX)
         if steps.sum() != 0:
@@ -240,7 +249,12 @@ class Training:
 
     def values(self) -> Tuple[int, int, int, int, int, int, int]:
         """Returns the values of set_initial_training_values. An epoch that has begun counts with all its steps, though the data has only the rest."""
-        args, size = self.trainer.args, self.position.samples
+        args = self.trainer.args
+        if self.streams:
+            self.left, most = sys.maxsize, args.max_steps
+            samples = most * self.step.samples
+            return sys.maxsize, most, samples, samples, self.step.samples, most * self.step.accumulate, most
+        size = self.position.samples
         each = Position(size, self.position.drop_last).steps(self.step.samples)
         self.left = self.position.steps(self.step.samples)
         done = self.progress.fields.get("global_step", self.loaded)
@@ -263,7 +277,7 @@ class Training:
             state.log_history = json.loads(self.progress.fields["log_history"])
             for name, exported in self._exported().items():
                 vars(exported).update(self.progress.fields["callbacks"][name])
-        return self.position.epoch
+        return int(self.position.epoch)
 
     def carry_on(self) -> None:
         """Restores the counters that the loop has just set to zero. All ranks call it."""
@@ -311,7 +325,7 @@ class Training:
         self.entered = now
         self.own.loss, self.own.flos = trainer._tr_loss, trainer.current_flos
         kolo.progress(step=state.global_step, total_steps=state.max_steps, epoch=self.position.epoch,
-                      samples=self.position.epoch * self.position.samples + self.position.used)
+                      **({} if self.streams else {"samples": self.position.epoch * self.position.samples + self.position.used}))
         self.state.commit()
 
     @property
@@ -331,16 +345,32 @@ class Training:
             return trainer.data_collator
         return trainer._get_collator_with_removed_columns(trainer.data_collator, description="Training")
 
-    def batches(self) -> RankBatches:
+    def loader(self) -> Any:
+        """The DataLoader of the present rank."""
+        args = self.trainer.args
+        options = {
+            "num_workers": args.dataloader_num_workers, "pin_memory": args.dataloader_pin_memory, "persistent_workers": args.dataloader_persistent_workers,
+            "prefetch_factor": args.dataloader_prefetch_factor, "multiprocessing_context": args.dataloader_multiprocessing_context,
+            "worker_init_fn": functools.partial(seed_worker, num_workers=args.dataloader_num_workers, rank=args.process_index)}
+        if not self.streams:
+            return torch.utils.data.DataLoader(self.dataset(), batch_sampler=self._batches(), collate_fn=self.collator(), **options)
+        share = functools.partial(deal, step=self.step, rank=kolo.rank(), size=kolo.size())
+        batches = streams.StreamBatches(self.source, self.position, self.step, share, args.dataloader_drop_last)
+        return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=streams.Collate(self.collator()), **options)
+
+    def _batches(self) -> RankBatches:
         return RankBatches(self.position, self._order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
 
     def _compile(self) -> None:
         """Compiles the model by a training step whose gradients are discarded. Done before there is a group, whose members would wait for it."""
         trainer = self.trainer
         buffers = {name: buffer.clone() for name, buffer in trainer.model.named_buffers()}
-        passes = [list(range(min(self.position.samples, trainer.args.per_device_train_batch_size)))] * self.step.accumulate
+        dataset, count = self.dataset(), trainer.args.per_device_train_batch_size
+        if self.streams:
+            dataset = list(itertools.islice(iter(dataset), count))
+        passes = [list(range(min(len(dataset), count)))] * self.step.accumulate
         with torch.random.fork_rng():
-            loader = torch.utils.data.DataLoader(self.dataset(), batch_sampler=passes, collate_fn=self.collator())
+            loader = torch.utils.data.DataLoader(dataset, batch_sampler=passes, collate_fn=self.collator())
             batches, items = trainer.get_batch_samples(iter(loader), self.step.accumulate, trainer.args.device)
             trainer.current_gradient_accumulation_steps = self.step.accumulate
             trainer.training_step(self.model, batches[0], items)
@@ -356,14 +386,26 @@ class Training:
         seed = args.data_seed if args.data_seed is not None else args.seed
         return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
 
+    def _seek(self, state: TrainerState) -> None:
+        """Moves to where a checkpoint was written."""
+        if not self.streams:
+            self.position.seek(state.epoch)
+            return
+        if self.global_batch is None:
+            raise ValueError("a checkpoint has the number of steps, and not that of the samples of an iterable data set: to go on from it, "
+                             "steps need to be of one size: use global_batch")
+        epoch = max(0, math.ceil(state.epoch) - 1)  # at least one of its steps is made
+        self.position.seek(round((state.epoch - epoch) * state.max_steps), epoch, self.global_batch)
+
     def _step(self, size: int) -> Step:
         return Step.shared(size, self.trainer.args.per_device_train_batch_size, self.accumulate, self.global_batch)
 
     def _scheduled(self) -> int:
         """Returns the steps of the learning-rate schedule."""
         args = self.trainer.args
-        start = Position(self.position.samples, self.position.drop_last)
-        return args.max_steps if args.max_steps > 0 else start.steps_until(args.num_train_epochs, self._step(1).samples)
+        if args.max_steps > 0:
+            return int(args.max_steps)
+        return Position(self.position.samples, self.position.drop_last).steps_until(args.num_train_epochs, self._step(1).samples)
 
     def _scheduled_by_steps(self) -> bool:
         """Whether the scheduler steps with the optimizer, rather than with a metric after an evaluation."""
@@ -396,8 +438,13 @@ class Steps(TrainerCallback):  # type: ignore[misc] # Transformers is not there 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.training.stepped()
 
-    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+        self.begun = self.training.position.used
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         position = self.training.position
+        if self.training.streams and self.begun and position.used == self.begun:  # a checkpoint of an epoch's end
+            control.should_training_stop = False
         position.end_epoch()
         self.training.left = position.steps(self.training.step.samples)
 
@@ -443,19 +490,20 @@ class ElasticTrainer:
         return super()._finalize_training(trial, num_train_samples, time.time() - self._kolo.seconds)  # type: ignore[misc]
 
     def get_train_dataloader(self: Any) -> Any:
-        args = self.args
-        loader = torch.utils.data.DataLoader(
-            self._kolo.dataset(), batch_sampler=self._kolo.batches(), collate_fn=self._kolo.collator(), num_workers=args.dataloader_num_workers,
-            pin_memory=args.dataloader_pin_memory, persistent_workers=args.dataloader_persistent_workers,
-            prefetch_factor=args.dataloader_prefetch_factor, multiprocessing_context=args.dataloader_multiprocessing_context,
-            worker_init_fn=functools.partial(seed_worker, num_workers=args.dataloader_num_workers, rank=args.process_index))
         # num_processes is 1, because the batches are already those of this rank.
-        return prepare_data_loader(loader, device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True,
-                                   non_blocking=self.accelerator.non_blocking)
+        loader = prepare_data_loader(self._kolo.loader(), device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True,
+                                     non_blocking=self.accelerator.non_blocking, dispatch_batches=False)
+        return streams.Stream(loader, self._kolo.position) if self._kolo.streams else loader
 
     def set_initial_training_values(self, *_: Any, **__: Any) -> Tuple[int, int, int, int, int, int, int]:
         return self._kolo.values()
 
     def get_batch_samples(self, *args: Any, **named: Any) -> Any:
-        self._kolo.commit()
-        return super().get_batch_samples(*args, **named)  # type: ignore[misc]
+        training = self._kolo
+        if not training.streams:
+            training.commit()
+            return super().get_batch_samples(*args, **named)  # type: ignore[misc]
+        batches, items = super().get_batch_samples(*args, **named)  # type: ignore[misc]
+        if batches:  # else the last step was that of the epoch, which is committed when the next one has begun
+            training.commit()
+        return batches, items
