@@ -6,19 +6,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"debug/buildinfo"
-	"debug/elf"
-	"encoding/json"
-	"errors"
 	"fmt"
-	goversion "go/version"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +26,7 @@ import (
 // checkout is the directory of the project, a working tree of git.
 type checkout struct{ dir string }
 
-// stamp is what programs say of the build they are from.
+// stamp is what programs report of the build they are from.
 type stamp struct {
 	version version.Version
 	commit  string
@@ -105,188 +98,86 @@ func (c checkout) version(ctx context.Context) (version.Version, error) {
 	return version.FromCommits(commits, changes != ""), err
 }
 
-// binary is a program, built for a platform.
-type binary struct {
-	program layout.Program
-	on      layout.Platform
-	path    string
-	body    []byte
-	info    *debug.BuildInfo
+// environment is that of the go command for a program on a platform, the same as in
+// .goreleaser.yaml.
+func environment(program layout.Program, on layout.Platform) []string {
+	cgo := "0"
+	if program.Cgo {
+		cgo = "1"
+	}
+	return []string{"GOFLAGS=", "GOOS=" + on.OS, "GOARCH=" + on.Arch, "CGO_ENABLED=" + cgo}
 }
 
-// crossCompilers of Debian for programs with cgo, by architecture.
-var crossCompilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
-
-// build builds all programs for all platforms.
-func (c checkout) build(ctx context.Context, s stamp, work string) ([]binary, error) {
-	const pkg = "github.com/kolo-nomad/kolo/driver/buildinfo."
-	ldflags := fmt.Sprintf("-s -w -X %sversion=%s -X %scommit=%s -X %sdate=%s", pkg, s.version, pkg, s.commit, pkg, s.date())
-	var all []binary
-	for _, program := range layout.Programs() {
-		for _, on := range program.Platforms {
-			b := binary{program: program, on: on, path: filepath.Join(work, on.String(), program.Name)}
-			env := []string{"GOFLAGS=", "GOOS=" + on.OS, "GOARCH=" + on.Arch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=0"}
-			if program.Cgo {
-				compiler, err := crossCompiler(on.Arch)
-				if err != nil {
-					return nil, err
-				}
-				env = append(env, "CGO_ENABLED=1", "CC="+compiler)
-			}
-			say("building %s for %s/%s", program.Name, on.OS, on.Arch)
-			args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", program.Tags, "-ldflags", ldflags, "-o", b.path, program.Package}
-			if _, err := c.output(ctx, env, "go", args...); err != nil {
-				return nil, err
-			}
-			if err := b.read(); err != nil {
-				return nil, err
-			}
-			all = append(all, b)
-		}
-	}
-	return all, nil
-}
-
-func crossCompiler(arch string) (string, error) {
-	if arch == runtime.GOARCH {
-		return "gcc", nil
-	}
-	cc := crossCompilers[arch]
-	if _, err := exec.LookPath(cc); err != nil {
-		return "", fmt.Errorf("programs with cgo for linux/%s need %s: .release/compiler.sh installs it on Debian: %w", arch, cc, err)
-	}
-	return cc, nil
-}
-
-func (b *binary) read() error {
-	var err error
-	if b.body, err = os.ReadFile(b.path); err != nil {
-		return err
-	}
-	b.info, err = buildinfo.Read(bytes.NewReader(b.body))
-	return err
-}
-
-// glibc is the oldest glibc that has what the program imports from it; "" is a program
-// that needs none.
-func (b *binary) glibc() (string, error) {
-	f, err := elf.NewFile(bytes.NewReader(b.body))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", b.path, err)
-	}
-	symbols, err := f.ImportedSymbols()
-	if errors.Is(err, elf.ErrNoSymbols) {
-		return "", nil // static
-	} else if err != nil {
-		return "", fmt.Errorf("%s: %w", b.path, err)
-	}
-	newest := ""
-	for _, s := range symbols {
-		// GLIBC_2.34; Go's versions have the same order.
-		if v, ok := strings.CutPrefix(s.Version, "GLIBC_"); ok && (newest == "" || goversion.Compare("go"+v, "go"+newest) > 0) {
-			newest = v
-		}
-	}
-	return newest, nil
-}
-
-// collect is all that the release has in addition to programs.
-func (c checkout) collect(ctx context.Context, s stamp, built []binary) (layout.Release, error) {
-	r := layout.Release{
-		Version: s.version, Commit: s.commit, At: s.at, Binaries: map[string]map[layout.Platform][]byte{}, Manuals: map[string][]byte{},
-		Licenses: map[layout.Platform]string{}, Glibc: map[string]map[layout.Platform]string{}, Roots: roots(), Repository: os.DirFS(c.dir),
-	}
-	modules := map[layout.Platform]map[string]*debug.Module{}
-	for _, b := range built {
-		name := b.program.Name
-		if r.Binaries[name] == nil {
-			r.Binaries[name], r.Glibc[name] = map[layout.Platform][]byte{}, map[layout.Platform]string{}
-		}
-		r.Binaries[name][b.on] = b.body
-		var err error
-		if b.program.Cgo {
-			if r.Glibc[name][b.on], err = b.glibc(); err != nil {
-				return r, err
-			}
-		}
-		if modules[b.on] == nil {
-			modules[b.on] = map[string]*debug.Module{}
-		}
-		for _, m := range b.info.Deps {
-			modules[b.on][m.Path] = m
-		}
-		if b.on == (layout.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}) {
-			if err := c.manuals(ctx, s, b, r.Manuals); err != nil {
-				return r, err
-			}
-		}
-	}
-	if len(r.Manuals) == 0 {
-		return r, fmt.Errorf("manual pages are made by the programs themselves, and no release is built for %s/%s: build on linux/amd64 or linux/arm64", runtime.GOOS, runtime.GOARCH)
-	}
-	for on, linked := range modules {
-		text, err := c.licenses(ctx, slices.Collect(maps.Keys(linked)))
-		if err != nil {
-			return r, err
-		}
-		r.Licenses[on] = text
-	}
-	return r, nil
-}
-
-// licenses are those of Go and of modules, whose sources go list finds.
-func (c checkout) licenses(ctx context.Context, paths []string) (string, error) {
+// licenses returns the licences of Go and of the modules that the programs of a platform
+// are linked from.
+func (c checkout) licenses(ctx context.Context, on layout.Platform) (string, error) {
 	goroot, err := c.output(ctx, nil, "go", "env", "GOROOT")
 	if err != nil {
 		return "", err
 	}
-	all := []licenses.Module{{Path: "Go", Version: runtime.Version(), Dir: goroot}}
-	slices.Sort(paths)
-	out, err := c.output(ctx, []string{"GOFLAGS="}, "go", append([]string{"list", "-m", "-json=Path,Version,Dir,Replace"}, paths...)...)
-	if err != nil {
-		return "", err
-	}
-	type module struct {
-		licenses.Module
-		Replace *licenses.Module
-	}
-	for dec := json.NewDecoder(strings.NewReader(out)); ; {
-		var m module
-		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
-			return licenses.Text(all)
-		} else if err != nil {
+	modules := map[string]licenses.Module{"Go": {Path: "Go", Version: runtime.Version(), Dir: goroot}}
+	for _, program := range layout.Programs() {
+		if !slices.Contains(program.Platforms, on) {
+			continue
+		}
+		const format = `{{with .Module}}{{if not .Main}}{{with .Replace}}{{.Path}} {{.Version}} {{.Dir}}{{else}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}{{end}}`
+		out, err := c.output(ctx, environment(program, on), "go", "list", "-deps", "-tags", program.Tags, "-f", format, program.Package)
+		if err != nil {
 			return "", err
 		}
-		if m.Replace != nil {
-			m.Module = *m.Replace
+		for line := range strings.Lines(out) {
+			if fields := strings.Fields(line); len(fields) == 3 {
+				modules[fields[0]] = licenses.Module{Path: fields[0], Version: fields[1], Dir: fields[2]}
+			}
 		}
-		all = append(all, m.Module)
 	}
+	return licenses.Text(slices.Collect(maps.Values(modules)))
 }
 
-// manuals makes the manual pages of a program, from what it prints as its help.
-func (c checkout) manuals(ctx context.Context, s stamp, b binary, pages map[string][]byte) error {
-	names := []string{b.program.Name}
-	if b.program.Alias != "" {
-		names = append(names, b.program.Alias)
-		if err := os.Symlink(b.program.Name, filepath.Join(filepath.Dir(b.path), b.program.Alias)); err != nil {
+// manuals returns the manual pages of all programs, which are built in directory work.
+func (c checkout) manuals(ctx context.Context, s stamp, work string) (map[string][]byte, error) {
+	here := layout.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}
+	pages := map[string][]byte{}
+	for _, program := range layout.Programs() {
+		if !slices.Contains(program.Platforms, here) {
+			return nil, fmt.Errorf("manual pages are made by the programs themselves, and %s is not for %s/%s: build on linux/amd64 or linux/arm64",
+				program.Name, here.OS, here.Arch)
+		}
+		say("making the manual page of %s", program.Name)
+		args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", program.Tags, "-o", filepath.Join(work, program.Name), program.Package}
+		if _, err := c.output(ctx, environment(program, here), "go", args...); err != nil {
+			return nil, err
+		}
+		if err := manuals(ctx, s, program, work, pages); err != nil {
+			return nil, err
+		}
+	}
+	return pages, nil
+}
+
+// manuals adds the pages of a program in a directory, made from what it prints as its help.
+func manuals(ctx context.Context, s stamp, program layout.Program, dir string, pages map[string][]byte) error {
+	names := []string{program.Name}
+	if program.Alias != "" {
+		names = append(names, program.Alias)
+		if err := os.Symlink(program.Name, filepath.Join(dir, program.Alias)); err != nil {
 			return err
 		}
 	}
 	for _, name := range names {
-		page := manpage.Page{Name: name, Summary: b.program.Summary, Version: string(s.version), At: s.at}
+		page := manpage.Page{Name: name, Summary: program.Summary, Version: string(s.version), At: s.at}
 		help := func(args ...string) (string, error) {
-			out, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(b.path), name), args...).CombinedOutput() // Go's flags print to stderr
+			out, err := exec.CommandContext(ctx, filepath.Join(dir, name), args...).CombinedOutput() // Go's flags print to stderr
 			if err != nil {
 				err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
 			}
 			return string(out), err
 		}
 		var err error
-		if len(b.program.Help) == 0 {
+		if len(program.Help) == 0 {
 			page.Parts, err = commands(name, help)
 		} else {
-			page.Parts, err = texts(b.program.Help, help)
+			page.Parts, err = texts(program.Help, help)
 		}
 		if err != nil {
 			return err

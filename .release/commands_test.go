@@ -4,11 +4,13 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/release/layout"
 	"github.com/kolo-nomad/kolo/release/manpage"
 )
 
@@ -41,10 +43,15 @@ func TestCommands(t *testing.T) {
 	must.ErrorContains(t, err, "the general options of kolo status are not those of the commands before it")
 }
 
-// The checksums are those that sha256sum -c takes.
-func TestSums(t *testing.T) {
-	must.Eq(t, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n"+
-		"3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d  b\n", string(sums(map[string][]byte{"b": []byte("b"), "a": []byte("a")})))
+// A program that needs a newer glibc than its package depends on is no part of a release.
+func TestCheckGlibc(t *testing.T) {
+	body, err := os.ReadFile("/bin/sh")
+	must.NoError(t, err)
+	b := binary{program: layout.Program{Name: "sh", Cgo: true}, on: layout.Linux[0], body: body}
+	must.NoError(t, b.checkGlibc("99.0"))
+	must.ErrorContains(t, b.checkGlibc("2.0"), "sh for linux_amd64 needs glibc 2.")
+	b.program.Cgo = false
+	must.NoError(t, b.checkGlibc("2.0"))
 }
 
 func TestRoots(t *testing.T) {

@@ -4,17 +4,17 @@
 RELEASE := $(BIN)/release
 
 .PHONY: release
-release: compiler ## Build a release into bin/release: archives, deb, rpm, OCI images, checksums, SBOM
+release: compiler $(TOOLS)/goreleaser ## Build a release into bin/release: archives, deb, rpm, OCI images, checksums, SBOM
 	@.release/compiler.sh
-	@cd .release && go run . -o $(RELEASE) $(RELEASEFLAGS)
+	@GORELEASER=$(TOOLS)/goreleaser .release/release.sh $(RELEASE) $(RELEASEFLAGS)
 
 .PHONY: release-twice
-release-twice: compiler ## Build a release twice, the second time elsewhere and from nothing: is it the same?
+release-twice: compiler $(TOOLS)/goreleaser ## Build a release twice, the second time elsewhere and from nothing: is it the same?
 	@.release/compiler.sh
-	@.release/twice.sh
+	@GORELEASER=$(TOOLS)/goreleaser .release/twice.sh
 
 .PHONY: test-release
-test-release: ## Run the tests of the release program, and actionlint on the workflows
+test-release: $(TOOLS)/goreleaser ## Run the tests of releases, with stand-ins for the programs, and actionlint on the workflows
 	@$(call say,.release: go vet and go test)
 	@cd .release && go vet ./... && go vet -tags packages ./... && go test -count 1 ./... # a cached result ignores workflows, which lie outside of the module
 

@@ -17,13 +17,11 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 clone=$work/somewhere/else
 git clone --quiet --no-local "$root" "$clone"
-mkdir "$work/cache" "$work/tmp" "$work/bin"
+mkdir "$work/cache" "$work/tmp"
 
-# The program that builds is compiled once: it is no part of the release.
-(cd "$root/.release" && go build -o "$work/bin/release" .)
-"$work/bin/release" -C "$root" -o "$out"
+"$root/.release/release.sh" "$out"
 env GOCACHE="$work/cache" TMPDIR="$work/tmp" TZ=Pacific/Kiritimati LC_ALL=C \
-  "$work/bin/release" -C "$clone" -o "$work/again"
+  "$clone/.release/release.sh" "$work/again"
 (cd "$work/again" && sha256sum --quiet --check SHA256SUMS)
 diff -r "$out" "$work/again" || { echo "release-twice: the files above differ" >&2; exit 1; }
 echo "==> $(find "$out" -type f | wc -l) files are the same, built twice"

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// With ACLs on, workers need nothing but their workload identity to find each
-// other, and one policy to note that training is complete.
+// With ACLs, workers need only their workload identity to find each other, and one
+// policy to record that training is complete.
 func TestACL(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
@@ -60,13 +60,13 @@ func TestACL(t *testing.T) {
 	keepsSecrets(ctx, t, tr)
 }
 
-// peerToken is the identity that an allocation's agent proves to others.
+// peerToken returns the identity that an allocation's agent proves to others.
 func peerToken(t *testing.T, tr *training, alloc *api.AllocationListStub) string {
 	t.Helper()
 	return secret(t, tr, alloc, "nomad_kolo.jwt")
 }
 
-// secret is a file of an allocation's secrets directory.
+// secret returns a file of an allocation's secrets directory.
 func secret(t *testing.T, tr *training, alloc *api.AllocationListStub, name string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(tr.c.Dir, "*", "alloc", alloc.ID, "train", "secrets", name))

@@ -63,7 +63,7 @@ const fewSamples = 480
 // steps are the lines of a log that say nothing about a failure.
 var steps = regexp.MustCompile(`(?m)^\[.*\] (step |\{"kolo": "step").*\n`)
 
-// Every script that users are shown trains on, with each sample used once an epoch, at
+// Every script in the documentation trains on, with each sample used once an epoch, at
 // whichever commit its ring changes.
 func TestScriptsWhileRingsChange(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestScriptsWhileRingsChange(t *testing.T) {
 	}
 }
 
-// A training that is to stop with its epoch does so with the whole epoch, though its ring
+// A training that should stop after its epoch completes the whole epoch, even if its ring
 // shrinks meanwhile.
 func TestStopWhileRingShrinks(t *testing.T) {
 	t.Parallel()
@@ -142,8 +142,8 @@ func TestStopWhileRingShrinks(t *testing.T) {
 	}
 }
 
-// Rank 0 stays, and evaluates longer than a host has that leaves: that one is ended, and
-// training goes on with rank 0.
+// Rank 0 stays, and evaluates for longer than a leaving host may take. The host is ended,
+// and training continues with rank 0.
 func TestRankZeroEvaluatesWhileAHostLeaves(t *testing.T) {
 	t.Parallel()
 	for _, framework := range []train.Framework{train.Horovod, train.Torch} {

@@ -22,10 +22,10 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// TestCompareDrivers measures another build of the driver, KOLO_COMPARE_DRIVER,
-// next to this one, in turns: the time to the first ring of two hosts, and the
-// gaps of resizes. It is for people to read and asserts nothing about time.
-// KOLO_COMPARE_ROUNDS is how often, 5 by default.
+// TestCompareDrivers compares another build of the driver, KOLO_COMPARE_DRIVER,
+// with this one, alternating between them: the time to the first ring of two hosts,
+// and the gaps of resizes. It is for people to read and asserts nothing about time.
+// KOLO_COMPARE_ROUNDS is the number of rounds, 5 by default.
 func TestCompareDrivers(t *testing.T) {
 	other := os.Getenv("KOLO_COMPARE_DRIVER")
 	if other == "" {

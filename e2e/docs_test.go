@@ -26,8 +26,8 @@ import (
 
 var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)
 
-// The jobs in these pages are jobs that can train: Nomad's defaults are another
-// type, too little memory and too little time to leave.
+// The jobs in these pages can train. Nomad's defaults would be another type, too
+// little memory and too little time to leave.
 func TestDocumentedJobs(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))
@@ -52,7 +52,7 @@ func TestDocumentedJobs(t *testing.T) {
 
 var hclFence = regexp.MustCompile("(?sm)^ *```hcl\n(.*?)^ *```$")
 
-// Every HCL block in the documentation is HCL.
+// Every HCL block in the documentation is valid HCL.
 func TestDocumentedHCL(t *testing.T) {
 	var paths []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
@@ -75,7 +75,7 @@ func TestDocumentedHCL(t *testing.T) {
 
 var koloBlock = regexp.MustCompile("(?s)```hcl\n(name .*?)```")
 
-// The whole configuration in docs/reference/autoscaler.md is one.
+// The complete configuration in docs/reference/autoscaler.md is valid.
 func TestDocumentedConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/autoscaler.md")
 	must.NoError(t, err)

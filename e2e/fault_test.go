@@ -30,8 +30,8 @@ func spread(job *api.Job) {
 	job.TaskGroups[0].Tasks[0].Config["gloo_timeout"] = "5s"
 }
 
-// Whatever is killed, training goes on, no further back than the last commit. The
-// scenarios follow each other in one training, where they can.
+// Whatever is killed, training resumes from the last commit at the earliest. The scenarios
+// follow each other in one training if possible.
 func TestKill(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -117,8 +117,8 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// A slot that was started again holds no state, so its host's ranks no longer follow the
-// local ranks.
+// A restarted slot does not have the state, so its host's ranks no longer follow the local
+// ranks.
 func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	tr := startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{
@@ -142,8 +142,8 @@ func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
 
 const wholeAllocation = "the leader's whole allocation"
 
-// A process dies in the middle of a rendezvous: as soon as a newcomer is up,
-// the ring is about to take it in.
+// A process dies in the middle of a rendezvous: as soon as a newcomer is up, the ring is
+// about to add it.
 func TestKillInRendezvous(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -159,10 +159,10 @@ func TestKillInRendezvous(t *testing.T) {
 			killAlloc(t, leader(ctx, t, tr).ID)
 		},
 	}
-	// In the moment in which processes connect, Gloo aborts those that wait for one
-	// that died, or keeps them waiting. No one stands in for it when its agent is gone
-	// too, or when some have read its address already. Then training goes on from the
-	// script's checkpoint: of the last commit, if it writes one with each.
+	// While processes connect, Gloo aborts those that wait for one that died, or keeps them
+	// waiting. No other process replaces it if its agent is gone, too, or if some have
+	// already read its address. Then training resumes from the script's checkpoint: from
+	// the last commit, if the script writes one with each.
 	whole := startTraining(ctx, t, c, trainingOptions{count: 2, edit: spread,
 		config: map[string]any{"on_ring_lost": "restart"},
 		args: []string{
@@ -193,8 +193,8 @@ func TestKillInRendezvous(t *testing.T) {
 	}
 }
 
-// A node is cut off from the network for a minute and comes back: the others
-// train on, what was cut off does not, and in the end there is one ring.
+// A node is cut off from the network for a minute and comes back. The others train on, the
+// cut-off part does not, and in the end there is one ring.
 func TestCutOff(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for name, victim := range map[string]struct {
@@ -265,7 +265,7 @@ func startOnThree(ctx context.Context, t *testing.T, torch bool) *training {
 	return startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{count: 3, edit: spread})
 }
 
-// leader is the allocation whose agent leads: the lowest index.
+// leader returns the allocation whose agent leads: the lowest index.
 func leader(ctx context.Context, t *testing.T, tr *training) *api.AllocationListStub {
 	t.Helper()
 	running, err := tr.c.Running(ctx, tr.id)

@@ -42,8 +42,8 @@ job "sleeper" {
   }
 }`
 
-// The harness itself, with a driver that is not ours: what other tests rely on
-// when they blame Kolo.
+// The harness itself is tested with a driver that is not Kolo's, because other
+// tests rely on it when they blame Kolo.
 func TestHarness(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 3*time.Minute)

@@ -51,14 +51,14 @@ func glob(t *testing.T, pattern string) []string {
 	return paths
 }
 
-// A job specification runs as it stands: isolated, with the script that is in
-// it, scaled by hand.
+// A job specification runs unchanged: isolated, with the script that is in it,
+// scaled by hand.
 func TestJobspecAsItStands(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")
 	c := startCluster(t, cluster.Options{
 		Clients: 2,
-		// Where this Python lives is no place where clients have theirs.
+		// This Python is not installed where clients have theirs.
 		Plugins: map[string]string{driver: fmt.Sprintf(`
     python     = %q
     bind_paths = [%q]`, python(t), root(t))},

@@ -22,7 +22,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// leavers are the frameworks whose processes change their ring, by their Python.
+// leavers returns the frameworks whose processes change their ring, by their Python.
 func leavers(t *testing.T) map[string]string {
 	t.Helper()
 	frameworks := map[string]string{"horovod": python(t)}
@@ -74,7 +74,7 @@ func (l *leaving) output() string {
 	return string(text)
 }
 
-// records are the lines of a record of each process, by its directory.
+// records returns the lines of a record of each process, by its directory.
 func (l *leaving) records(name string) map[string][]string {
 	lines := map[string][]string{}
 	dirs, _ := os.ReadDir(filepath.Join(l.dir, "records"))
@@ -134,9 +134,9 @@ func (l *leaving) stop() {
 	}
 }
 
-// A process that leaves at a commit ends by itself: what is buffered is written, threads and
-// exit handlers come to their end. The others train on meanwhile, and the job is not complete.
-// Rank 0 leaves: it is the one that has something to finish.
+// A process that leaves at a commit ends by itself: buffered output is written, and threads and
+// exit handlers finish. The others train on meanwhile, and the job is not complete. Rank 0 leaves,
+// because it is the one that has something to finish.
 func TestALeaverEndsByItself(t *testing.T) {
 	for framework, python := range leavers(t) {
 		t.Run(framework, func(t *testing.T) {
@@ -166,7 +166,8 @@ func TestALeaverEndsByItself(t *testing.T) {
 	}
 }
 
-// One that does not end is killed when its time is over, which the next ring does not wait for.
+// A leaving process that does not end is killed when its time is over. The next ring does not wait
+// for that.
 func TestALeaverThatHangsIsKilled(t *testing.T) {
 	for framework, python := range leavers(t) {
 		t.Run(framework, func(t *testing.T) {
@@ -187,8 +188,8 @@ func TestALeaverThatHangsIsKilled(t *testing.T) {
 	}
 }
 
-// All tasks of a job are stopped at once, with the kill_timeout that Nomad has by default:
-// each process, that of rank 0 too, gets to its finally blocks.
+// All tasks of a job are stopped at once, with Nomad's default kill_timeout. Each process,
+// including that of rank 0, gets to its finally blocks.
 func TestAStoppedJobsProcessesEndByThemselves(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)
 	c := startTorchCluster(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// What a Nomad user does to allocations and nodes by hand.
+// The test does what a Nomad user does to allocations and nodes by hand.
 func TestLifecycle(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})

@@ -82,12 +82,12 @@ func newPeer(ctx context.Context, t *testing.T, tr *training, alloc *api.Allocat
 	return p
 }
 
-// with are the credentials of a caller that presents a certificate to anyone.
+// with returns the credentials of a caller that presents a certificate to anyone.
 func with(cert tls.Certificate) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
 }
 
-// instance is the address of an allocation's agent.
+// instance returns the address of an allocation's agent.
 func instance(ctx context.Context, t *testing.T, tr *training, alloc string) string {
 	t.Helper()
 	services, _, err := tr.c.API.Services().Get("horovod", query(ctx))
@@ -157,7 +157,7 @@ func refusesStrangers(ctx context.Context, t *testing.T, tr *training, old peer)
 	accepted()
 }
 
-// proofOf is the extension with the proof of a certificate.
+// proofOf returns the extension with the proof of a certificate.
 func proofOf(t *testing.T, cert *tls.Certificate) *pkix.Extension {
 	for _, e := range cert.Leaf.Extensions {
 		if _, err := possession.Parse(e.Value); err == nil {
@@ -168,7 +168,7 @@ func proofOf(t *testing.T, cert *tls.Certificate) *pkix.Extension {
 	return nil
 }
 
-// worthless is a proof of the same claims as one can make who has seen them.
+// worthless returns a proof that anyone who has seen the claims can make.
 func worthless(t *testing.T, e *pkix.Extension) *pkix.Extension {
 	p, err := possession.Parse(e.Value)
 	must.NoError(t, err)
@@ -179,7 +179,7 @@ func worthless(t *testing.T, e *pkix.Extension) *pkix.Extension {
 	return &pkix.Extension{Id: e.Id, Critical: true, Value: value}
 }
 
-// selfSigned is a certificate of a stranger's.
+// selfSigned returns a certificate of a stranger's.
 func selfSigned(t testing.TB, extension *pkix.Extension) tls.Certificate {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	must.NoError(t, err)
@@ -240,8 +240,8 @@ func keepsSecrets(ctx context.Context, t *testing.T, tr *training) {
 	}
 }
 
-// TestStranger is what keepsSecrets runs. It takes every connection, speaks TLS
-// with anyone, and writes down what it hears, also what was encrypted for it.
+// TestStranger is the program that keepsSecrets runs. It accepts every connection,
+// speaks TLS with anyone, and records what it receives, including decrypted data.
 func TestStranger(t *testing.T) {
 	addr := os.Getenv("KOLO_STRANGER")
 	if addr == "" {

@@ -57,12 +57,12 @@ func runScript(t *testing.T, dir, script string, command ...string) string {
 			return string(text)
 		case <-time.After(100 * time.Millisecond):
 		}
-		must.Less(t, silence, idle.For(len(text), time.Now()), must.Sprintf("nothing was printed any more\n%s", text))
+		must.Less(t, silence, idle.For(len(text), time.Now()), must.Sprintf("nothing more was printed\n%s", text))
 	}
 }
 
-// Both scripts in docs/howto/write-an-elastic-script.md run as they stand, and the elastic one goes
-// on from its checkpoint.
+// Both scripts in docs/howto/write-an-elastic-script.md run unchanged, and the elastic one resumes
+// from its checkpoint.
 func TestPortingScripts(t *testing.T) {
 	plain, elastic := portingScripts(t, "write-an-elastic-script.md")
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestPortingScripts_PyTorch(t *testing.T) {
 	must.StrContains(t, runScript(t, t.TempDir(), elastic, torchPython(t)), "epoch 9, 1 ranks")
 }
 
-// The loop in README.md trains, with a model, data and a step of the reader's own around it.
+// The loop in README.md trains with a reader's own model, data and step.
 func TestReadmeScript(t *testing.T) {
 	if _, err := os.Stat(torchPython(t)); err != nil {
 		t.Skip("needs bin/torch: make torch")
@@ -134,7 +134,7 @@ print(f"epoch {state.epoch}, learned {loss < 0.1}")
 var samplerClass = regexp.MustCompile(`(?ms)^class ElasticSampler.*?\n\n`)
 
 // The sampler in docs/howto/write-an-elastic-script.md divides any rest of an epoch among any
-// number of ranks, as Horovod's does not.
+// number of ranks. Horovod's does not.
 func TestPortingSampler(t *testing.T) {
 	_, elastic := portingScripts(t, "write-an-elastic-script.md")
 	class := samplerClass.FindString(elastic)

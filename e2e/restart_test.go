@@ -48,7 +48,7 @@ func startTorchrun(ctx context.Context, t *testing.T, c *cluster.Cluster, o trai
 	return startTorch(ctx, t, c, o)
 }
 
-// A cost is what a task event states of a ring that other processes form.
+// A cost is the cost in a task event about a ring that new processes form.
 type cost struct {
 	at  float64 // of the event, in Unix seconds
 	gap string  // such as "3.42", or "unknown"
@@ -58,7 +58,7 @@ type cost struct {
 
 var costText = regexp.MustCompile(`ring \d+: ranks? .*, was \d+, gap ([a-z]+|[0-9.]+)(?: s)?(?:, (.*))?$`)
 
-// costSince is the first cost in the job's task events after a time.
+// costSince returns the first cost in the job's task events after a time.
 func (tr *training) costSince(ctx context.Context, t float64) (cost, error) {
 	first := cost{at: math.Inf(1)}
 	allocs, err := tr.c.Allocs(ctx, tr.id)
@@ -76,9 +76,9 @@ func (tr *training) costSince(ctx context.Context, t float64) (cost, error) {
 	return first, err
 }
 
-// checkCosts compares what task events state of each change of processes to what rank 0
-// recorded. The gap in them is no shorter than the time in which no step was being made,
-// and was over when it was reported. again is what they state of n steps made again.
+// checkCosts compares the costs in task events about each change of processes with rank 0's
+// record. The reported gap is no shorter than the time without a step, and had ended when
+// it was reported. again is the events' text about n repeated steps.
 func (tr *training) checkCosts(ctx context.Context, again func(n int) string) {
 	tr.t.Helper()
 	steps := tr.record().Leading()
@@ -102,8 +102,8 @@ func (tr *training) checkCosts(ctx context.Context, again func(n int) string) {
 	}
 }
 
-// A script for torchrun as it is, next to others: its processes are replaced for each
-// change, and lose no step by it.
+// An unchanged torchrun script runs next to others: its processes are replaced for each
+// change, and that loses no step.
 func TestTorchrunScript(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)
 	if _, err := os.Stat(torchPython(t)); err != nil {
@@ -164,7 +164,7 @@ func TestTorchrunScript(t *testing.T) {
 		tr.finish(ctx)
 	})
 
-	t.Run("beside kolo.torch", func(t *testing.T) {
+	t.Run("next to kolo.torch", func(t *testing.T) {
 		t.Parallel()
 		startTorch(ctx, t, c, trainingOptions{}).growOnce(ctx)
 	})

@@ -18,9 +18,9 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// `nomad job scale` grows and shrinks a ring that trains on: the same rank 0
-// throughout, strictly consecutive steps, each sample once an epoch. Then the
-// job ends well, and scaling it once more trains nothing.
+// `nomad job scale` grows and shrinks a ring that trains on: with the same rank 0
+// throughout, strictly consecutive steps, and each sample once an epoch. Then the job ends
+// well, and scaling it once more trains nothing.
 func TestScale(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -94,8 +94,7 @@ func TestScaleSlots(t *testing.T) {
 	tr.checkPlanned()
 }
 
-// The ring trains on while a newcomer takes a minute to start, and then takes
-// it in.
+// The ring trains on while a newcomer takes a minute to start, and then adds it.
 func TestSlowNewcomer(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
@@ -123,7 +122,7 @@ func testSlowNewcomer(ctx context.Context, t *testing.T, tr *training, starts ti
 	tr.checkPlanned()
 }
 
-// The last count wins, however soon it follows another.
+// The last count applies, however soon it follows another.
 func TestQuickResizes(t *testing.T) {
 	ctx := testContext(t, 8*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -143,8 +142,8 @@ func TestQuickResizes(t *testing.T) {
 		tr.checkPlanned()
 	})
 
-	// Horovod's cache of responses outlives a ring: with it, who stays and who comes
-	// would fuse tensors in different orders.
+	// Horovod's cache of responses outlives a ring: with it, survivors and newcomers would
+	// fuse tensors in different orders.
 	t.Run("of tensors that are fused", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{
 			args: []string{"--ballast=10"}, config: map[string]any{"horovod": []map[string]any{{"cycle_time_ms": 10}}},
@@ -179,7 +178,7 @@ func TestQuickResizes(t *testing.T) {
 	})
 }
 
-// All hosts are replaced at once, as by a changed jobspec: the job moves over
+// All hosts are replaced at once, as by a changed jobspec. The job moves to the new ones
 // without losing a step.
 func TestReplaceAll(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)

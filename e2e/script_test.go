@@ -30,7 +30,7 @@ func giveUp(job *api.Job) {
 	group.ReschedulePolicy.Attempts = ptr(0)
 }
 
-// Scripts that go wrong: a clear task event and log each, and an end.
+// Scripts that go wrong lead to a clear task event and log each, and to an end.
 func TestBadScripts(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{Clients: 2})
@@ -104,7 +104,7 @@ func TestBadScripts(t *testing.T) {
 	})
 }
 
-// clientStatus is that of the job's first allocation.
+// clientStatus returns the client status of the job's first allocation.
 func clientStatus(t *testing.T, tr *training) string {
 	t.Helper()
 	allocs, err := tr.c.Allocs(t.Context(), tr.id)
@@ -113,8 +113,8 @@ func clientStatus(t *testing.T, tr *training) string {
 	return allocs[0].ClientStatus
 }
 
-// Configuration that cannot work ends in a task event that names the field and
-// the remedy, and nothing hangs.
+// Configuration that cannot work leads to a task event that names the field and the remedy,
+// and nothing hangs.
 func TestBadConfig(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
@@ -206,9 +206,9 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// A client whose Horovod can't train elastically reports so, and accepts no task.
-// Building a Horovod without Gloo takes MPI and minutes; this one only reports
-// that it is one.
+// A client whose Horovod can't train elastically reports that, and accepts no task.
+// Building a Horovod without Gloo takes MPI and minutes, so this one only reports to be
+// one.
 func TestHorovodWithoutGloo(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)

@@ -37,7 +37,7 @@ var parts = []string{
 	"step(ddp, state.optimizer, x, y)",               // README.md; TestReadmeScript has the rest
 }
 
-// elasticScripts are the elastic scripts of the documentation, the job specifications,
+// elasticScripts returns the elastic scripts of the documentation, the job specifications,
 // the packs and the examples, as they stand. Scripts with the same text are one.
 func elasticScripts(t *testing.T) []script {
 	t.Helper()
@@ -67,7 +67,7 @@ func elasticScripts(t *testing.T) []script {
 	return unique(scripts)
 }
 
-// scriptsIn are the elastic scripts of a file. It is an error if the file has more of them
+// scriptsIn returns the elastic scripts of a file. It is an error if the file has more of them
 // than can be taken out of it.
 func scriptsIn(name, text string) ([]script, error) {
 	var blocks []string
@@ -118,8 +118,8 @@ func unique(scripts []script) []script {
 	return different
 }
 
-// No script is overlooked: each place that has one is known, and one that is elsewhere
-// is an error.
+// No script is overlooked: each place with scripts is known, and a script elsewhere is an
+// error.
 func TestElasticScriptsAreFound(t *testing.T) {
 	var names []string
 	for _, s := range elasticScripts(t) {

@@ -14,8 +14,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Nomad 2 warns of a group with services and no shutdown_delay: none of the
-// project's jobs, of those in its documentation and of those in its tests makes it.
+// Nomad 2 warns of a group with services and no shutdown_delay. No job of the
+// project, its documentation or its tests causes that warning.
 func TestGroupsWithServicesHaveAShutdownDelay(t *testing.T) {
 	found := map[string]int{} // by extension
 	must.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -44,7 +44,7 @@ func TestGroupsWithServicesHaveAShutdownDelay(t *testing.T) {
 	must.Greater(t, 2, found[".go"])
 }
 
-// groupBlocks are the lines of the group blocks of jobs in a text, without
+// groupBlocks returns the lines of the group blocks of jobs in a text, without
 // indentation. A block ends at the brace that is indented as its first line is, so
 // that templates of jobs are read, too.
 func groupBlocks(text string) [][]string {

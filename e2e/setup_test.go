@@ -20,15 +20,15 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// root is the project's root directory.
+// root returns the project's root directory.
 func root(t testing.TB) string {
 	dir, err := filepath.Abs("..")
 	must.NoError(t, err)
 	return dir
 }
 
-// testContext ends with the test, or after the given time: a bound for what
-// hangs, far above what anything takes.
+// testContext returns a context that ends with the test, or after the given time,
+// which is a generous bound for operations that may hang.
 func testContext(t testing.TB, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %s", limit))
 	t.Cleanup(cancel)
@@ -59,7 +59,7 @@ func startCluster(t testing.TB, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// python is the interpreter that has Horovod.
+// python returns the interpreter that has Horovod.
 func python(t testing.TB) string {
 	return filepath.Join(root(t), ".venv", "bin", "python")
 }

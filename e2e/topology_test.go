@@ -21,9 +21,9 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// Four hosts in two racks, c1 and c3, c2 and c4, whose indices alternate between the
-// racks, with 200 Mbit/s from rack to rack. Ranks follow the racks where the job has a
-// topology; how much faster an allreduce of 10 MB is then, is reported.
+// Four hosts are in two racks, c1 and c3, c2 and c4, so that indices alternate between the
+// racks, with 200 Mbit/s from rack to rack. Ranks follow the racks if the job has a
+// topology. The test reports how much faster an allreduce of 10 MB is then.
 func TestTopology(t *testing.T) {
 	ctx := testContext(t, 8*time.Minute)
 	c := startCluster(t, cluster.Options{Clients: 4})
@@ -82,7 +82,7 @@ func onEachNode(c *cluster.Cluster) func(*api.Job) {
 	}
 }
 
-// medianStep is the median time between the last n steps of rank 0.
+// medianStep returns the median time between the last n steps of rank 0.
 func medianStep(leading train.Record, n int) time.Duration {
 	var times []time.Duration
 	for i := len(leading) - n; i < len(leading); i++ {

@@ -30,7 +30,7 @@ func startTorchCluster(t testing.TB) *cluster.Cluster {
 	return startCluster(t, cluster.Options{Plugins: map[string]string{driver: config}})
 }
 
-// torchPython is the interpreter that has today's PyTorch.
+// torchPython returns the interpreter that has today's PyTorch.
 func torchPython(t testing.TB) string { return filepath.Join(root(t), train.Torch.Python) }
 
 // startTorch is startTraining for jobspecs/torch.nomad.hcl and torch_train.py.
@@ -50,7 +50,7 @@ func startTorch(ctx context.Context, t testing.TB, c *cluster.Cluster, o trainin
 	return startTraining(ctx, t, c, o)
 }
 
-// The torch driver, next to the horovod driver on the same clients: grows, shrinks,
+// The torch driver runs next to the horovod driver on the same clients. Its job grows, shrinks,
 // drains and survives deaths, with every step in the record.
 func TestTorch(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)
@@ -110,7 +110,7 @@ func testTorchTogether(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 		tr.finish(ctx)
 	})
 
-	t.Run("beside Horovod", func(t *testing.T) {
+	t.Run("next to Horovod", func(t *testing.T) {
 		t.Parallel()
 		if _, err := os.Stat(python(t)); err != nil {
 			t.Skip("needs .venv: make horovod")

@@ -24,8 +24,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// torchrun keeps its place as the program that starts workers, and Kolo forms the
-// groups: a plain script with checkpoints is resized, with max_restarts = 0.
+// torchrun still starts the workers, and Kolo forms the groups: a plain script with checkpoints is
+// resized, with max_restarts = 0.
 func TestTorchrunBackend(t *testing.T) {
 	ctx := testContext(t, 4*time.Minute)
 	c := startTorchCluster(t)
@@ -75,7 +75,7 @@ type workerStep struct {
 	Restart string
 }
 
-// workerSteps are those so far.
+// workerSteps returns the workers' steps so far.
 func (tr *training) workerSteps() []workerStep {
 	tr.t.Helper()
 	text, err := os.ReadFile(tr.file("steps"))
@@ -117,7 +117,7 @@ func (tr *training) waitWorkers(ctx context.Context, size int, after float64) wo
 	return first
 }
 
-// gapBefore is the time between a step and the one before it.
+// gapBefore returns the time between a step and the one before it.
 func (tr *training) gapBefore(step workerStep) time.Duration {
 	var last float64
 	for _, s := range tr.workerSteps() {

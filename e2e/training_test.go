@@ -143,7 +143,7 @@ func (tr *training) tell(ctx context.Context) {
 
 func (tr *training) task() *api.Task { return tr.job.TaskGroups[0].Tasks[0] }
 
-// file is the path of a file that steers the script.
+// file returns the path of a file that steers the script.
 func (tr *training) file(name string) string { return filepath.Join(tr.dir, name) }
 
 // write makes such a file.
@@ -151,7 +151,7 @@ func (tr *training) write(name, content string) {
 	must.NoError(tr.t, os.WriteFile(tr.file(name), []byte(content), 0o644))
 }
 
-// record is what the script has recorded so far.
+// record returns what the script has recorded so far.
 func (tr *training) record() train.Record {
 	tr.t.Helper()
 	record, err := train.Read(filepath.Join(tr.dir, "records"))
@@ -172,7 +172,7 @@ func (tr *training) running(ctx context.Context, n int) []*api.AllocationListStu
 	return allocs
 }
 
-// in is the training in a subtest, which fails by itself.
+// in returns the training in a subtest, which fails by itself.
 func (tr *training) in(t *testing.T) *training {
 	in := *tr
 	in.t = t
@@ -216,7 +216,7 @@ func (tr *training) wait(ctx context.Context, what string, check func(train.Reco
 	}))
 }
 
-// status is one line on the allocations.
+// status returns one line on the allocations.
 func (tr *training) status(ctx context.Context) string {
 	allocs, err := tr.c.Allocs(ctx, tr.id)
 	if err != nil {
@@ -258,14 +258,14 @@ func (tr *training) growOnce(ctx context.Context) {
 	tr.checkPlanned()
 }
 
-// processes are those of all the job's allocations.
+// processes returns the processes of all the job's allocations.
 func (tr *training) processes() []cluster.Process {
 	return cluster.Processes(func(p cluster.Process) bool {
 		return p.Env["NOMAD_JOB_ID"] == tr.id && strings.Contains(p.Env["NOMAD_ALLOC_DIR"], tr.c.Dir)
 	})
 }
 
-// slotOf is the process that is rank n of the latest ring.
+// slotOf returns the process that is rank n of the latest ring.
 func (tr *training) slotOf(rank int) cluster.Process {
 	tr.t.Helper()
 	r := tr.record()
@@ -278,7 +278,7 @@ func (tr *training) slotOf(rank int) cluster.Process {
 	return found[0]
 }
 
-// allocOf is the allocation in which the latest ring's rank n trains.
+// allocOf returns the allocation in which the latest ring's rank n trains.
 func (tr *training) allocOf(ctx context.Context, rank int) *api.AllocationListStub {
 	tr.t.Helper()
 	id := tr.slotOf(rank).Env["NOMAD_ALLOC_ID"]

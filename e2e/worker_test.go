@@ -45,8 +45,8 @@ func startWorker(ctx context.Context, t testing.TB, c *cluster.Cluster, f train.
 	return startTraining(ctx, t, c, o)
 }
 
-// Kolo-worker under a driver that is not Kolo's: every step is in the record, whatever
-// happens to hosts and slots, and Nomad replaces what it has not stopped.
+// Kolo-worker runs under a driver that is not Kolo's. Every step is in the record, whatever
+// happens to hosts and slots, and Nomad replaces tasks that it has not stopped.
 func TestWorker(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})
@@ -124,7 +124,7 @@ func TestWorker(t *testing.T) {
 	})
 }
 
-// workerOf is an allocation's kolo-worker.
+// workerOf returns an allocation's kolo-worker.
 func workerOf(t testing.TB, allocID string) cluster.Process {
 	t.Helper()
 	found := cluster.Processes(func(p cluster.Process) bool {

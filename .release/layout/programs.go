@@ -1,8 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package layout says what a release consists of: programs, platforms, and which files
-// each archive, package and image has. It reads no file and starts no program.
+// Package layout lists the programs and the platforms of a release, and the files of its
+// images. It reads no file and starts no program. The files of archives and packages are
+// listed in .goreleaser.yaml.
 package layout
 
 import "slices"
@@ -10,7 +11,7 @@ import "slices"
 // Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }
 
-// String is the platform as it is in the names of files.
+// String returns the platform as it is in the names of files.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
 // Platforms of a release. Nomad clients are Linux; macOS is for those who ask an
@@ -20,7 +21,8 @@ var (
 	MacOS = []Platform{{"darwin", "amd64"}, {"darwin", "arm64"}}
 )
 
-// Program is a program of the release.
+// Program is a program of the release. How it is built is in .goreleaser.yaml, with the
+// same package, tags and platforms.
 type Program struct {
 	Name      string
 	Package   string // of Go, within the module
@@ -47,6 +49,3 @@ func Programs() []Program {
 			Platforms: Linux, Help: [][]string{{"help"}}},
 	}
 }
-
-// Builds says whether a program is built for a platform.
-func (p Program) Builds(platform Platform) bool { return slices.Contains(p.Platforms, platform) }

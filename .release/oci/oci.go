@@ -162,7 +162,7 @@ func (i Image) platform(all blobs, p Platform) (descriptor, error) {
 	m := manifest{SchemaVersion: 2, MediaType: typeManifest, Annotations: i.Labels}
 	for _, files := range p.Layers {
 		var plain bytes.Buffer
-		if err := files.WriteTar(&plain, "", i.At); err != nil {
+		if err := files.WriteTar(&plain, i.At); err != nil {
 			return descriptor{}, err
 		}
 		packed, err := tree.Gzip(plain.Bytes())

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tree has the files that archives, packages and images are made of, and writes
-// them so that the same files give the same bytes.
+// Package tree has the files that images are made of, and writes them so that the same
+// files give the same bytes.
 package tree
 
 import (
@@ -18,35 +18,19 @@ import (
 	"time"
 )
 
-// File is a file, a directory or a symbolic link, owned by root.
+// File is a file or a directory, owned by root.
 type File struct {
-	Path   string      // relative, with slashes
-	Mode   fs.FileMode // permissions, with fs.ModeDir for a directory and fs.ModeSymlink for a link
-	Body   []byte
-	Link   string // what a symbolic link points to
-	Config bool   // a user changes it, and an upgrade keeps what the user wrote
+	Path string      // relative, with slashes
+	Mode fs.FileMode // permissions, with fs.ModeDir for a directory
+	Body []byte
 }
 
-// Files are the files of one archive, package or image.
+// Files are the files of one image, or of one of its layers.
 type Files []File
 
 // Add appends a regular file.
 func (f *Files) Add(path string, mode fs.FileMode, body []byte) {
 	*f = append(*f, File{Path: path, Mode: mode, Body: body})
-}
-
-// AddLink appends a symbolic link.
-func (f *Files) AddLink(path, to string) {
-	*f = append(*f, File{Path: path, Mode: fs.ModeSymlink | 0o777, Link: to})
-}
-
-// Below returns the files with a directory before their paths.
-func (f Files) Below(dir string) Files {
-	moved := slices.Clone(f)
-	for i := range moved {
-		moved[i].Path = path.Join(dir, moved[i].Path)
-	}
-	return moved
 }
 
 // WithDirs returns the files sorted by path, with all directories above them. Two files
@@ -77,9 +61,8 @@ func (f Files) WithDirs() (Files, error) {
 	return sorted, nil
 }
 
-// WriteTar writes the files, and the directories above them, as a tar archive. Each path
-// has the prefix before it.
-func (f Files) WriteTar(w io.Writer, prefix string, at time.Time) error {
+// WriteTar writes the files, and the directories above them, as a tar archive.
+func (f Files) WriteTar(w io.Writer, at time.Time) error {
 	files, err := f.WithDirs()
 	if err != nil {
 		return err
@@ -87,16 +70,12 @@ func (f Files) WriteTar(w io.Writer, prefix string, at time.Time) error {
 	tw := tar.NewWriter(w)
 	for _, file := range files {
 		h := &tar.Header{
-			Name: prefix + file.Path, Mode: int64(mode(file.Mode)), ModTime: at.UTC().Truncate(time.Second),
+			Name: file.Path, Mode: int64(mode(file.Mode)), ModTime: at.UTC().Truncate(time.Second),
 			Uname: "root", Gname: "root", Format: tar.FormatGNU,
 		}
-		switch {
-		case file.Mode.IsDir():
+		h.Typeflag, h.Size = tar.TypeReg, int64(len(file.Body))
+		if file.Mode.IsDir() {
 			h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
-		case file.Mode&fs.ModeSymlink != 0:
-			h.Typeflag, h.Linkname = tar.TypeSymlink, file.Link
-		default:
-			h.Typeflag, h.Size = tar.TypeReg, int64(len(file.Body))
 		}
 		if err := tw.WriteHeader(h); err != nil {
 			return fmt.Errorf("%s: %w", file.Path, err)
@@ -117,32 +96,15 @@ func mode(m fs.FileMode) uint32 {
 	return bits
 }
 
-// TarGz is WriteTar, compressed.
-func (f Files) TarGz(prefix string, at time.Time) ([]byte, error) {
-	var out bytes.Buffer
-	if err := gzipped(&out, func(w io.Writer) error { return f.WriteTar(w, prefix, at) }); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
 // Gzip compresses a text, with no name and no time in it.
 func Gzip(text []byte) ([]byte, error) {
 	var out bytes.Buffer
-	err := gzipped(&out, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
-	return out.Bytes(), err
-}
-
-func gzipped(w io.Writer, write func(io.Writer) error) error {
-	z, err := gzip.NewWriterLevel(w, gzip.DefaultCompression)
-	if err != nil {
-		return err
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(text); err != nil {
+		return nil, err
 	}
-	if err := write(z); err != nil {
-		return err
+	if err := z.Close(); err != nil {
+		return nil, err
 	}
-	return z.Close()
+	return out.Bytes(), nil
 }

@@ -20,20 +20,19 @@ import (
 // Client sends requests to one autoscaler.
 type Client struct {
 	URL   string // of the API, without a path
-	Token string // of Nomad, "" for none
+	Token string // a Nomad token, "" for none
 	HTTP  *http.Client
 }
 
-// NewClient makes a client for an autoscaler at a URL, such as
-// http://127.0.0.1:8648. It follows no redirects: a request may carry a token.
+// NewClient returns a client for the autoscaler at url, such as http://127.0.0.1:8648.
+// It follows no redirects, because a request may carry a token.
 func NewClient(url string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	return &Client{URL: url, HTTP: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
 }
 
-// NewSocketClient makes a client for an autoscaler's Unix socket, which dial connects
-// to.
+// NewSocketClient returns a client for the Unix socket that dial connects to.
 func NewSocketClient(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{URL: "http://kolo", HTTP: &http.Client{
 		CheckRedirect: noRedirect,
@@ -54,8 +53,8 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return &s, nil
 }
 
-// Events reads /v1/events until the context or the stream ends. ready is called
-// once the autoscaler has answered, and event for each event from then on.
+// Events reads /v1/events until ctx or the stream ends. It calls ready once the
+// autoscaler has answered, then event for each event.
 func (c *Client) Events(ctx context.Context, ready func(), event func(Event)) error {
 	resp, err := c.send(ctx, http.MethodGet, "/v1/events", nil)
 	if err != nil {
@@ -74,10 +73,10 @@ func (c *Client) Events(ctx context.Context, ready func(), event func(Event)) er
 	return lines.Err()
 }
 
-// Do sends a request with a body of in, nil for none, and decodes the answer
-// into out, unless that is nil. It returns the text of the answer, too. Where no
-// answer came the error is a *url.Error, and where the autoscaler refused, the text of
-// its Problem.
+// Do sends a request with in as its JSON body, or without a body if in is nil. It
+// decodes the answer into out unless that is nil, and also returns the text of the
+// answer. If no answer came, the error is a *url.Error. If the autoscaler refused, the
+// error has the text of its Problem.
 func (c *Client) Do(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -99,10 +98,10 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	return raw, nil
 }
 
-// ErrNotServed is of an address that does not know a path of the API.
-var ErrNotServed = errors.New("is it an autoscaler, and as new as this program? Nomad's address is another")
+// ErrNotServed is returned if the address does not serve the path.
+var ErrNotServed = errors.New("is it an autoscaler of this version? Nomad has another address")
 
-// send returns the autoscaler's answer, unless it is a refusal.
+// send returns the autoscaler's answer, or an error if it is a refusal.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {

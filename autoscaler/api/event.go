@@ -10,7 +10,7 @@ type Event struct {
 	Time      time.Time `json:"time"`
 	Type      string    `json:"type"` // resize, moved, leader, policy, pause, problem, complete, reload, trouble
 	Job       string    `json:"job,omitempty"`
-	Namespace string    `json:"namespace,omitempty"` // of the job; Job has it, too, unless it is "default"
+	Namespace string    `json:"namespace,omitempty"` // of the job; Job includes it unless it is "default"
 	ID        string    `json:"id,omitempty"`
 	From      int       `json:"from"`
 	To        int       `json:"to"`

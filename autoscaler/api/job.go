@@ -12,14 +12,13 @@ type Job struct {
 	History    []Change       `json:"history"` // newest first
 }
 
-// Change is one change of a group's count, as Nomad keeps it (the last 20 of
-// each group).
+// Change is one change of a group's count. Nomad keeps the last 20 of each group.
 type Change struct {
 	Time    time.Time `json:"time"`
 	Group   string    `json:"group"`
 	From    int       `json:"from"`
 	To      int       `json:"to"`
-	Kolo    bool      `json:"kolo"` // written by an autoscaler, else by hand
+	Kolo    bool      `json:"kolo"` // written by an autoscaler, not by hand
 	Error   bool      `json:"error,omitempty"`
 	Message string    `json:"message"`
 }

@@ -11,8 +11,8 @@ type PlanRequest struct {
 	Policy string `json:"policy,omitempty"` // another policy, "" is that of each pool
 }
 
-// Proposal is what the policy of a node pool would do now. GET /v1/plan answers
-// one for each pool.
+// Proposal is what the policy of a node pool would do now. The answer to GET
+// /v1/plan has one for each pool.
 type Proposal struct {
 	Pool   string        `json:"pool"`
 	Policy string        `json:"policy"`
@@ -21,11 +21,11 @@ type Proposal struct {
 
 // ProposedJob is one job in a proposal.
 type ProposedJob struct {
-	Job string `json:"job"` // with the namespace unless it is "default"
+	Job string `json:"job"` // with the namespace, unless that is "default"
 	identity.JobKey
 	Count      int    `json:"count"` // now
 	Want       int    `json:"want"`
-	Write      int    `json:"write"` // what could be written at once
+	Write      int    `json:"write"` // the count that could be written now
 	Cause      string `json:"cause,omitempty"`
 	Move       string `json:"move,omitempty"` // which workers would move, and why
 	Reason     string `json:"reason,omitempty"`

@@ -17,11 +17,11 @@ import (
 // elastic jobs. It is immutable once published.
 type Status struct {
 	Time       time.Time       `json:"time"`
-	Autoscaler string          `json:"autoscaler"` // name of the one that answers
+	Autoscaler string          `json:"autoscaler"` // name of the autoscaler that answers
 	Leading    bool            `json:"leading"`
 	Leader     Leader          `json:"leader,omitzero"`   // as last looked up
 	Ready      bool            `json:"ready"`             // the cluster's state has been read
-	Problem    string          `json:"problem,omitempty"` // with reading from Nomad
+	Problem    string          `json:"problem,omitempty"` // why Nomad could not be read
 	Paused     bool            `json:"paused,omitempty"`
 	Pools      []PoolStatus    `json:"pools"`
 	Jobs       []JobStatus     `json:"jobs"`
@@ -42,36 +42,38 @@ type PoolStatus struct {
 	Used     int    `json:"used"`
 	Waiting  int    `json:"waiting"`            // jobs with no workers
 	Reserved int    `json:"reserved,omitempty"` // slots kept free for jobs that are not elastic
-	Problem  string `json:"problem,omitempty"`  // with the policy; the last good decision stays in force
+	Problem  string `json:"problem,omitempty"`  // of the policy; the last good decision stays in force
 
-	// Queues are the operator's rules over what jobs ask for.
+	// Queues holds the operator's limits on what jobs may request.
 	Queues []QueueStatus `json:"queues,omitempty"`
 
-	// Of the autoscaler that leads: what jobs lack, by level, and the classes of the
-	// pool's nodes.
+	// Only set if this autoscaler leads: the slots that jobs lack, by level, and the
+	// classes of the pool's nodes.
 	Lacks []Lack      `json:"lacks,omitempty"`
 	Nodes []NodeClass `json:"nodes,omitempty"`
 }
 
-// Lack is what jobs would use if there was room, beyond what they have and get.
+// Lack is the number of slots that jobs would use, if there was room, beyond those they
+// hold and are about to get.
 type Lack struct {
 	Slots int    `json:"slots"`
-	Level string `json:"level,omitempty"` // that the jobs must be within, "" is none
+	Level string `json:"level,omitempty"` // level within which the jobs must stay, "" for none
 }
 
-// NodeClass is the nodes of one class in a pool, and how many more jobs could use.
+// NodeClass holds the nodes of one class in a pool, and how many more nodes jobs could
+// use.
 type NodeClass struct {
 	Class   string `json:"class"` // Nomad's node_class, may be ""
-	Nodes   int    `json:"nodes"` // that take workers
-	Idle    int    `json:"idle"`  // of these, those without a worker
+	Nodes   int    `json:"nodes"` // that accept workers
+	Idle    int    `json:"idle"`  // of these, without a worker
 	Waiting int    `json:"waiting,omitempty"`
-	Growing int    `json:"growing,omitempty"` // on top of those for waiting jobs
+	Growing int    `json:"growing,omitempty"` // in addition to those for waiting jobs
 }
 
-// QueueStatus is the operator's rule over a queue; "*" is every other.
+// QueueStatus is the operator's rule for a queue; "*" applies to all others.
 type QueueStatus struct {
 	Name        string   `json:"name"`
-	Namespaces  []string `json:"namespaces,omitzero"` // that may name it, absent is all
+	Namespaces  []string `json:"namespaces,omitzero"` // that may use it; absent means all
 	MaxPriority int      `json:"max_priority,omitempty"`
 	MaxWeight   float64  `json:"max_weight,omitempty"`
 
@@ -94,12 +96,12 @@ type NamespaceStatus struct {
 	MaxJobs int `json:"max_jobs,omitempty"`
 }
 
-// JobStatus is one elastic job.
+// JobStatus is the status of one elastic job.
 type JobStatus struct {
 	identity.JobKey
 	Pool       string    `json:"pool"`
 	Queue      string    `json:"queue"`
-	Tenant     string    `json:"tenant,omitempty"` // whose share it is of; absent from older autoscalers
+	Tenant     string    `json:"tenant,omitempty"` // that the job counts for; absent from older autoscalers
 	State      string    `json:"state"`            // waiting, running, suspended, complete, held
 	Count      int       `json:"count"`            // as written in the job
 	Running    int       `json:"running"`
@@ -107,7 +109,7 @@ type JobStatus struct {
 	Min        int       `json:"min"`
 	Max        int       `json:"max"`
 	Reason     string    `json:"reason,omitempty"`      // the policy's
-	HoldReason string    `json:"hold_reason,omitempty"` // why the count is not what is wanted
+	HoldReason string    `json:"hold_reason,omitempty"` // why the count differs from the wanted one
 	HoldUntil  time.Time `json:"hold_until,omitzero"`
 	Seen       time.Time `json:"seen"`
 	Started    time.Time `json:"started,omitzero"`
@@ -120,55 +122,56 @@ type JobStatus struct {
 	Loss       *float64  `json:"loss,omitempty"`
 	ETA        time.Time `json:"eta,omitzero"`
 	Size       int       `json:"size,omitempty"`       // slots in the ring
-	LostSteps  *float64  `json:"lost_steps,omitempty"` // nil where they are unknown of a resize
+	LostSteps  *float64  `json:"lost_steps,omitempty"` // nil if unknown for some resize
 
 	Gaps []history.Gap `json:"gaps,omitempty"` // newest last
 
-	// Requests is what the job requests in addition to Min and Max, as far as the operator's
-	// rules grant it; Notes list what was cut.
+	// Requests is what the job requests in addition to Min and Max, limited to what the
+	// operator's rules grant. Notes lists the limits that applied.
 	Requests Requests `json:"requests"`
 	Notes    []string `json:"notes,omitempty"`
 
-	// StepTimes are the measured times of a step by number of workers.
+	// StepTimes holds the measured step times by number of workers.
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
 
-	// Spread is how far apart the workers are and what that costs, in a pool with a
+	// Spread is how far apart the workers are and the cost of that, in a pool with a
 	// topology.
 	Spread *Spread `json:"spread,omitempty"`
 
-	WriteError string `json:"write_error,omitempty"` // of the last write, where it failed
+	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
-	Lacks *Lack `json:"lacks,omitempty"` // of the autoscaler that leads; absent where it lacks nothing
+	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing
 }
 
-// Spread is how far apart the workers of a job are. Level and Domains are absent
-// where they are all in one domain of the innermost level.
+// Spread is how far apart the workers of a job are. Level and Domains are absent if all
+// workers are in one domain of the innermost level.
 type Spread struct {
-	Workers int `json:"workers"` // 0 while some have no place, or leave theirs
+	Workers int `json:"workers"` // 0 while some have no place, or are stopping
 	migrate.Crossing
 	Costs []CrossingCost `json:"costs,omitempty"` // as far as measured
 }
 
-// CrossingCost is what it costs workers to be so far apart.
+// CrossingCost is the effect of the distance between workers on the step time, for one
+// number of workers.
 type CrossingCost struct {
 	Size int `json:"size"` // workers
 	SpreadTime
-	Than     SpreadTime `json:"than"`              // closest together of what was measured
-	Slowdown float64    `json:"slowdown"`          // the time of a step, as a multiple of that there
-	OfKind   bool       `json:"of_kind,omitempty"` // measured of other jobs of the kind
+	Than     SpreadTime `json:"than"`              // the measured case with the workers closest together
+	Slowdown float64    `json:"slowdown"`          // step time as a multiple of that in Than
+	OfKind   bool       `json:"of_kind,omitempty"` // measured on other jobs of the kind
 }
 
-// SpreadTime is the time of a step with workers so far apart.
+// SpreadTime is the step time at one distance between workers.
 type SpreadTime struct {
 	migrate.Crossing
-	StepTime float64 `json:"step_time,omitempty"` // seconds, absent where OfKind
+	StepTime float64 `json:"step_time,omitempty"` // seconds, absent if OfKind is set
 }
 
-// Requests is what a job requests in its kolo block, with defaults filled in.
+// Requests is what a job requests in its kolo block, including defaults.
 type Requests struct {
 	Kind        string    `json:"kind,omitempty"`
 	Preferred   int       `json:"preferred"`
-	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes, absent is all
+	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes; absent means all
 	Slots       int       `json:"slots"`          // of one worker
 	Weight      float64   `json:"weight"`
 	Priority    int       `json:"priority"`
@@ -176,11 +179,11 @@ type Requests struct {
 	Deadline    time.Time `json:"deadline,omitzero"`
 }
 
-// Key is namespace/id.
+// Key returns namespace/id.
 func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
 
-// IneligibleJob is a job that asks for Kolo and is not scaled: its block has
-// mistakes, or it is switched off.
+// IneligibleJob is a job that asks for Kolo and is not scaled, because its block has
+// errors or it is switched off.
 type IneligibleJob struct {
 	identity.JobKey
 	Count    int      `json:"count"`

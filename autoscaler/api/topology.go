@@ -8,7 +8,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// PoolTopology is one node pool in the answer to GET /v1/topology.
+// PoolTopology is the topology of one node pool in the answer to GET /v1/topology.
 type PoolTopology struct {
 	Pool   string   `json:"pool"`
 	Levels []string `json:"levels"` // outermost first
@@ -16,33 +16,34 @@ type PoolTopology struct {
 	Domains  []Domain           `json:"domains"`          // of the outermost level
 	Unread   int                `json:"unread,omitempty"` // nodes whose values have not been read yet
 	Problems []topology.Problem `json:"problems,omitempty"`
-	Jobs     []JobSpread        `json:"jobs"` // with workers
+	Jobs     []JobSpread        `json:"jobs"` // jobs that have workers
 }
 
-// Domain is one value of a level, below a domain of the level outside.
+// Domain is one value of a level, within a domain of the next outer level.
 type Domain struct {
-	Name    string `json:"name"`              // "" where Missing
-	Missing bool   `json:"missing,omitempty"` // holds nodes without a value
+	Name    string `json:"name"`              // "" if Missing is set
+	Missing bool   `json:"missing,omitempty"` // contains the nodes without a value
 	Nodes   int    `json:"nodes"`
 	topology.Amount
-	Domains []Domain `json:"domains,omitempty"` // of the level inside
+	Domains []Domain `json:"domains,omitempty"` // of the next inner level
 }
 
 // JobSpread is how far apart the workers of a job are.
 type JobSpread struct {
 	identity.JobKey
-	Workers int `json:"workers"` // whose node is known
-	// Level is the outermost level at which the workers are in several domains, ""
-	// where they are all in one of the innermost, and Domains how many they are in.
+	Workers int `json:"workers"` // workers on known nodes
+	// Level is the outermost level at which the workers are in several domains, and
+	// Domains is the number of these. Level is "" if all workers are in one domain
+	// of the innermost level.
 	Level   string `json:"level"`
 	Domains int    `json:"domains"`
-	// Cost is the mean distance of two workers; 0 with one.
+	// Cost is the mean distance of two workers; 0 for a single worker.
 	Cost  float64    `json:"cost"`
-	Parts []JobShare `json:"parts"` // by domain of Level, or of the innermost
+	Parts []JobShare `json:"parts"` // by domain of Level, or of the innermost level
 }
 
-// JobShare is the workers of a job in one domain.
+// JobShare is the number of a job's workers in one domain.
 type JobShare struct {
-	Path    []string `json:"path"` // names, outermost first; "" is no value
+	Path    []string `json:"path"` // names, outermost first; "" means no value
 	Workers int      `json:"workers"`
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// finish makes CPU slots, and counts what others wait for.
+// finish computes CPU slots and collects the demand of jobs that are not elastic.
 func (b *viewBuilder) finish() {
 	for i := range b.view.Nodes {
 		n := &b.view.Nodes[i]
@@ -28,9 +28,9 @@ func (b *viewBuilder) finish() {
 	b.blocked()
 }
 
-// blocked collects what jobs that are not elastic wait for. Workers that were placed
-// since Nomad counted have events of their own: leaving them out keeps elastic jobs
-// from giving the same room twice.
+// blocked collects the unplaced workers of jobs that are not elastic. It leaves out
+// workers that were placed after Nomad counted them, which separate events report.
+// Otherwise elastic jobs would give up the same room twice.
 func (b *viewBuilder) blocked() {
 	waiting := b.store.waiting()
 	if len(waiting) == 0 {
@@ -73,14 +73,14 @@ func (b *viewBuilder) blocked() {
 	})
 }
 
-// groupOf is a group of a job.
+// groupOf identifies a group of a job.
 type groupOf struct {
 	job  identity.JobKey
 	name string
 }
 
-// placedSince counts the workers of jobs that were placed after Nomad counted those
-// that wait.
+// placedSince counts, for the given jobs, the workers that were placed after Nomad
+// last counted the waiting ones.
 func (b *viewBuilder) placedSince(jobs map[identity.JobKey]bool) map[groupOf]int {
 	out := map[groupOf]int{}
 	for _, a := range b.store.allocs {
@@ -91,9 +91,9 @@ func (b *viewBuilder) placedSince(jobs map[identity.JobKey]bool) map[groupOf]int
 	return out
 }
 
-// ever reports whether a worker of the group could run on some node, were that
-// empty. A job that asks for more never starts, and must not have others give
-// room up for it.
+// ever reports whether a worker of the group could run on some node if that node
+// were empty. A job that asks for more never starts, so other jobs must not give up
+// room for it.
 func (b *viewBuilder) ever(g jobGroup) bool {
 	return slices.ContainsFunc(b.class(g.class).Places, func(p placement.Place) bool {
 		n := b.store.nodes[b.view.Nodes[p.Node].ID]
@@ -101,8 +101,8 @@ func (b *viewBuilder) ever(g jobGroup) bool {
 	})
 }
 
-// devices is how many devices of one group serve the ask at most, the sick ones
-// included.
+// devices returns the largest number of devices in one group that serves the ask,
+// unhealthy ones included.
 func (n *node) devices(ask string) int {
 	most := 0
 	for _, g := range n.groups {

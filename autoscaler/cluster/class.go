@@ -18,8 +18,8 @@ const (
 	termSeparator  = "\x1e"
 )
 
-// classKey is what decides on which nodes a group may run. Groups with equal
-// keys share one planner.Class.
+// classKey holds everything that decides on which nodes a group may run. Groups
+// with equal keys share one planner.Class.
 type classKey struct {
 	pool, datacenters, device, drivers, constraints string
 }
@@ -30,15 +30,16 @@ type classCache struct {
 	classes map[classKey]*planner.Class
 }
 
-// targetLimit is the length of the longest side of a constraint that is judged
-// here, also once it is resolved: a job writes either side as it likes.
+// targetLimit is the longest side of a constraint, before or after interpolation,
+// that is evaluated here: both sides are the job author's text.
 const targetLimit = 512
 
-// termsLimit is how many constraints of a group, and datacenters, are judged here.
+// termsLimit bounds the constraints of a group, and its datacenters, that are
+// evaluated here.
 const termsLimit = 64
 
-// joined is the constraint as it stands in a key. One that holds a separator
-// of keys is not judged here.
+// joined returns the constraint as it appears in a key. A constraint that contains
+// a separator of keys is not evaluated here.
 func joined(c *api.Constraint) (term string, ok bool) {
 	for _, s := range []string{c.LTarget, c.Operand, c.RTarget} {
 		if len(s) > targetLimit || strings.ContainsAny(s, fieldSeparator+termSeparator) {
@@ -48,10 +49,10 @@ func joined(c *api.Constraint) (term string, ok bool) {
 	return strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator), true
 }
 
-// feasible reports whether a group of the class could run on the node, free room
-// aside; all are the key's prepared constraints. Constraints that cannot be
-// judged from here count as met: then Nomad finds no place, and the planner
-// takes the workers back.
+// feasible reports whether a group of the class could run on the node, regardless
+// of free room; all holds the key's prepared constraints. Constraints that cannot
+// be evaluated here count as met. If Nomad then finds no place, the planner takes
+// the workers back.
 func (k classKey) feasible(n *node, all []constraint) bool {
 	if n.NodePool != k.pool {
 		return false
@@ -80,7 +81,8 @@ func (k classKey) feasible(n *node, all []constraint) bool {
 	return true
 }
 
-// needsDetail reports whether the class asks for what node lists do not hold.
+// needsDetail reports whether the class depends on data that node lists do not
+// contain.
 func (k classKey) needsDetail() bool {
 	return strings.Contains(k.constraints, "${attr.") || strings.Contains(k.constraints, "${meta.")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// Client calls Nomad and counts the answers.
+// Client calls Nomad, and counts the requests and failures.
 type Client struct {
 	*api.Client
 	Namespace string // for lists
@@ -26,8 +26,8 @@ type Client struct {
 	calls, failures atomic.Uint64
 }
 
-// NewClient makes a client from the configuration, with NOMAD_* environment
-// variables for what it leaves open, and unix:// addresses for the Task API.
+// NewClient returns a client for the configuration. NOMAD_* environment variables
+// replace missing settings, and unix:// addresses serve the Task API.
 func NewClient(c config.Nomad) (*Client, error) {
 	conf := api.DefaultConfig()
 	for to, from := range map[*string]string{
@@ -40,8 +40,8 @@ func NewClient(c config.Nomad) (*Client, error) {
 		}
 	}
 	conf.TLSConfig.Insecure = conf.TLSConfig.Insecure || c.SkipVerify
-	// The namespace of the environment is the one that this process runs in;
-	// those whose jobs are scaled are in the configuration.
+	// The namespace in the environment is the one that this process runs in. The
+	// namespaces whose jobs are scaled come from the configuration.
 	conf.Namespace = ""
 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -72,16 +72,16 @@ func NewClient(c config.Nomad) (*Client, error) {
 	return out, nil
 }
 
-// Calls is how many requests were sent, and how many of them failed or were
-// answered with an error.
+// Calls returns how many requests were sent, and how many of them failed or
+// received an error.
 func (c *Client) Calls() (all, failed uint64) { return c.calls.Load(), c.failures.Load() }
 
-// list are the options of a list over all namespaces of interest.
+// list returns the options for a list over all configured namespaces.
 func (c *Client) list(ctx context.Context, index uint64, wait time.Duration, params map[string]string) *api.QueryOptions {
 	return (&api.QueryOptions{Namespace: c.Namespace, WaitIndex: index, WaitTime: wait, Params: params}).WithContext(ctx)
 }
 
-// bounded is a context for one request that does not wait.
+// bounded returns a context for one request that does not block in Nomad.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.timeout)
 }
@@ -101,7 +101,7 @@ func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, explainTLS(err)
 }
 
-// missing is a negative answer that is no failure.
+// missing reports whether a response is a negative answer that is no failure.
 func missing(r *http.Request, resp *http.Response) bool {
 	return resp.StatusCode == http.StatusNotFound ||
 		resp.StatusCode == http.StatusConflict && strings.HasPrefix(r.URL.Path, "/v1/var/")

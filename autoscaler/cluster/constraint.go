@@ -18,34 +18,34 @@ import (
 // constraint is one constraint of a class, prepared for many nodes.
 type constraint struct {
 	left, operand, right string
-	// check judges the left side where the operand requires the right one to be
-	// parsed; nil for other operands.
+	// check evaluates the left side if the operand requires a parsed right side; nil
+	// for other operands.
 	check func(left string) bool
 }
 
-// budget is what the constraints of a group may cost an autoscaler, for each node: a
-// job's author writes them. Constraints beyond it are left to Nomad.
+// budget bounds what the constraints of a group, which a job's author writes, may
+// cost the autoscaler per node. Constraints beyond the budget are left to Nomad.
 type budget struct {
-	// instructions of regular expressions: each byte of a node's value may cost
-	// as many steps, and ".{0,999}" is a thousand.
+	// Instructions of regular expressions. Each byte of a node's value may cost as
+	// many steps; ".{0,999}" has a thousand instructions.
 	instructions int
-	versions     int // that a node's is compared with
+	versions     int // number of versions that a node's version is compared with
 }
 
-// budgetOfGroup is that of all constraints of a group together.
+// budgetOfGroup is the budget of all constraints of a group together.
 var budgetOfGroup = budget{instructions: 128, versions: 16}
 
 // parsedLimit is the length of the longest right side that is parsed.
 const parsedLimit = 512
 
-// prepared are the constraints of a key that are judged here.
+// prepared returns the constraints of a key that are evaluated here.
 func (k classKey) prepared() []constraint {
 	var out []constraint
 	b := budgetOfGroup
 	for term := range strings.SplitSeq(k.constraints, termSeparator) {
 		f := strings.Split(term, fieldSeparator)
 		if len(f) != 3 {
-			continue // of a key without constraints
+			continue // a key without constraints
 		}
 		c := constraint{left: f[0], operand: f[1], right: f[2]}
 		if b.prepare(&c) {
@@ -55,7 +55,8 @@ func (k classKey) prepared() []constraint {
 	return out
 }
 
-// prepare returns false for a constraint that is left to Nomad.
+// prepare prepares a constraint for evaluation, and returns false if it is left to
+// Nomad.
 func (b *budget) prepare(c *constraint) bool {
 	var parse func(string) func(string) bool
 	switch c.operand {
@@ -75,8 +76,8 @@ func (b *budget) prepare(c *constraint) bool {
 	return c.check != nil
 }
 
-// pattern compiles a regular expression; nil is one that is none, or costs too
-// much.
+// pattern compiles a regular expression. It returns nil if the expression is invalid
+// or costs too much.
 func (b *budget) pattern(right string) func(string) bool {
 	tree, err := syntax.Parse(right, syntax.Perl) // does not unroll repetitions yet
 	if err != nil {
@@ -94,7 +95,7 @@ func (b *budget) pattern(right string) func(string) bool {
 	return re.MatchString
 }
 
-// instructions is about how many a part of an expression compiles to.
+// instructions estimates how many instructions a part of an expression compiles to.
 func instructions(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
@@ -107,7 +108,8 @@ func instructions(re *syntax.Regexp) int {
 }
 
 // version parses constraints such as ">= 1.2, < 2" or "~> 1.4". As in Nomad, a
-// pre-release meets only those that name a pre-release of the same version.
+// pre-release satisfies only constraints that name a pre-release of the same
+// version.
 func (b *budget) version(right string) func(string) bool {
 	if !b.compares(right) {
 		return nil
@@ -122,8 +124,8 @@ func (b *budget) version(right string) func(string) bool {
 	}
 }
 
-// semver parses the same without "~>". A pre-release is ordered before its
-// release, as Semantic Versioning 2.0 has it.
+// semver parses the same syntax as version, except "~>". A pre-release is ordered
+// before its release, as Semantic Versioning 2.0 defines.
 func (b *budget) semver(right string) func(string) bool {
 	if !b.compares(right) {
 		return nil
@@ -149,7 +151,8 @@ func (b *budget) semver(right string) func(string) bool {
 	}
 }
 
-// compares pays for the versions that a node's is compared with.
+// compares charges the budget for the versions in right, and returns false if it is
+// exceeded.
 func (b *budget) compares(right string) bool {
 	n := strings.Count(right, ",") + 1
 	if n > b.versions {
@@ -159,16 +162,16 @@ func (b *budget) compares(right string) bool {
 	return true
 }
 
-// target is a resolved side of a constraint; set is false where the node has
-// no such attribute.
+// target is an interpolated side of a constraint; set is false if the node lacks the
+// attribute.
 type target struct {
 	value string
 	set   bool
 }
 
-// resolve interpolates one side of a constraint. known is false for what a
-// list does not hold of a node (attributes and metadata, before an event
-// or a read brought the whole node).
+// resolve interpolates one side of a constraint. known is false for attributes and
+// metadata of a node that is known only from a list; an event or a read brings them
+// later.
 func (n *node) resolve(s string) (t target, known bool) {
 	inner, ok := strings.CutPrefix(s, "${")
 	if !ok {
@@ -198,8 +201,8 @@ func (n *node) resolve(s string) (t target, known bool) {
 	return target{}, false
 }
 
-// met reports whether the constraint holds between its resolved sides, as Nomad's
-// scheduler judges it.
+// met reports whether the constraint holds between its interpolated sides, by the
+// rules of Nomad's scheduler.
 func (c *constraint) met(l, r target) bool {
 	if c.check != nil {
 		return l.set && c.check(l.value)
@@ -225,9 +228,9 @@ func (c *constraint) met(l, r target) bool {
 	return true // distinct_hosts, distinct_property: left to Nomad
 }
 
-// set has the elements of a list. A job's author may write both lists of a
-// constraint, and no length bounds them: to search one for each element of the
-// other could take minutes.
+// set returns the elements of a list. A job's author may write both lists of a
+// constraint and no length bounds them, so searching one list for each element of
+// the other could take minutes.
 func set(s string) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range elements(s) {
@@ -244,7 +247,7 @@ func elements(s string) []string {
 	return parts
 }
 
-// compare is numeric where both sides are numbers and lexical otherwise.
+// compare compares numerically if both sides are numbers, and lexically otherwise.
 func compare(l, r string) int {
 	a, errA := strconv.ParseFloat(l, 64)
 	b, errB := strconv.ParseFloat(r, 64)

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// askDetails has nodes read one by one whose attributes or metadata some
-// job's constraints need; lists do not hold them.
+// askDetails requests single reads of nodes whose attributes or metadata the
+// constraints of some job need, because lists do not contain them.
 func (w *Watcher) askDetails(ids []string) {
 	for _, id := range ids {
 		w.details.Store(id, struct{}{})
@@ -19,7 +19,7 @@ func (w *Watcher) askDetails(ids []string) {
 	notify(w.readJobs)
 }
 
-// readNode reads one node whole.
+// readNode reads one node with all its data.
 func (w *Watcher) readNode(ctx context.Context, id string) error {
 	ctx, cancel := w.client.bounded(ctx)
 	defer cancel()

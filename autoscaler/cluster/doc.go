@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package cluster is the autoscaler's edge to Nomad: it reads Nomad's state, as a
-// View for the planner, and writes counts.
+// Package cluster connects the autoscaler to Nomad: it reads Nomad's state as a View
+// for the planner, and writes counts.
 //
 //	event stream ──(payloads, newer index wins)──┐
 //	                                             v
@@ -11,12 +11,12 @@
 //	(blocking queries)                           │
 //	                                   Writer: scale, keep, report
 //
-// The event stream is fast but incomplete: Nomad keeps a short buffer and drops
-// older events silently. So the lists are authoritative. They are read when the
-// autoscaler starts, when the stream breaks, and periodically if their index has moved;
-// while nothing changes a blocking query costs nothing. A list replaces everything
-// that is not newer than itself.
+// The event stream is fast but incomplete: Nomad keeps a short buffer and drops older
+// events silently. Therefore the lists are authoritative. The autoscaler reads them
+// when it starts, when the stream breaks, and periodically if their index has moved;
+// blocking queries cost nothing while nothing changes. A list replaces everything that
+// is not newer than the list.
 //
-// Only jobs with a kolo block (package jobspec) are read one by one. What others
-// hold is subtracted from the capacity.
+// Only jobs with a kolo block (package jobspec) are read one by one. The resources of
+// all other jobs are subtracted from the capacity.
 package cluster

@@ -14,13 +14,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Endpoint is where an allocation of a job answers. The zero Endpoint is none.
+// Endpoint is the address at which an allocation of a job answers. The zero Endpoint
+// is none.
 type Endpoint struct {
 	Alloc   string
 	Address netip.AddrPort
 }
 
-// wirePlace is the part of an allocation in Nomad's JSON with its addresses.
+// wirePlace is the part of an allocation in Nomad's JSON that holds its addresses.
 type wirePlace struct {
 	ID, Namespace, JobID        string
 	DesiredStatus, ClientStatus string
@@ -41,10 +42,10 @@ type wireNetwork struct {
 	ReservedPorts, DynamicPorts []struct{ Value int }
 }
 
-// endpoint is the address at which an instance of a job's service may be asked:
-// an address of its node with a port that Nomad reserved for its allocation.
-// The address in the registry may be any, for a service block may name one
-// (address, address_mode); only the port is taken from there.
+// endpoint returns the address at which to probe an instance of a job's service: an
+// address of the instance's node, with a port that Nomad reserved for its allocation.
+// Only the port comes from the registry. The address there may be any, because a
+// service block can set it (address, address_mode).
 func (p *Prober) endpoint(ctx context.Context, key identity.JobKey, r *api.ServiceRegistration) (Endpoint, error) {
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
@@ -60,12 +61,12 @@ func (p *Prober) endpoint(ctx context.Context, key identity.JobKey, r *api.Servi
 	}
 	address, ok := a.reserved(r.Port)
 	if !ok {
-		return Endpoint{}, fmt.Errorf("port %d of allocation %s is none that Nomad reserved for it; write the label of a port in the service", r.Port, r.AllocID)
+		return Endpoint{}, fmt.Errorf("port %d is not reserved for allocation %s; write the label of a port in the service", r.Port, r.AllocID)
 	}
 	return Endpoint{Alloc: a.ID, Address: address}, nil
 }
 
-// reserved is the address of the node at which the allocation holds a port.
+// reserved returns the node's address at which the allocation holds the port.
 func (a *wirePlace) reserved(port int) (netip.AddrPort, bool) {
 	r := a.AllocatedResources
 	if r == nil || port < 1 || port > 1<<16-1 {
@@ -96,17 +97,17 @@ func (a *wirePlace) reserved(port int) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// askable reports whether an address may be one at which a node has workers. Clouds
-// answer for their machines at link-local addresses, with credentials.
+// askable reports whether workers of a node may have the address. Link-local addresses
+// are excluded, because clouds serve instance credentials there.
 func askable(ip netip.Addr) bool {
 	return ip.IsValid() && !ip.IsUnspecified() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() && !awsMetadata.Contains(ip)
 }
 
-// awsMetadata is where Amazon has the same in IPv6, in addition to the link-local one.
+// awsMetadata is Amazon's additional IPv6 range for the same purpose.
 var awsMetadata = netip.MustParsePrefix("fd00:ec2::/32")
 
-// Answers reports whether an endpoint that answered may be asked again without a
-// look-up: as far as is known its allocation is of the job, and has not ended.
+// Answers reports whether an endpoint that answered before may be probed again without
+// a new lookup: its allocation is known to belong to the job and not to have ended.
 func (w *Watcher) Answers(key identity.JobKey, e Endpoint) bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

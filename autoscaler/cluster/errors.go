@@ -12,24 +12,24 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// ErrorClass is what to do about an error of Nomad's API.
+// ErrorClass is the way to react to an error of Nomad's API.
 type ErrorClass string
 
-// What to do about an error.
+// The ways to react to an error.
 const (
-	Conflict  ErrorClass = "conflict"  // the job has changed since, or another version has the tag: look again, then plan again
-	Busy      ErrorClass = "busy"      // a deployment runs: leave the job alone for a while
-	Refused   ErrorClass = "refused"   // the request itself is wrong: report it, do not repeat it
-	Forbidden ErrorClass = "forbidden" // the token may not: report it, try again later
+	Conflict  ErrorClass = "conflict"  // the job has changed, or another version has the tag: read again, then plan again
+	Busy      ErrorClass = "busy"      // a deployment is running: leave the job alone for a while
+	Refused   ErrorClass = "refused"   // the request itself is wrong: report it and do not repeat it
+	Forbidden ErrorClass = "forbidden" // the token lacks a capability: report it and try again later
 	Gone      ErrorClass = "gone"      // the job no longer exists
 	Away      ErrorClass = "away"      // no answer, no leader, too many requests: try again later
-	Stopped   ErrorClass = "stopped"   // this autoscaler gave up
+	Stopped   ErrorClass = "stopped"   // this autoscaler gave up the request
 )
 
-// Classify distinguishes errors of Nomad's API. Some cases have nothing but
-// their text: a conflicting index is answered with status 500 ("Enforcing job
-// modify index …"), and so are a tag that another version has and one that is
-// not there; a running deployment with 400.
+// Classify returns the class of an error of Nomad's API. Some cases differ only in
+// their text. Nomad answers 500 for a conflicting index ("Enforcing job modify
+// index …"), for a tag that another version has, and for a missing tag. It answers
+// 400 while a deployment runs.
 func Classify(err error) ErrorClass {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errNotLeading) {
 		return Stopped
@@ -56,6 +56,6 @@ func Classify(err error) ErrorClass {
 	return Refused
 }
 
-// errNotLeading is returned where a write was about to be sent by an autoscaler
-// that is not sure of its leadership.
+// errNotLeading is returned if an autoscaler that is not sure of its leadership is
+// about to write.
 var errNotLeading = errors.New("no longer the leader")

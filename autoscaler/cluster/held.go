@@ -5,7 +5,7 @@ package cluster
 
 import "github.com/hashicorp/nomad/api"
 
-// amounts are what tasks hold: MHz and MiB.
+// amounts is the CPU in MHz and the memory in MiB that tasks hold.
 type amounts struct{ cpu, memory int }
 
 func (a *amounts) add(b amounts) {
@@ -13,12 +13,12 @@ func (a *amounts) add(b amounts) {
 	a.memory += b.memory
 }
 
-// held adds up what the tasks of an allocation hold as Nomad's scheduler does
-// (structs.AllocatedResources.Comparable): tasks of phases that follow one
-// another share what the largest phase needs, except for reserved cores.
+// held adds up the resources of an allocation's tasks like Nomad's scheduler
+// (structs.AllocatedResources.Comparable). Phases that follow each other share the
+// resources of the largest one, except reserved cores.
 type held struct{ prestart, main, poststop, reserved amounts }
 
-// add adds a task; l is nil for a main one.
+// add adds a task; l is nil for a main task.
 func (h *held) add(l *api.TaskLifecycle, task amounts, cores bool) {
 	if cores {
 		h.reserved.cpu += task.cpu

@@ -16,14 +16,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Change is one entry of a job's history of counts, or an event that changed
-// none.
+// Change is an entry of a job's scaling history: a changed count, or an event that
+// changed none.
 type Change struct {
 	api.Change
 	HasCount bool
 }
 
-// History reads a job's scaling events, newest first.
+// History returns a job's scaling events, newest first.
 func (c *Client) History(ctx context.Context, key identity.JobKey) ([]Change, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -50,8 +50,8 @@ func (c *Client) History(ctx context.Context, key identity.JobKey) ([]Change, er
 	return out, nil
 }
 
-// SetByHand reports whether the newest count of a group was written by someone
-// else through Nomad's scaling endpoint, rather than by registering the job.
+// SetByHand reports whether someone other than Kolo wrote a group's newest count
+// through Nomad's scaling endpoint, rather than by registering the job.
 func SetByHand(history []Change, group string, count int) bool {
 	for _, ch := range history {
 		if ch.Group == group && ch.HasCount {
@@ -61,8 +61,8 @@ func SetByHand(history []Change, group string, count int) bool {
 	return false
 }
 
-// LastChange is when a group's count was last written through the scaling
-// endpoint; zero for never.
+// LastChange returns the time at which a group's count was last written through the
+// scaling endpoint, or the zero time if it never was.
 func LastChange(history []Change, group string) time.Time {
 	for _, ch := range history {
 		if ch.Group == group && ch.HasCount {

@@ -19,14 +19,14 @@ import (
 
 // Errors of Identify.
 var (
-	// ErrNoACL is returned where Nomad accepts any token, so that none proves anything.
+	// ErrNoACL is returned if Nomad accepts any token, so that a token proves nothing.
 	ErrNoACL = errors.New("access control is off in Nomad")
-	// ErrUnknownToken is returned where Nomad does not accept the token.
+	// ErrUnknownToken is returned if Nomad does not accept the token.
 	ErrUnknownToken = errors.New("the token is unknown to Nomad, or has expired")
 )
 
-// Identify asks Nomad who presents a token, and returns how to call them in a
-// log: never the token.
+// Identify asks Nomad who owns a token. It returns a name of the owner for logs, which
+// never contains the token.
 func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -40,8 +40,8 @@ func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 	case err == nil:
 		return fmt.Sprintf("token %s (%s)", self.AccessorID, self.Name), nil
 	}
-	// That request knows no workload identities, and answers what is no token
-	// with 500; this one distinguishes them.
+	// The first request does not know workload identities and answers 500 to text that
+	// is no token. This request tells them apart.
 	if _, err := c.Raw().Query("/v1/acl/policy/self", new(json.RawMessage), q); err != nil {
 		if class := Classify(err); class == Forbidden || class == Refused || class == Gone {
 			return "", ErrUnknownToken
@@ -51,14 +51,15 @@ func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 	return workload(token), nil
 }
 
-// disabled reports whether an error is how Nomad before 1.11 answers where access
-// control is off.
+// disabled reports whether an error is the answer of Nomad before 1.11 with access
+// control off.
 func disabled(err error) bool {
 	var resp api.UnexpectedResponseError
 	return errors.As(err, &resp) && resp.HasStatusCode() && resp.StatusCode() == http.StatusBadRequest && strings.Contains(resp.Body(), "ACL support disabled")
 }
 
-// workload names the task whose identity a token is. Nomad has verified it.
+// workload returns the task that a workload identity belongs to. Nomad has verified the
+// token.
 func workload(token string) string {
 	var claims struct {
 		Namespace string `json:"nomad_namespace"`
@@ -77,9 +78,9 @@ func workload(token string) string {
 	return fmt.Sprintf("workload %s/%s task %s alloc %s", claims.Namespace, claims.Job, claims.Task, claims.Alloc)
 }
 
-// MayRead asks Nomad whether a token may read the jobs of a namespace
-// (capability read-job). It asks for the summary of one of them, the smallest
-// answer that requires this capability; a job that does not exist is a yes, too.
+// MayRead asks Nomad whether a token may read the jobs of a namespace (capability
+// read-job). It asks for the summary of one of its jobs, the smallest answer that
+// requires this capability. A job that does not exist also means yes.
 func (c *Client) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

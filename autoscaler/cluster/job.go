@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// putJob stores what was read of a job.
+// putJob stores a job that was read.
 func (w *Watcher) putJob(j *job) {
 	key := j.key
 	w.store.mu.Lock()
@@ -110,8 +110,8 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 	return out
 }
 
-// mostAmount is more than any node has, and far from the largest integer: no one
-// bounds what a job that is not elastic asks for.
+// mostAmount is more than any node has, and far below the largest integer. Nothing
+// bounds the resources that a job without a kolo block asks for.
 const mostAmount = 1 << 30
 
 func amount(n *int) int { return min(max(deref(n), 0), mostAmount) }

@@ -23,9 +23,8 @@ const (
 	listTransfer = 2 * time.Minute
 )
 
-// pages reads all pages of a list; each page goes to one call of take. The
-// index is that of the first page, so that a change between two pages is seen
-// by the next blocking query.
+// pages reads all pages of a list and passes each to take. It returns the index of
+// the first page, so that the next blocking query sees a change between two pages.
 func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, params map[string]string, filter string, take func([]T)) (uint64, error) {
 	var first uint64
 	token := ""
@@ -56,9 +55,9 @@ func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, pa
 	}
 }
 
-// refresh reads a list whole, once the index has moved. put stores one object and
-// returns its ID; prune drops what is not listed and not newer than the list. Both
-// report whether anything changed, and are called with the store locked.
+// refresh reads a whole list once its index has moved. put stores one object and
+// returns its ID; prune drops objects that are neither listed nor newer than the
+// list. Both report whether anything changed, and are called with the store locked.
 func refresh[T any](ctx context.Context, w *Watcher, path string, index uint64, params map[string]string, filter string,
 	put func(*T) (id string, changed bool), prune func(listed map[string]bool, index uint64) bool) (uint64, error) {
 	listed := map[string]bool{}
@@ -116,8 +115,8 @@ func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
 	})
 }
 
-// listJobs reads the stubs of all jobs, and of those that have a scaling
-// policy the job itself where it has changed.
+// listJobs reads the stubs of all jobs. It then reads each changed job that has a
+// scaling policy.
 func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
 	stubs := map[identity.JobKey]wireJob{}
 	next, err := pages(ctx, w, "/v1/jobs", index, nil, "", func(page []wireJob) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// path is the domain that all places of a class are in, at each level of the
-// pool's topology; empty where they are in several of the outermost.
+// path returns the domain that contains all places of a class, at each level of the
+// pool's topology. It is empty if the places are in several outermost domains.
 func (b *viewBuilder) path(pool string, class *planner.Class) []int {
 	if path, known := b.paths[class]; known {
 		return path
@@ -42,8 +42,8 @@ func (b *viewBuilder) path(pool string, class *planner.Class) []int {
 	return path
 }
 
-// where is where the workers of a job are, in a pool with a topology. It is unknown
-// where one waits for a place or is leaving it.
+// where returns where a job's workers are, in a pool with a topology. The result is
+// unknown if a worker waits for a place or is stopping.
 func (b *viewBuilder) where(j *planner.Job) history.Where {
 	tree := b.view.Topologies[j.Pool]
 	if tree == nil || tree.Unread > 0 || !b.pools(j.Pool).Aware || j.Alive() != j.Count() {
@@ -71,7 +71,7 @@ func (b *viewBuilder) where(j *planner.Job) history.Where {
 	return at
 }
 
-// locality is how close together a job's workers are to be, nil where that does
+// locality returns how close together a job's workers must be, or nil if it does
 // not matter.
 func (b *viewBuilder) locality(j *job, pool config.Pool) *planner.Locality {
 	s, tree := j.spec, b.view.Topologies[j.pool]
@@ -88,7 +88,8 @@ func (b *viewBuilder) locality(j *job, pool config.Pool) *planner.Locality {
 	return out
 }
 
-// unbound are the problems of a job with a level of its pool's topology.
+// unbound returns the problems of a job whose level does not fit its pool's
+// topology.
 func (b *viewBuilder) unbound(j *job, pool config.Pool) problem.List {
 	const where = "scaling.policy.kolo.level"
 	level := j.spec.Level
@@ -118,7 +119,7 @@ func (b *viewBuilder) unbound(j *job, pool config.Pool) problem.List {
 		}
 		class := b.class(g.class)
 		if len(class.Places) == 0 {
-			continue // no node takes it now
+			continue // currently no node is feasible
 		}
 		path := b.path(j.pool, class)
 		where := fmt.Sprintf("group %q", g.name)

@@ -20,16 +20,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// Prober asks jobs for their progress. It is for one goroutine per job at a
-// time.
+// Prober asks jobs for their progress. At most one goroutine at a time may probe a
+// job.
 //
 //	service registry ──> allocation ──> its host's IP and port ──> GET /v1/status
 //	  (job's instances)    (Nomad's)      (reserved by Nomad)       names compared
 //
-// A job writes its service block as it likes, the address included, and what
-// answers at a port may be another's by now. So the address that is asked is the
-// one that Nomad reserved for the allocation, redirects are not followed, no
-// credential is sent, and an answer counts only where it names the job.
+// A job's author controls its service block, including the address, and by now the
+// port may belong to another job. Therefore the Prober asks at the address that
+// Nomad reserved for the allocation, follows no redirects and sends no credentials.
+// It accepts an answer only if the answer names the job.
 type Prober struct {
 	client  *Client
 	http    *http.Client
@@ -39,10 +39,10 @@ type Prober struct {
 // statusPath is where the driver's agents serve their progress.
 const statusPath = "/v1/status"
 
-// headerLimit bounds the head of an answer, in bytes.
+// headerLimit bounds the header of an answer, in bytes.
 const headerLimit = 16 << 10
 
-// NewProber makes a prober whose requests take at most the timeout.
+// NewProber returns a prober whose requests take at most timeout.
 func NewProber(c *Client, timeout time.Duration) *Prober {
 	return &Prober{client: c, timeout: timeout, http: &http.Client{
 		Timeout: timeout,
@@ -54,16 +54,16 @@ func NewProber(c *Client, timeout time.Duration) *Prober {
 	}}
 }
 
-// Prompt reports whether a probe of this length was well within its limit.
+// Prompt reports whether a probe that took this long was well within its limit.
 func (p *Prober) Prompt(took time.Duration) bool { return took <= p.timeout/4 }
 
-// triedAtOnce is how many instances of a service are asked in one probe: where
-// these do not answer, others seldom do, and there may be a hundred.
+// triedAtOnce is how many instances of a service one probe asks. If these do not
+// answer, the others seldom do, and there may be a hundred.
 const triedAtOnce = 3
 
-// Probe asks one job. known is the endpoint that answered last, the zero one
-// for none; the one that answered now is returned with the progress. It takes
-// no longer than three requests that are not answered.
+// Probe asks one job for its progress. known is the endpoint that answered last, or
+// the zero Endpoint. Probe returns the endpoint that answered now along with the
+// progress. It takes at most as long as three requests that time out.
 func (p *Prober) Probe(ctx context.Context, key identity.JobKey, services []string, known Endpoint) (*history.Progress, Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*p.timeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func (p *Prober) Probe(ctx context.Context, key identity.JobKey, services []stri
 		if err != nil {
 			return nil, Endpoint{}, err
 		}
-		// Others another time.
+		// Ask other instances next time.
 		rand.Shuffle(len(instances), func(i, j int) { instances[i], instances[j] = instances[j], instances[i] })
 		for _, r := range instances[:min(triedAtOnce, len(instances))] {
 			e, err := p.endpoint(ctx, key, r)
@@ -99,14 +99,13 @@ func (p *Prober) Probe(ctx context.Context, key identity.JobKey, services []stri
 	return nil, Endpoint{}, last
 }
 
-// Confirm returns nil where an answer that was received before the call was
-// that of the endpoint's allocation as far as Nomad knows: the instance is still
-// registered, its allocation still runs, and the address is still its own. What
-// an answer states is not acted on without, where acting cannot be taken back at
-// once.
+// Confirm returns nil if, as far as Nomad knows, an answer came from the endpoint's
+// allocation: the instance is still registered, the allocation still runs, and it
+// still has the address. The caller must have received the answer before calling
+// Confirm. Actions that cannot be undone immediately require a confirmed answer.
 func (p *Prober) Confirm(ctx context.Context, key identity.JobKey, services []string, e Endpoint, got *history.Progress) error {
 	if got.AllocID != e.Alloc {
-		return errors.New("the answer does not name its allocation") // of an older version
+		return errors.New("the answer does not name its allocation") // the answer of an older version
 	}
 	for _, service := range services {
 		instances, err := p.instances(ctx, key, service)
@@ -122,10 +121,10 @@ func (p *Prober) Confirm(ctx context.Context, key identity.JobKey, services []st
 			}
 		}
 	}
-	return fmt.Errorf("allocation %s is not registered at %s any more", e.Alloc, e.Address)
+	return fmt.Errorf("allocation %s is no longer registered at %s", e.Alloc, e.Address)
 }
 
-// instances are a job's instances of a service.
+// instances returns the job's instances of a service.
 func (p *Prober) instances(ctx context.Context, key identity.JobKey, service string) ([]*api.ServiceRegistration, error) {
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
@@ -142,7 +141,8 @@ func (p *Prober) instances(ctx context.Context, key identity.JobKey, service str
 	return own, nil
 }
 
-// ask asks an endpoint. Errors do not hold what it answers.
+// ask requests the progress from an endpoint. Errors do not contain the text of its
+// answer.
 func (p *Prober) ask(ctx context.Context, key identity.JobKey, e Endpoint) (*history.Progress, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address.String()+statusPath, nil)
 	if err != nil {

@@ -116,14 +116,14 @@ func TestProber_ConfirmLooksAgain(t *testing.T) {
 		want   string
 	}{
 		"nothing happened": {func(*nomadtest.Cluster, string) {}, ""},
-		"it has gone":      {func(n *nomadtest.Cluster, _ string) { n.Register(nomadtest.Job{ID: "train", Service: "train"}) }, "not registered"},
+		"it has gone":      {func(n *nomadtest.Cluster, _ string) { n.Register(nomadtest.Job{ID: "train", Service: "train"}) }, "no longer registered"},
 		"another address": {func(n *nomadtest.Cluster, _ string) {
 			n.Register(nomadtest.Job{ID: "train", Service: "train", At: []string{"127.0.0.1:9"}})
-		}, "not registered"},
+		}, "no longer registered"},
 		"the port is another job's": {func(n *nomadtest.Cluster, at string) {
 			n.Purge("train")
 			n.Register(nomadtest.Job{ID: "other", Service: "train", At: []string{at}})
-		}, "not registered"},
+		}, "no longer registered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, nomad, at := prober(t, func(w http.ResponseWriter, _ *http.Request) {

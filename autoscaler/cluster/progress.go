@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// Bounds of an answer. The driver's agents report far less.
+// Limits of an answer. The driver's agents report far less.
 const (
 	progressLimit = 1 << 20 // bytes
 	stepsLimit    = 4096    // entries of step_seconds
@@ -22,8 +22,8 @@ const (
 	slotsLimit    = jobspec.MaxWorkers * jobspec.MaxDevices
 )
 
-// readProgress reads an answer and checks that its numbers may be. Its text is
-// repeated to no one: who answers is not known yet.
+// readProgress parses an answer and checks that its numbers are possible. Errors do
+// not repeat its text, because the sender is not verified yet.
 func readProgress(text []byte) (*history.Progress, error) {
 	var p history.Progress
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -51,7 +51,7 @@ func readProgress(text []byte) (*history.Progress, error) {
 
 func slots(n int) bool { return n >= 0 && n <= slotsLimit }
 
-// checkSender returns an error where the answer is not that of the job's
+// checkSender returns an error if the answer does not come from the job's
 // allocation.
 func checkSender(p *history.Progress, key identity.JobKey, alloc string) error {
 	switch {

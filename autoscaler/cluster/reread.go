@@ -31,7 +31,8 @@ func (w *Watcher) touch(key identity.JobKey) {
 	notify(w.readJobs)
 }
 
-// reread reads the jobs that events were about.
+// reread reads the jobs that events referred to, and the nodes whose details were
+// requested.
 func (w *Watcher) reread(ctx context.Context) error {
 	for {
 		select {
@@ -50,7 +51,7 @@ func (w *Watcher) reread(ctx context.Context) error {
 // readers is how many jobs or nodes are read at the same time.
 const readers = 16
 
-// readEach reads what is pending. What cannot be read stays pending.
+// readEach reads all pending keys. A key whose read fails stays pending.
 func readEach[K any](ctx context.Context, pending *sync.Map, read func(context.Context, K) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
@@ -95,7 +96,7 @@ func (w *Watcher) ReadJob(ctx context.Context, key identity.JobKey) error {
 	return nil
 }
 
-// waits reports whether a job is kept for what it waits for.
+// waits reports whether the store keeps a job only because it waits for room.
 func (w *Watcher) waits(j *job) bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// A job's author chooses its queue, weight and priority, past Nomad's access
+// A job's author chooses its queue, weight and priority, which bypasses Nomad's access
 // control and job_max_priority. The operator's queue blocks bound them.
 
-// unlistedWeight is the greatest weight of a job in a queue that the operator
-// has written no rule for, in a pool with rules.
+// unlistedWeight is the greatest weight of a job in a queue without a block, in a pool
+// that has queue blocks.
 const unlistedWeight = 1
 
-// barred is the problem of a job in a queue that does not take its namespace.
+// barred returns the problem of a job whose queue does not accept its namespace.
 func barred(j *job, pool config.Pool) problem.List {
 	rule, ok := pool.RuleOf(j.key.Namespace, j.spec.Queue)
 	if !ok || rule.Admits(j.key.Namespace) {
@@ -32,10 +32,10 @@ func barred(j *job, pool config.Pool) problem.List {
 	}}
 }
 
-// ruled returns what the job asks for, cut to what the operator grants, with a note
-// for each cut, and for a queue that is not the job's tenant. In a pool with rules, a
-// queue without one grants what the job has without asking: its priority in Nomad, and
-// a weight of 1.
+// ruled returns the job's spec, limited to what the operator grants. It adds a note
+// for each limit that applied, and one if the queue is not the job's tenant. In a pool
+// with queue blocks, a queue without a block grants only the defaults: the job's
+// priority in Nomad and a weight of 1.
 func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 	var notes []string
 	in := pool.QueueOf(j.key.Namespace, j.spec.Queue)
@@ -65,9 +65,9 @@ func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 	return &spec, notes
 }
 
-// tenant is what a job counts for where a pool is shared by tenants: its queue, if
-// the operator wrote a block for it by name, else its namespace. A namespace of the
-// same name as a queue that does not admit it is a tenant of its own.
+// tenant returns the tenant that a job counts for: its queue if the operator has
+// written a block for it by name, else its namespace. If a queue has the name of the
+// namespace but does not admit it, the namespace is a tenant of its own.
 func tenant(j *job, pool config.Pool) string {
 	if _, named := pool.Block(j.spec.Queue); named {
 		return j.spec.Queue

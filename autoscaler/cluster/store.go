@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// store is what is known of Nomad. Every object carries the index it was last
-// changed at; an older one never replaces a newer.
+// store holds the known state of Nomad. Every object carries the index of its last
+// change; an older version never replaces a newer one.
 type store struct {
 	mu     sync.Mutex
 	nodes  map[string]*node
@@ -25,36 +25,36 @@ type store struct {
 	jobs   map[identity.JobKey]*job
 	evals  map[string]*blocked // blocked evaluations of jobs that are not elastic
 
-	// listed is the index at which each list, by its path, was last taken whole. What is not
-	// newer and not here does not exist, no matter what an old event holds.
+	// listed is the index of the last complete read of each list, by path. An object that
+	// is neither newer nor in the list does not exist, even if an old event contains it.
 	listed map[string]uint64
 
-	nodesGen uint64              // counts changes of nodes, for cached classes
-	words    map[string]string   // one copy of strings that repeat
-	sweepAt  int                 // number of words at which those out of use are dropped
-	parts    map[string]struct{} // initial lists that were read
+	nodesGen uint64              // incremented when nodes change; invalidates cached classes
+	words    map[string]string   // a single copy of each repeated string
+	sweepAt  int                 // number of words at which unused ones are dropped
+	parts    map[string]struct{} // initial lists that have been read
 	last     time.Time           // of the last answer of Nomad
 }
 
 type node struct {
 	wireNode
-	cpu, memory int // total without what is reserved for the system
+	cpu, memory int // total without the part reserved for the system
 	detailed    bool
-	detailAt    uint64 // index that attributes and metadata are of
+	detailAt    uint64 // index of the attributes and metadata
 	groups      []deviceGroup
 }
 
 type deviceGroup struct {
-	id      string // vendor/type/name, the type that policies see
+	id      string // vendor/type/name, which policies see as the type
 	healthy int
 	sick    map[string]bool // ids of unhealthy instances
 
-	within map[string]string // where on the node they are: value by level
-	link   topology.Link     // slowest between two of them
+	within map[string]string // position on the node: value by level
+	link   topology.Link     // slowest link between two of its devices
 }
 
-// matches reports whether a device group serves an ask of this name: its type, or
-// vendor and type, or all of its id.
+// matches reports whether a device group serves an ask. An ask is a type, vendor/type, or
+// a whole ID.
 func matches(id, ask string) bool {
 	p := strings.SplitN(id, "/", 3)
 	return len(p) == 3 && (ask == p[1] || ask == p[0]+"/"+p[1] || ask == id)
@@ -63,10 +63,10 @@ func matches(id, ask string) bool {
 type alloc struct {
 	id, node, group string
 	job             identity.JobKey
-	over            bool // ended, well or not
+	over            bool // ended, successfully or not
 	ending          bool // Nomad is stopping it
-	complete        bool // ended well by itself
-	bare            bool // what it holds is not known yet: a job's own list does not state it
+	complete        bool // ended successfully by itself
+	bare            bool // its resources are not known yet: a job's own list does not state them
 	cpu, memory     int
 	devices         []heldDevices
 	index, made     uint64 // of the last change, and of its creation
@@ -78,14 +78,14 @@ type heldDevices struct {
 	ids   []string
 }
 
-// job is an elastic job, or one that waits for room: the few facts that are
-// needed, so that thousands of jobs stay small.
+// job is an elastic job, or one that waits for room. It holds only the needed facts, so
+// that thousands of jobs stay small.
 type job struct {
 	key      identity.JobKey
 	spec     *jobspec.Spec
 	problems problem.List
 	elastic  bool // asks for Kolo
-	enabled  bool // and has the switch on
+	enabled  bool // and is switched on
 
 	typ, pool, status      string
 	stopped                bool
@@ -98,13 +98,13 @@ type job struct {
 	queue queue // of a job that is not elastic
 }
 
-// queue is how many workers of each group had no place at an index.
+// queue holds how many workers of each group had no place at an index.
 type queue struct {
 	workers map[string]int
 	index   uint64
 }
 
-// newQueue is what a job's summary has; nil where nothing is known.
+// newQueue returns the queue in a job's summary; it is empty if there is no summary.
 func newQueue(w *wireSummary) queue {
 	if w == nil {
 		return queue{}
@@ -127,7 +127,7 @@ type jobGroup struct {
 	drivers     []string // of its tasks
 }
 
-// blocked is an evaluation that waits for room, or did until its index.
+// blocked is an evaluation that waits for room, or waited until its index.
 type blocked struct {
 	job   identity.JobKey
 	waits bool
@@ -141,7 +141,7 @@ func newStore() *store {
 	}
 }
 
-// word returns the one copy of s that is kept.
+// word returns the single stored copy of w.
 func (s *store) word(w string) string {
 	if k, ok := s.words[w]; ok {
 		return k
@@ -154,11 +154,10 @@ func (s *store) word(w string) string {
 	return w
 }
 
-// leastWords is how many words are kept without asking whether they are used.
+// leastWords is how many words are kept without checking whether they are used.
 const leastWords = 1024
 
-// sweepWords keeps the words in use: jobs come and go, each with a name of its
-// own.
+// sweepWords drops unused words: jobs come and go, each with its own name.
 func (s *store) sweepWords() {
 	used := map[string]string{}
 	use := func(words ...string) {
@@ -184,7 +183,7 @@ func (s *store) sweepWords() {
 	s.words, s.sweepAt = used, max(leastWords, 2*len(used))
 }
 
-// putNode stores a node; it reports whether anything changed.
+// putNode stores a node and reports whether anything changed.
 func (s *store) putNode(w *wireNode, detailed bool) bool {
 	old := s.nodes[w.ID]
 	if old != nil && (old.ModifyIndex > w.ModifyIndex || old.ModifyIndex == w.ModifyIndex && (!detailed || old.detailed && old.detailAt == w.ModifyIndex)) {
@@ -224,7 +223,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 	return true
 }
 
-// putAlloc stores an allocation; it reports whether anything changed.
+// putAlloc stores an allocation and reports whether anything changed.
 func (s *store) putAlloc(w *wireAlloc) bool {
 	old := s.allocs[w.ID]
 	if old != nil && (old.index > w.ModifyIndex || old.index == w.ModifyIndex && (!old.bare || w.AllocatedResources == nil)) {
@@ -262,9 +261,8 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	return true
 }
 
-// putEval stores a blocked evaluation. One that is no longer blocked
-// is kept until a list drops it, so that an older list that is still on its way
-// does not bring it back.
+// putEval stores a blocked evaluation. An evaluation that is no longer blocked stays
+// until a list drops it, so that an older list still in transit does not bring it back.
 func (s *store) putEval(w *wireEval) bool {
 	old := s.evals[w.ID]
 	if old != nil && old.index >= w.ModifyIndex {
@@ -275,7 +273,7 @@ func (s *store) putEval(w *wireEval) bool {
 	return e.waits || old != nil && old.waits
 }
 
-// waiting are the jobs that have a blocked evaluation.
+// waiting returns the jobs that have a blocked evaluation.
 func (s *store) waiting() map[identity.JobKey]bool {
 	out := map[identity.JobKey]bool{}
 	for _, e := range s.evals {
@@ -286,8 +284,8 @@ func (s *store) waiting() map[identity.JobKey]bool {
 	return out
 }
 
-// prune drops what a list taken at an index no longer holds, unless it
-// is newer than the list.
+// prune drops the objects that are missing from a list taken at index, unless they are
+// newer than the list.
 func prune[V any](m map[string]V, listed map[string]bool, index uint64, at func(V) uint64) bool {
 	dropped := false
 	for id, v := range m {

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// stream reads events until the context ends, opening it again after errors.
+// stream reads events until ctx ends. It reopens the stream after errors.
 func (w *Watcher) stream(ctx context.Context) error {
 	retries := newRetries(30 * time.Second)
 	for ctx.Err() == nil {
@@ -28,7 +28,7 @@ func (w *Watcher) stream(ctx context.Context) error {
 			retries.Reset()
 		}
 		pause := retries.NextBackOff()
-		w.log.Debug("event stream ended; lists go on without it", "error", err, "retry_in", pause)
+		w.log.Debug("event stream ended; reading only lists until it is open again", "error", err, "retry_in", pause)
 		sleep(ctx, pause)
 	}
 	return ctx.Err()
@@ -65,7 +65,7 @@ func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	return true, ctx.Err()
 }
 
-// purgeTime is how long after a job's end lists are read without delay.
+// purgeTime is how long lists are read without delay after a job was deregistered.
 const purgeTime = 30 * time.Second
 
 func (w *Watcher) apply(batch *wireEvents) {
@@ -78,8 +78,8 @@ func (w *Watcher) apply(batch *wireEvents) {
 		case p.Allocation != nil && w.store.allocs[p.Allocation.ID] == nil && p.Allocation.ModifyIndex <= w.store.listed["/v1/allocations"],
 			p.Node != nil && w.store.nodes[p.Node.ID] == nil && p.Node.ModifyIndex <= w.store.listed["/v1/nodes"],
 			p.Evaluation != nil && w.store.evals[p.Evaluation.ID] == nil && p.Evaluation.ModifyIndex <= w.store.listed["/v1/evaluations"]:
-			// A new subscription is sent what happened before it, and what
-			// that was about may be gone.
+			// A new subscription first receives past events, whose objects may no
+			// longer exist.
 		case p.Allocation != nil:
 			changed = w.store.putAlloc(p.Allocation) || changed
 		case p.Node != nil:

@@ -11,10 +11,10 @@ import (
 	"net"
 )
 
-// tlsDefaults is what the TLS settings of the configuration are applied to.
+// tlsDefaults returns the TLS settings that the configuration is applied to.
 func tlsDefaults() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 
-// explainTLS adds to an error of a request what to set where TLS was the cause.
+// explainTLS adds to a request error caused by TLS which setting to change.
 func explainTLS(err error) error {
 	var (
 		name   x509.HostnameError
@@ -28,7 +28,7 @@ func explainTLS(err error) error {
 	case errors.As(err, &verify):
 		return fmt.Errorf("%w; set nomad { ca_cert } or NOMAD_CACERT to the certificate of the authority that signed Nomad's", err)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("%w; Nomad does not take the client's certificate: set nomad { client_cert, client_key } or NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY to one that its authority signed", err)
+		return fmt.Errorf("%w; Nomad does not accept the client's certificate: set nomad { client_cert, client_key } or NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY to one that its authority signed", err)
 	case errors.As(err, &record):
 		return fmt.Errorf("%w; Nomad does not speak TLS there: write http:// in nomad { address } or NOMAD_ADDR", err)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// Topology is the topology of a node pool. It numbers nodes as View.Nodes, and
-// their bins.
+// Topology is the topology of a node pool. Its node numbers are indexes of
+// View.Nodes; bins are numbered within their node.
 type Topology struct {
 	*topology.Tree
-	// Unread is how many nodes have values that were not read yet. They count as
-	// nodes without a value meanwhile.
+	// Unread is how many nodes have values that were not read yet. Until then, they
+	// count as nodes without a value.
 	Unread int
 }
 
@@ -25,12 +25,12 @@ type treeCache struct {
 	gen   uint64
 	trees map[string]*Topology // by node pool
 	paths map[string]string    // of nodes whose values are known, by id
-	unset map[levelOf]bool     // levels that were reported
+	unset map[levelOf]bool     // levels already reported as unset
 }
 
-// topologies makes the topologies of all pools that have nodes, unless those of
-// the round before are still right. The numbers of nodes are, where no node has
-// changed.
+// topologies builds the topologies of all pools that have nodes, unless those of
+// the last round are still valid. The numbers of nodes remain valid while no node
+// changes.
 func (b *viewBuilder) topologies(cache *treeCache) {
 	if cache.gen != b.store.nodesGen || cache.trees == nil {
 		old, reported := cache.paths, cache.unset
@@ -64,10 +64,10 @@ func (b *viewBuilder) topologies(cache *treeCache) {
 // levelOf is a level of a pool.
 type levelOf struct{ pool, name string }
 
-// movedNode is a node that changed where it is in the topology of its pool.
+// movedNode is a node whose position in its pool's topology has changed.
 type movedNode struct{ name, from, to string }
 
-// topology makes the topology of a pool, and adds the paths of its nodes.
+// topology builds the topology of a pool and adds its nodes' paths to paths.
 func (b *viewBuilder) topology(pool string, paths map[string]string) *Topology {
 	levels := b.pools(pool).Levels
 	if len(levels) == 0 {
@@ -96,10 +96,10 @@ func (b *viewBuilder) topology(pool string, paths map[string]string) *Topology {
 	return out
 }
 
-// ofDetail reports whether the values of a level are not in node lists.
+// ofDetail reports whether node lists lack the values of a level.
 func ofDetail(l topology.Level) bool { return l.Source == topology.Meta || l.Source == topology.Attr }
 
-// located is a node with its values.
+// located returns a node with its value at each level.
 func (b *viewBuilder) located(i int, n *node, levels []topology.Level) topology.Node {
 	var out topology.Node
 	device := ""
@@ -129,8 +129,8 @@ func (b *viewBuilder) located(i int, n *node, levels []topology.Level) topology.
 	return out
 }
 
-// short is a value as constraints compare it; one that is too long counts as none:
-// it becomes part of the name of a group.
+// short returns a value, or "" if the value is too long: it becomes part of the
+// name of a domain.
 func short(v string) string {
 	if len(v) > topology.LongestValue {
 		return ""
@@ -144,13 +144,13 @@ type wireAttribute struct {
 	Int    *int64
 }
 
-// Attributes of the device plugin that a topology is made of.
+// deviceLevels lists the device plugin's attributes that a topology uses.
 var deviceLevels = []string{"island", "numa_node", "pcie_root", "pcie_switch"}
 
 const linkMatrix = "topology"
 
-// locate reads where the devices of a group are. An attribute that lists
-// several values has none: which of them a worker gets is not known.
+// locate sets the position of a group's devices. An attribute that lists several
+// values counts as unset: it is unknown which of them a worker gets.
 func (g *deviceGroup) locate(attributes map[string]wireAttribute, word func(string) string) {
 	g.link = topology.Unknown
 	if a := attributes[linkMatrix]; a.String != nil {

@@ -21,18 +21,18 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// View is the cluster at one moment. The planner's part lacks what
-// only the past shows (holds, counts set by hand, failed placements); the caller
-// adds it.
+// View is the state of the cluster at one moment. Its planner.Cluster lacks the data
+// that depends on the past (holds, counts set by hand, failed placements); the caller
+// adds these.
 type View struct {
 	planner.Cluster
 	Facts      []Facts         // about Cluster.Jobs, in the same order
-	Ineligible []IneligibleJob // jobs that ask for Kolo and are left alone
-	Blocked    []Blocked       // jobs of others that wait for room
-	// Others is how many workers jobs have that are not elastic, ending ones left out.
+	Ineligible []IneligibleJob // jobs that ask for Kolo and are not managed
+	Blocked    []Blocked       // other jobs that wait for room
+	// Others is the number of workers of each job that is not elastic, without stopping ones.
 	Others map[identity.JobKey]int
 
-	// Topologies are those of the node pools that have nodes, by name.
+	// Topologies holds the topologies of the node pools that have nodes, by name.
 	Topologies map[string]*Topology
 }
 
@@ -48,20 +48,20 @@ func (v *View) Pools() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Facts is what a policy and a user want to know of a job.
+// Facts holds the information on a job that policies and users need.
 type Facts struct {
 	history.Observation
-	Spec     *jobspec.Spec // cut to what the operator's rules grant
-	Tenant   string        // whose share the job is of: a queue that the operator wrote, or the namespace
-	Queue    string        // that the job is in, of a pool that is divided; "" is none
-	Notes    []string      // what was cut
+	Spec     *jobspec.Spec // limited to what the operator's rules grant
+	Tenant   string        // tenant that the job counts for: a queue that the operator configured, or the namespace
+	Queue    string        // queue of a divided pool that the job is in; "" is none
+	Notes    []string      // what was limited
 	Type     string        // device type as policies see it, "" is any
-	Status   string        // Nomad's
-	Failed   bool          // Nomad gave the job up with workers wanted
+	Status   string        // in Nomad
+	Failed   bool          // Nomad gave up the job while it wanted workers
 	Services []string      // names of the groups' services
 }
 
-// IneligibleJob is a job that asks for Kolo and is left alone.
+// IneligibleJob is a job that asks for Kolo and is not managed.
 type IneligibleJob struct {
 	Key      identity.JobKey
 	Count    int
@@ -75,11 +75,11 @@ type Blocked struct {
 	Key            identity.JobKey
 	Pool           string
 	Priority       int
-	Workers, Slots int // that have no place
+	Workers, Slots int // without a place
 	Worker         int // slots of the smallest of these workers
 }
 
-// View assembles what is known now.
+// View returns the state that is known now.
 func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	if !w.Ready() {
 		return nil, ErrNotReady
@@ -106,7 +106,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	return b.view, nil
 }
 
-// viewBuilder is one View while it is being made.
+// viewBuilder builds one View.
 type viewBuilder struct {
 	store *store
 	pools func(string) config.Pool
@@ -145,7 +145,7 @@ func (b *viewBuilder) nodes() {
 		}
 		bins := map[string]int{}
 		if pool.CPUSlot > 0 {
-			out.Bins = []planner.Bin{{}} // filled when all CPU of others is known
+			out.Bins = []planner.Bin{{}} // set once all CPU held by other jobs is known
 		}
 		for _, g := range n.groups {
 			if pool.CPUSlot > 0 || !matches(g.id, pool.Device) {
@@ -165,8 +165,8 @@ func (b *viewBuilder) nodes() {
 
 func (b *viewBuilder) jobs() {
 	b.jobAt = make(map[identity.JobKey]int, len(b.store.jobs))
-	// By submission would be the policy's order, but scaling moves that time;
-	// creation does not move.
+	// The policy's order is by submission, but scaling changes that time; the creation
+	// index does not change.
 	jobs := slices.SortedFunc(maps.Values(b.store.jobs), func(x, y *job) int {
 		return cmp.Or(cmp.Compare(x.create, y.create), strings.Compare(x.key.String(), y.key.String()))
 	})
@@ -190,7 +190,7 @@ func (b *viewBuilder) jobs() {
 	}
 }
 
-// unfit are the problems between a job and the pool it is in.
+// unfit returns the problems of a job with its node pool.
 func (b *viewBuilder) unfit(j *job) problem.List {
 	pool := b.pools(j.pool)
 	device := j.spec.Groups[0].Device
@@ -211,8 +211,8 @@ func (b *viewBuilder) unfit(j *job) problem.List {
 	}
 	for _, g := range j.spec.Groups {
 		if pool.CPUSlot > 0 && g.Cores > 0 {
-			// How many MHz a core has is the node's: the worker's size in slots
-			// would depend on where it lands.
+			// A core's MHz depend on the node, so the worker's size in slots would
+			// depend on its placement.
 			return problem.List{{Field: fmt.Sprintf("group %q", g.Name), Text: fmt.Sprintf("reserves cores, but slots of node pool %q are counted in MHz", j.pool),
 				Remedy: "write cpu in place of cores"}}
 		}
@@ -272,8 +272,8 @@ func (b *viewBuilder) job(j *job) {
 	b.view.Facts = append(b.view.Facts, f)
 }
 
-// typeOf is the one device type that a job of this ask can have, or "" where
-// it takes any of the pool, or several.
+// typeOf returns the only device type that a job with this ask can get, or "" if it
+// takes any type of the pool, or several.
 func (b *viewBuilder) typeOf(pool, ask string) string {
 	var fit []string
 	for _, id := range b.types[pool] {

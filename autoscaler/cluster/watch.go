@@ -24,16 +24,16 @@ type Watcher struct {
 	wake   chan struct{}
 
 	streaming  atomic.Bool  // the event stream is open
-	eagerUntil atomic.Int64 // Unix nanoseconds; lists are read without a pause until then
-	touched    sync.Map     // jobs that an event was about, to be read again
-	details    sync.Map     // nodes to be read whole
-	troubles   sync.Map     // errors of lists that could not be read
+	eagerUntil atomic.Int64 // Unix nanoseconds; until then, lists are read without a pause
+	touched    sync.Map     // jobs to read again after an event
+	details    sync.Map     // nodes to read with all details
+	troubles   sync.Map     // errors of lists whose last read failed
 	readJobs   chan struct{}
 	classes    classCache
 	trees      treeCache
 }
 
-// NewWatcher makes a watcher; Run starts it.
+// NewWatcher returns a watcher; Run starts it.
 func NewWatcher(c *Client, resync time.Duration, log hclog.Logger) *Watcher {
 	return &Watcher{
 		client: c, log: log, resync: resync, store: newStore(),
@@ -41,8 +41,8 @@ func NewWatcher(c *Client, resync time.Duration, log hclog.Logger) *Watcher {
 	}
 }
 
-// Changed receives a value after something changed; several changes may
-// share one.
+// Changed returns a channel that receives a value after changes. Several changes may
+// share one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.wake }
 
 func notify(c chan struct{}) {
@@ -52,19 +52,19 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Ready reports whether all lists were read once, so that a View is complete.
+// Ready reports whether every list has been read once, so that a View is complete.
 func (w *Watcher) Ready() bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	return len(w.store.parts) == 4
 }
 
-// Trouble is why Nomad could not be read the last time; nil where it could.
+// Trouble returns why Nomad could not be read last time, or nil if it could.
 func (w *Watcher) Trouble() error {
 	var out error
 	w.troubles.Range(func(_, err any) bool {
 		out, _ = err.(error)
-		return false // one will do: they are of the same Nomad
+		return false // any of them will do: they concern the same Nomad
 	})
 	return out
 }
@@ -77,14 +77,14 @@ func (w *Watcher) trouble(list string, err error) {
 	}
 }
 
-// LastAnswer is when Nomad last answered anything.
+// LastAnswer returns the time of Nomad's last answer.
 func (w *Watcher) LastAnswer() time.Time {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	return w.store.last
 }
 
-// Run watches until the context ends; it returns when all its goroutines have.
+// Run watches Nomad until ctx ends. It returns after all its goroutines have ended.
 func (w *Watcher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.stream(ctx) })
@@ -97,14 +97,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 const (
-	costAge    = time.Hour       // after which it is found out again what a read costs
-	eagerPause = 3 * time.Second // between reads of what is no burden
+	costAge    = time.Hour       // age at which the cost of a read is measured again
+	eagerPause = 3 * time.Second // pause between reads that cost little
 )
 
-// follow reads one list again and again: it blocks in Nomad until the index
-// moves. While events arrive the list is only a check on them, and is left
-// alone for the resync time; without them it is read at once, but never more
-// than half of the time.
+// follow reads one list again and again, with a query that blocks in Nomad until
+// the index moves. While events arrive, the list only verifies them and is not read
+// more often than resync. Without events it is read without delay, but reading
+// takes at most half of the time.
 func (w *Watcher) follow(ctx context.Context, name string, list func(context.Context, uint64) (uint64, error)) error {
 	var index uint64
 	var cost time.Duration // of a read that does not wait
@@ -125,7 +125,7 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 			pause := retries.NextBackOff()
 			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "class", Classify(err), "retry_in", pause)
 			sleep(ctx, pause)
-			index, failed = 0, true // an answer at once, whatever has changed meanwhile
+			index, failed = 0, true // read without blocking, whatever has changed in the meantime
 			continue
 		}
 		retries.Reset()
@@ -160,8 +160,8 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 	return ctx.Err()
 }
 
-// pause waits: for least where the stream is lost meanwhile, or lists are
-// to be read eagerly, and for most otherwise.
+// pause waits for most. It returns earlier, but not before least, if the stream
+// breaks or lists are to be read eagerly.
 func (w *Watcher) pause(ctx context.Context, least, most time.Duration) {
 	streaming, start := w.streaming.Load(), time.Now()
 	for ctx.Err() == nil {
@@ -173,8 +173,8 @@ func (w *Watcher) pause(ctx context.Context, least, most time.Duration) {
 	}
 }
 
-// newRetries returns the pauses between failures in a row: about a second, then
-// twice as long each time, up to the longest.
+// newRetries returns the pauses between consecutive failures: about a second at
+// first, doubling up to longest.
 func newRetries(longest time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(longest*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half of it
@@ -188,11 +188,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ErrNotReady is returned for a View before all lists were read.
+// ErrNotReady is returned by View until every list has been read once.
 var ErrNotReady = errors.New("the cluster's state is still being read")
 
-// ForgetClasses has the places of all jobs and the topologies of pools found
-// again, after a change of how a pool's slots are counted or its levels.
+// ForgetClasses drops the cached places of all jobs and the topologies of pools,
+// after a change of a pool's levels or of the way its slots are counted.
 func (w *Watcher) ForgetClasses() {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

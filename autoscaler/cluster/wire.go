@@ -11,8 +11,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
-// The parts of Nomad's JSON that are needed of things there are thousands of.
-// Decoding these in place of the api types keeps a large cluster small.
+// The wire types hold the needed parts of Nomad's JSON, for objects of which there
+// are thousands. Decoding them instead of the api types saves memory in a large
+// cluster.
 
 type wireAlloc struct {
 	ID, Namespace, JobID, TaskGroup, NodeID string
@@ -21,7 +22,7 @@ type wireAlloc struct {
 		TaskLifecycles map[string]*api.TaskLifecycle // nil for main tasks
 		Tasks          map[string]struct {
 			CPU struct {
-				CPUShares     int `json:"CpuShares"` // those of reserved cores included
+				CPUShares     int `json:"CpuShares"` // includes reserved cores
 				ReservedCores []uint16
 			} `json:"Cpu"`
 			Memory  struct{ MemoryMB int }
@@ -71,15 +72,16 @@ type wireJob struct {
 	JobModifyIndex, ModifyIndex uint64
 }
 
-// wireSummary is how many workers of each group wait for a place. A blocked
-// evaluation does not have it.
+// wireSummary states how many workers of each group wait for a place. A blocked
+// evaluation does not contain it.
 type wireSummary struct {
 	Summary     map[string]struct{ Queued int }
 	ModifyIndex uint64
 }
 
-// wireEval is an evaluation. One that could not place everything is complete, and
-// names the blocked one that waits for room; the job's summary changes with it.
+// wireEval is an evaluation. An evaluation that could not place everything is
+// complete and names the blocked evaluation that waits for room; the job's summary
+// changes with it.
 type wireEval struct {
 	ID, Namespace, JobID, Status string
 	BlockedEval                  string
@@ -98,7 +100,7 @@ type wireEvents struct {
 	}
 }
 
-// wireEventJob is a job in an event: just enough to know whether to read it.
+// wireEventJob is a job in an event, with just enough to decide whether to read it.
 type wireEventJob struct {
 	ID, Namespace string
 	TaskGroups    []struct {
@@ -117,7 +119,8 @@ func (j *wireEventJob) asks() bool {
 	return false
 }
 
-// ended reports whether an allocation with this client status holds nothing.
+// ended reports whether an allocation with this client status no longer holds
+// resources.
 func ended(clientStatus string) bool {
 	switch clientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:

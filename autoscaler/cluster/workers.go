@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// allocs gives live allocations to their elastic groups, and takes what
-// others hold off the nodes.
+// allocs assigns live allocations to their elastic groups, and subtracts the
+// resources of all others from the nodes.
 func (b *viewBuilder) allocs() {
 	for _, a := range b.store.allocs {
 		j, elastic := b.jobAt[a.job]
@@ -80,8 +80,8 @@ func (b *viewBuilder) takeOff(n int, a *alloc) {
 	}
 }
 
-// checkHealth finds workers that a change of the count could kill: Nomad
-// moves them when it looks at their node again.
+// checkHealth finds workers that a change of the count could kill, because Nomad
+// moves them when it evaluates their node again.
 func (b *viewBuilder) checkHealth(j int, a *alloc) {
 	job := &b.view.Jobs[j]
 	node := b.store.nodes[a.node]

@@ -20,27 +20,27 @@ import (
 // metaKey marks Kolo's scaling events in Nomad.
 const metaKey = "kolo"
 
-// ErrStale is returned where a job turned out to have changed since the plan
-// was made. Nothing was written; a new plan will know.
+// ErrStale is returned if a job has changed since the plan was made. Nothing was
+// written; a new plan will take the change into account.
 var ErrStale = errors.New("the job has changed since it was looked at")
 
 // Writer sends actions to Nomad.
 type Writer struct {
 	watcher *Watcher
-	// may is asked right before every write; it returns an error unless this
+	// may is called immediately before every write. It returns an error unless this
 	// autoscaler is sure to lead.
 	may   func() error
 	audit *audit.Log
 	rate  *rate.Limiter
 }
 
-// NewWriter makes a writer of at most perSecond writes. may is asked before
-// each, and each is recorded.
+// NewWriter returns a writer that makes at most perSecond writes per second. It
+// calls may before each write, and records each in the audit log.
 func NewWriter(w *Watcher, perSecond int, may func() error, record *audit.Log) *Writer {
 	return &Writer{watcher: w, may: may, audit: record, rate: rate.NewLimiter(rate.Limit(perSecond), 1)}
 }
 
-// turn waits for this write's turn and then asks whether it may go out.
+// turn waits for the rate limiter, then checks that the write is allowed.
 func (w *Writer) turn(ctx context.Context) error {
 	if err := w.rate.Wait(ctx); err != nil {
 		return err
@@ -51,16 +51,16 @@ func (w *Writer) turn(ctx context.Context) error {
 	return nil
 }
 
-// Written is what became of an action.
+// Written is the result of an action.
 type Written struct {
 	Index  uint64 // JobModifyIndex after the last step that was written
-	Steps  int    // how many were
+	Steps  int    // number of steps written
 	Tagged bool   // a version of the job is tagged, which keeps it
 }
 
-// Apply writes an action, step by step, each conditional on the one before.
-// facts are those the plan was made from; where the job's workers have
-// changed since, nothing is written and ErrStale is returned.
+// Apply writes an action step by step. Each step is conditional on the previous
+// one. f must hold the facts that the plan was made from: if the job's workers have
+// changed since then, Apply writes nothing and returns ErrStale.
 func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[string]any) (Written, error) {
 	out := Written{Index: a.Index}
 	if f.Batch && f.Running > 0 {
@@ -74,7 +74,7 @@ func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[
 			return out, err
 		}
 		if time.Since(f.Submitted) < scaleAfter {
-			return out, nil // too early for the other way
+			return out, nil // too early for a scale to the same count
 		}
 	}
 	for _, s := range a.Steps {
@@ -92,8 +92,8 @@ func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[
 	return out, nil
 }
 
-// verify reads the job's allocations once more: a completion, unlike a change
-// of the job, moves no index that a write could be conditional on.
+// verify reads the job's allocations again. A completed worker, unlike a change of
+// the job, moves no index on which a write could be conditional.
 func (w *Writer) verify(ctx context.Context, key identity.JobKey, f Facts) error {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
@@ -153,9 +153,9 @@ func (w *Writer) scale(ctx context.Context, a planner.Action, s planner.Step, in
 
 func groupTarget(group string) map[string]string { return map[string]string{"Group": group} }
 
-// tag keeps a parked job from being collected by tagging its present version.
-// It returns false where the token may scale jobs but not tag them; then a
-// scale to the same count does it, which moves the job's submit time.
+// tag keeps Nomad from garbage-collecting a parked job by tagging its present
+// version. It returns false if the token may scale jobs but not tag them. The
+// caller then scales to the same count, which also moves the job's submit time.
 func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, error) {
 	if err := w.turn(ctx); err != nil {
 		return false, err
@@ -169,24 +169,24 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 	case err == nil:
 		return true, nil
 	case class == Conflict:
-		return true, nil // any tagged version keeps the job, an older one as well
+		return true, nil // any tagged version keeps the job, even an older one
 	case class == Away || class == Gone || class == Stopped:
 		return false, fmt.Errorf("protecting %s: %w", a.Job, err)
 	}
 	return false, nil
 }
 
-// scaleAfter is the age of a parked job at which a scale to the same count
-// protects it, where a tag may not.
+// scaleAfter is the age at which a parked job that may not be tagged is protected
+// by a scale to the same count.
 const scaleAfter = 2 * time.Hour
 
-// untagLooks bounds how often Untag looks whether a tag is left.
+// untagLooks bounds how often Untag checks for remaining tags.
 const untagLooks = 3
 
-// Untag lets Nomad collect the job again when it has ended. A scale copies the
-// tag to the version it makes, Nomad keeps a job any version of which is
-// tagged, and a request removes the tag of one version: so it looks how many
-// there are, and again afterwards, since someone may have scaled meanwhile.
+// Untag lets Nomad garbage-collect the job after its end. Nomad keeps a job if any
+// of its versions is tagged, a scale copies the tag to the new version, and a
+// request removes the tag from only one version. Therefore Untag counts the tagged
+// versions, and counts again afterwards in case the job was scaled in the meantime.
 func (w *Writer) Untag(ctx context.Context, key identity.JobKey) error {
 	for range untagLooks {
 		n, err := w.tagged(ctx, key)
@@ -202,7 +202,7 @@ func (w *Writer) Untag(ctx context.Context, key identity.JobKey) error {
 	return fmt.Errorf("removing the tag of %s: versions are tagged again and again", key)
 }
 
-// tagged is how many versions of a job have our tag.
+// tagged returns how many versions of a job have Kolo's tag.
 func (w *Writer) tagged(ctx context.Context, key identity.JobKey) (int, error) {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
@@ -233,8 +233,8 @@ func (w *Writer) untagOne(ctx context.Context, key identity.JobKey) error {
 	return nil
 }
 
-// Report puts a problem where its user looks for it: a scaling event on the
-// job. Nothing is scaled.
+// Report records a problem where the job's user looks for it, as a scaling event of
+// the job. It does not scale anything.
 func (w *Writer) Report(ctx context.Context, a IneligibleJob) error {
 	if err := w.turn(ctx); err != nil {
 		return err
@@ -252,13 +252,13 @@ func (w *Writer) Report(ctx context.Context, a IneligibleJob) error {
 	return nil
 }
 
-// record puts a write to a job on record.
+// record adds a write to the audit log.
 func (w *Writer) record(e audit.Entry, key identity.JobKey, err error) {
 	e.Namespace, e.Job, e.Err = key.Namespace, key.ID, err
 	w.audit.Write(e)
 }
 
-// scaled takes over what a write did, before Nomad reports it.
+// scaled applies the effect of a write to the store before Nomad reports it.
 func (w *Watcher) scaled(key identity.JobKey, group string, count int, index uint64) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

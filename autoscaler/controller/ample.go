@@ -13,8 +13,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// A policy distributes the existing room, so its wants do not show how much more jobs would
-// use. To find that out, it is asked a second time, with more room than there is.
+// A policy distributes the existing room, so its wants do not show how much more room
+// jobs would use. To find that out, the policy is asked a second time, with more room
+// than there is.
 
 const (
 	// leastAmple is the least room that is added, in slots. A larger pool gets as much
@@ -26,10 +27,10 @@ const (
 	ampleShare = 20
 )
 
-// ampleCounts has the counts that a policy would want if there was room.
+// ampleCounts holds the counts that a policy would want if there was room.
 type ampleCounts struct {
 	counts      map[identity.JobKey]int
-	fingerprint uint64 // of the snapshot that it is of
+	fingerprint uint64 // of the snapshot behind the counts
 	at          time.Time
 	took        time.Duration
 }
@@ -71,7 +72,8 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 }
 
 // askAmple asks the policy of a pool what it would want if there was room, if the answer
-// may have changed. If it is too early, it returns when to ask, else zero.
+// may have changed. If it is too early to ask, it returns the time to ask, else the zero
+// time.
 func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Time {
 	a := &p.ample
 	if p.last == nil || a.counts != nil && a.fingerprint == p.fingerprint && now.Sub(a.at) < c.cfg.Planner.Tick {

@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// MayCommand returns nil if Nomad lets the token write the overrides, as every command
-// does.
+// MayCommand returns nil if Nomad lets the token write the overrides, which every command
+// requires.
 func (c *Controller) MayCommand(ctx context.Context, token string) error {
 	return c.store.MayChangeOverrides(ctx, token)
 }
@@ -43,10 +43,10 @@ func (c *Controller) SetPaused(ctx context.Context, token string, key identity.J
 	return c.command(ctx, token, e, func(o *store.Overrides) { o.Pause(key, paused) })
 }
 
-// command changes the overrides and saves them. It takes effect at once or, if another
-// autoscaler leads, as soon as that one has read them. Commands that come together take
-// effect one after another, each on top of the last. Only the leader accepts a command with
-// a token: others return leader.ErrNotLeading.
+// command changes the overrides and saves them. The change takes effect immediately or,
+// if another autoscaler leads, once that one has read it. Concurrent commands take effect
+// one after another, each on top of the last. A command with a token is accepted only by
+// the leader: others return leader.ErrNotLeading.
 func (c *Controller) command(ctx context.Context, token string, e api.Event, change func(*store.Overrides)) error {
 	c.commanding.Lock()
 	defer c.commanding.Unlock()

@@ -120,8 +120,8 @@ func (q *request) wants() map[identity.JobKey]planner.Want {
 	return out
 }
 
-// accept puts an answer in force, or reports why it can't. It returns when the policy wants
-// to be asked again.
+// accept puts an answer in force, or records why it cannot. It returns when the policy
+// wants to be asked again.
 func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	c.metrics.decision(pool, q.took, q.err)
 	if q.err != nil {

@@ -16,16 +16,16 @@ import (
 type job struct {
 	*history.Job
 
-	keepUntil time.Time // protected from garbage collection until then
-	untagAt   time.Time // the tag is not removed before
+	keepUntil time.Time // until then, protected from garbage collection
+	untagAt   time.Time // the tag is not removed before this time
 
-	retryAt    time.Time // of a write that failed
+	retryAt    time.Time // earliest repetition of a failed write
 	retries    int
 	writeError string
 
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
-	askedAt       time.Time        // when the probe began that gave its last report
-	completeUntil time.Time        // until when the training's report that it is complete counts
+	askedAt       time.Time        // start of the probe that returned the last report
+	completeUntil time.Time        // until then, the training's report of its completion counts
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.

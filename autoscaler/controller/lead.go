@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// saveEvery bounds how much of the history is lost when a leader dies. That is only
-// accounting: facts that must not be lost are saved at once.
+// saveEvery bounds how much of the history is lost when a leader dies. Only accounting
+// can be lost: other facts are saved immediately.
 const saveEvery = time.Minute
 
 // lead runs one term of leadership: it loads the state that the last leader saved, lets
@@ -76,8 +76,8 @@ func (c *Controller) load(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.history, c.loaded, c.loadedAt = h, true, time.Now()
 	for _, p := range c.policies {
-		// The states are the last leader's, which may have seen other jobs. Decisions
-		// and requests of an earlier term have older states.
+		// The policies' states were saved by the last leader, which may have seen other
+		// jobs. Decisions and requests of an earlier term have older states.
 		p.fingerprint, p.asked, p.again, p.wants, p.last, p.ample = 0, nil, false, nil, nil, ampleCounts{}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (c *Controller) save(ctx context.Context) {
 	snap, err := store.Encode(c.history)
 	c.mu.Unlock()
 	if snap.Dropped > 0 {
-		c.log.Warn("the saved history does not hold all jobs, or not what policies asked for", "dropped", snap.Dropped)
+		c.log.Warn("the saved history omits jobs, kinds or policy states that do not fit", "dropped", snap.Dropped)
 	}
 	if err == nil {
 		err = c.store.SaveHistory(ctx, snap, c.elector.Check)

@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// metrics are the autoscaler's Prometheus metrics. Counters are of this process;
-// gauges are read from the newest Status when they are collected.
+// metrics holds the autoscaler's Prometheus metrics. Counters cover this process only;
+// gauges are read from the newest Status on collection.
 type metrics struct {
 	registry *prometheus.Registry
 

@@ -20,8 +20,9 @@ import (
 // because trainings report their remaining work themselves.
 const horizon = 24 * 3600
 
-// addMobility sets, in the planner's jobs, which placements are known to be faster and, for
-// jobs that may be moved, what a move gains and costs. The caller holds c.mu.
+// addMobility sets, in the planner's jobs, which placements are known to be faster. For
+// jobs that may be moved, it also sets the gain and the cost of a move. The caller holds
+// c.mu.
 func (c *Controller) addMobility(v *cluster.View, now time.Time) {
 	var costs map[string]float64 // by pool
 	rooms := slowdown.NewRooms(v.Nodes)

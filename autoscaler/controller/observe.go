@@ -93,8 +93,8 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 	maps.DeleteFunc(c.jobs, func(key identity.JobKey, _ *job) bool { return c.history.Jobs[key] == nil })
 }
 
-// attribute finds out who changed a job's counts. Counts that were set by hand hold for a
-// time.
+// attribute finds out who changed a job's counts. Counts that were set by hand are kept
+// for a while.
 func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *history.Job, changes []cluster.Change, now time.Time) {
 	for group, n := range counts {
 		if n == h.Counts[group] {
@@ -104,7 +104,7 @@ func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *hi
 			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
 			c.log.Info("a count was set by hand; leaving it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
 		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
-			// The last leader wrote it, and could not save that.
+			// The last leader wrote it, but could not save that.
 			h.LastChange = at
 		}
 	}

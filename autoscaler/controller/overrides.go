@@ -12,9 +12,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
-// An autoscaler that does not lead stores the commands of its own user (a caller of its
-// Unix socket) with its own token, which it never passes on. All autoscalers read the
-// commands from Nomad: the leader to obey them, and all to report which jobs are paused.
+// An autoscaler that does not lead stores the commands of its own user (on its Unix
+// socket) with its own token, which it never sends to another autoscaler. All autoscalers
+// read the commands from Nomad: the leader obeys them, and all report which jobs are
+// paused.
 
 // followOverrides applies the overrides that other autoscalers store, until the context
 // ends.
@@ -25,7 +26,7 @@ func (c *Controller) followOverrides(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.log.Warn("cannot read what users want; what was read before stays in force", "error", err)
+			c.log.Warn("cannot read the overrides; those read before stay in force", "error", err)
 			pause(ctx, c.Config().Leader.TTL/3)
 			continue
 		case next < after:

@@ -15,31 +15,31 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// probesAtOnce is how many of the jobs that answered promptly the last time are probed at
-// the same time. As many of the others are probed besides, so that slow jobs delay only
-// each other and new ones.
+// probesAtOnce bounds the concurrent probes of jobs that answered promptly last time. The
+// same number of other jobs is probed at the same time, so that slow jobs delay only each
+// other and new ones.
 const probesAtOnce = 16
 
-// silentProbe is how long a job is not asked again after it has not answered for as long:
-// it may have another driver. A job that starts is asked again without this delay.
+// silentProbe is the pause before a job is probed again after it has been silent for as
+// long: it may have another driver. Starting jobs are probed without this pause.
 const silentProbe = 30 * time.Second
 
-// completeHold is how long a job is left alone after its training reported that it is
-// complete. Nomad sees a worker end within seconds, and only that freezes a job for good:
-// a report may come from another process at the port.
+// completeHold is how long a job is left alone after its training reported completion.
+// Nomad notices the end of a worker within seconds. Only that freezes a job for good,
+// because a report may come from another process at the port.
 const completeHold = time.Minute
 
-// probes has the state of probes by job. The controller's lock guards it.
+// probes holds the state of probes by job. The controller's lock guards it.
 type probes struct {
 	silent map[identity.JobKey]silence
 	asked  map[identity.JobKey]bool // a probe is under way
 	prompt map[identity.JobKey]bool // the last answer came promptly
 }
 
-// A silence is the time in which a job does not answer.
+// silence is a period in which a job does not answer.
 type silence struct{ since, until time.Time }
 
-// extend makes the silence last until now, and sets when to ask again.
+// extend returns the silence as lasting until now, with the time of the next request.
 func (s silence) extend(now time.Time) silence {
 	if s.since.IsZero() {
 		s.since = now
@@ -59,8 +59,8 @@ func (c *Controller) probe(ctx context.Context) error {
 	return g.Wait()
 }
 
-// probeThose asks the jobs that answer promptly, or the others, until the context ends. It
-// does not wait for a slow job before it asks others again.
+// probeThose probes either the jobs that answer promptly or the others, until ctx ends.
+// It does not wait for a slow job before it probes others again.
 func (c *Controller) probeThose(ctx context.Context, p *probes, prompt bool) error {
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
@@ -104,7 +104,7 @@ func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 			key, f := v.Jobs[i].Key, &v.Facts[i]
 			j := c.job(key)
 			if f.Running == 0 {
-				delete(p.silent, key) // no one to answer
+				delete(p.silent, key) // no worker can answer
 				continue
 			}
 			if j == nil || len(f.Services) == 0 || p.prompt[key] != prompt || p.asked[key] || p.silent[key].until.After(now) {
@@ -132,7 +132,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	complete := err == nil && got.Complete && t.batch
 	if complete {
 		if why := c.prober.Confirm(ctx, t.key, t.services, endpoint, got); why != nil {
-			c.log.Debug("not believed that a training is complete", "job", t.key, "why", why)
+			c.log.Debug("ignoring an unconfirmed report that a training is complete", "job", t.key, "why", why)
 			complete = false
 		}
 	}

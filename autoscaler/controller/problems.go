@@ -12,12 +12,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// reportsPerRound bounds for how many jobs problems are reported in one round, so that a
-// tenant with thousands of such jobs does not delay others.
+// reportsPerRound bounds the number of jobs whose problems are reported in one round, so
+// that a tenant with thousands of such jobs does not delay others.
 const reportsPerRound = 20
 
-// report reports problems of jobs to their users. While a job has a problem and this
-// autoscaler runs, it reports it once.
+// report reports problems of jobs to their users. Each problem is reported once while it
+// persists and this autoscaler runs.
 func (c *Controller) report(ctx context.Context, ineligible []cluster.IneligibleJob) {
 	has := map[identity.JobKey]bool{}
 	for _, s := range ineligible {
@@ -42,7 +42,7 @@ func (c *Controller) report(ctx context.Context, ineligible []cluster.Ineligible
 			continue
 		}
 		if reports++; reports > reportsPerRound {
-			c.poke() // the others in the next
+			c.poke() // the others follow in the next round
 			return
 		}
 		c.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))

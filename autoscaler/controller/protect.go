@@ -17,8 +17,8 @@ const (
 	// jobGC is how long Nomad keeps a dead job by default (job_gc_threshold).
 	jobGC = 4 * time.Hour
 
-	// keepRetry is the delay before another try with a job that could not be tagged, and
-	// was too young to be protected by scaling it.
+	// keepRetry is the delay before Kolo tries again to protect a job that could not be
+	// tagged and was too young to be protected by a scale.
 	keepRetry = 30 * time.Minute
 
 	// untagRetry is the delay before another try to remove a tag.
@@ -41,9 +41,9 @@ func (c *Controller) noteProtection(j *job, done cluster.Written, err error, now
 	}
 }
 
-// unprotect removes the tags of jobs that were protected while they waited, after they have
-// started or ended, become ineligible, or gone. (Nomad turns the switch off in a job that
-// is stopped.)
+// unprotect removes the tags of jobs that were protected while they waited and have since
+// started, ended, become ineligible, or disappeared. (Nomad turns scaling.enabled off in
+// a job that is stopped.)
 func (c *Controller) unprotect(ctx context.Context, v *cluster.View) {
 	waiting := map[identity.JobKey]bool{}
 	for i := range v.Jobs {

@@ -30,7 +30,7 @@ func (c *Controller) Reload(cfg *config.Config) error {
 	return nil
 }
 
-// moved reports whether the API would listen at another address or in another way.
+// moved reports whether the API would listen at another address or with other settings.
 func moved(a, b *config.HTTP) bool {
 	return a.Bind != b.Bind || a.Port != b.Port || a.Advertise != b.Advertise || a.Unix != b.Unix || a.UnixGroup != b.UnixGroup ||
 		a.TLS.Enabled() != b.TLS.Enabled()

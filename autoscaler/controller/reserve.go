@@ -13,9 +13,9 @@ import (
 
 // loans accounts for room that is kept free for jobs that are not elastic.
 //
-// Whether Nomad will place a job there is not known in advance, because the autoscaler does
-// not read volumes, ports and quotas. So the room is lent, and a namespace whose room stays
-// idle has to pause:
+// Whether Nomad will use the room is unknown in advance, because the autoscaler does not
+// read volumes, ports and quotas. Therefore the room is only lent, and a namespace whose
+// room stays idle has to pause:
 //
 //	            its jobs wait                 room idle for PlacementTimeout
 //	no room ───────────────────> room made ──────────────────────────────> paused
@@ -23,13 +23,13 @@ import (
 //	   └────────────────────────────┘  └──────────────────────────────────────┘
 //	        all of them were placed         after a pause, longer each time
 //
-// Idle time is weighted by the part of a job's room that is free: half of the room for a
-// minute counts like all of it for half a minute. While too few slots are free for one
-// worker, because others still hold theirs, time counts a quarter.
+// Idle time is weighted by the free part of a job's room: half of the room for a minute
+// counts like all of it for half a minute. Time counts a quarter if the free slots are
+// too few for one worker because other jobs still hold theirs.
 //
-// Time counts until the workers are placed. The time of a job that goes without them stays
-// on the account of its namespace, so another name or another registration does not reset
-// it. An account is reset after twice the longest pause without idle room.
+// Time counts until the workers are placed. If a job disappears without them, its idle
+// time stays on the account of its namespace, so another name or another registration
+// does not reset it. An account is reset after twice the longest pause without idle room.
 type loans struct {
 	at time.Time // of the last observation
 	of map[loanKey]*loan
@@ -40,9 +40,9 @@ type loanKey struct{ pool, namespace string }
 // loan is the room of the jobs of one namespace in one pool.
 type loan struct {
 	jobs     map[identity.JobKey]*borrower
-	idle     time.Duration // idle time of jobs that are gone
+	idle     time.Duration // idle time of jobs that have disappeared
 	failures int           // pauses in a row
-	paused   time.Time     // no room is made before
+	paused   time.Time     // earliest time for making room again
 	wasted   time.Time     // when idle room was last charged
 }
 
@@ -53,15 +53,15 @@ type borrower struct {
 	has     int           // workers with a place, at the last observation
 	most    int           // most workers with a place at any time
 	peak    int           // most slots that were kept for it at any time
-	idle    time.Duration // weighted time for which these were free
+	idle    time.Duration // weighted time for which these slots were free
 	share   float64       // part of the peak that counts as free now
 }
 
 // longestPause is the longest pause, in multiples of the first.
 const longestPause = 8
 
-// tooFew divides the time in which slots are free, but too few for a worker. Such time still
-// counts, or a job that holds the last of the slots could keep the others free forever.
+// tooFew divides the time in which slots are free, but too few for a worker. Without it,
+// a job that holds the last slots could keep the others free forever.
 const tooFew = 4
 
 // firstPause is how long a namespace's first pause lasts.
@@ -115,10 +115,10 @@ func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gav
 	return gaveUp
 }
 
-// pass adds time for a job that has a number of workers now. Slots that were filled in that
-// time were not idle. When the job has more workers than ever, the new ones remove their
-// part of all idle time. Workers that end and are placed again do not: the number must be a
-// new maximum.
+// pass adds the time since the last observation to a job that now has the given number of
+// workers. Slots that were filled in that time were not idle. If the job has more workers
+// than ever before, the new workers remove their share of all idle time. Workers that end
+// and are placed again do not.
 func (t *borrower) pass(past time.Duration, has int) {
 	filled := float64(max(0, has-t.has)*t.worker) / float64(max(1, t.peak))
 	t.idle += time.Duration(float64(past) * max(0, t.share-filled))
@@ -129,7 +129,7 @@ func (t *borrower) pass(past time.Duration, has int) {
 	}
 }
 
-// charge adds the idle time of a job that is gone to the account.
+// charge adds the idle time of a job that has disappeared to the account.
 func (m *loan) charge(idle time.Duration, now time.Time) {
 	if idle > 0 {
 		m.idle, m.wasted = m.idle+idle, now
@@ -153,8 +153,7 @@ func (r *loans) isPaused(key loanKey, now time.Time) bool {
 }
 
 // keep reserves slots in the view, and records how much of each job's room is free. It
-// returns when the next pause begins or ends, if nothing happens until then; zero means
-// never.
+// returns when the next pause begins or ends if nothing else happens; zero means never.
 func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Time {
 	given := r.reserve(v, now)
 	var next time.Time
@@ -185,9 +184,9 @@ func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Ti
 	return next
 }
 
-// reserve reserves slots in the view for jobs that are not elastic and wait. It takes slots
-// that elastic jobs of no higher priority can spare, and only if a worker fits into them. It
-// returns how many each job was given.
+// reserve reserves slots in the view for waiting jobs that are not elastic. It takes
+// slots that elastic jobs of the same or lower priority can spare, and only if a worker
+// fits into them. It returns the number of slots for each job.
 func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int {
 	given := map[identity.JobKey]int{}
 	v.Reserved = map[string]int{}
@@ -240,7 +239,7 @@ func ready(v *cluster.View, pool string) int {
 	return n
 }
 
-// unused returns how many of these slots no worker holds.
+// unused returns how many of the slots that ready counts are held by no worker.
 func unused(v *cluster.View, pool string) int {
 	n := ready(v, pool)
 	for i := range v.Jobs {

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// staleAfter is how old a view may be before it is worth a log line.
+// staleAfter is the age from which an old view is logged.
 const staleAfter = time.Minute
 
 // round observes, decides, plans and, if this autoscaler leads, writes. It returns when to
@@ -80,8 +80,8 @@ func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner
 	return r
 }
 
-// makeRoom reserves slots for jobs that are not elastic. It returns when to call it again;
-// zero means never. The caller holds c.mu.
+// makeRoom reserves slots for jobs that are not elastic. It returns when to call it
+// again; the zero time means never. The caller holds c.mu.
 func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 	for _, key := range c.loans.observe(v, now, &c.cfg.Planner.Options) {
 		if !c.leading() {

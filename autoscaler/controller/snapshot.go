@@ -145,14 +145,15 @@ func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) po
 	}
 }
 
-// maxResizeCost is the longest gap, in seconds, that counts as the cost of a
-// resize; the configuration's resize_cost is bounded by the same.
+// maxResizeCost is the longest gap, in seconds, that counts as the cost of a resize. The
+// configured resize_cost has the same bound.
 const maxResizeCost = 3600
 
-// resizeCost returns the cost of a resize in a pool: the median cost of each namespace, and
-// of these the lower median. Trainings measure their own costs, and the reports of one
-// tenant must not keep the jobs of all others at their sizes. The configured cost counts as
-// one more namespace, unless there is only one namespace and it has measured costs.
+// resizeCost returns the cost of a resize in a pool. It takes the median cost of each
+// namespace, and of these the lower median. Trainings measure their own costs, and
+// reports of one tenant must not keep the jobs of all others at their sizes. The
+// configured cost counts as one more namespace, unless the only namespace has measured
+// costs.
 func resizeCost(costs map[string][]float64, configured float64) float64 {
 	var medians []float64
 	for _, of := range costs {

@@ -9,8 +9,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Fingerprint covers what counts as a change for policies that decide on events
-// only: jobs, bounds, capacity and the shapes of curves, not the passing of time.
+// Fingerprint returns a hash of everything whose change counts as an event for
+// policies that plan on events only: jobs, bounds, capacity and the shapes of
+// curves. The passing of time does not change it.
 func (s *Snapshot) Fingerprint() uint64 {
 	d := digest(offset)
 	for i := range s.Nodes {

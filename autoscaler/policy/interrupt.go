@@ -3,21 +3,21 @@
 
 package policy
 
-// interrupted is the panic that takes a policy out of its loops. It never leaves
-// Interruptible; an error would have to pass through each step of each policy.
+// interrupted is the panic that ends a policy's loops. It never leaves Interruptible.
+// An error would have to pass through every step of every policy.
 type interrupted struct{}
 
-// Checkpoint ends the policy that decides on s once no one waits for its decision. A
-// policy calls it in each unit of its work, on the goroutine that Interruptible called
-// it on: in another one, the panic would end the program.
+// Checkpoint stops the policy that is deciding on s if no one waits for its decision
+// any longer. Policies call it in every unit of their work. It must run on the
+// goroutine that called Interruptible; on another one its panic would end the program.
 func (s *Snapshot) Checkpoint() {
 	if s != nil && s.Context != nil && s.Context.Err() != nil {
 		panic(interrupted{})
 	}
 }
 
-// Interruptible returns the decision of allocate on s, or an empty one if Checkpoint
-// has ended it; Snapshot.Context states why.
+// Interruptible returns the decision of allocate on s, or an empty decision if
+// Checkpoint stopped it. In that case Snapshot.Context has ended and states why.
 func Interruptible(s *Snapshot, allocate func(*Snapshot) Decision) (d Decision) {
 	defer func() {
 		r := recover()

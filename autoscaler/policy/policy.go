@@ -14,24 +14,24 @@ import (
 // the same Snapshot gives the same Decision, with no I/O, no clock and no
 // randomness beyond Snapshot.Seed.
 type Policy interface {
-	// Name is the word users write in configuration, such as "afs-l".
+	// Name returns the word that users write in configuration, such as "afs-l".
 	Name() string
 
-	// Allocate returns a count for every job of the snapshot, in its order. The
-	// decision keeps to the rules of Validate, unless Snapshot.Context has ended: then
-	// it is void, and no one waits for it.
+	// Allocate returns a count for every job of the snapshot, in the snapshot's order.
+	// The decision obeys the rules of Validate. Once Snapshot.Context has ended, the
+	// decision is void and no one waits for it.
 	Allocate(s *Snapshot) Decision
 }
 
-// Snapshot is all that a policy may know. Jobs are ordered by submit time,
-// ties by ID. Times are seconds on one clock (Unix time live, 0 at the start
-// of a simulated trace).
+// Snapshot holds everything a policy may know. Jobs are ordered by submit time, ties
+// by ID. Times are seconds on one clock: Unix time in a live cluster, 0 at the start
+// of a simulated trace.
 type Snapshot struct {
 	Now  float64
 	Seed uint64
 
-	// Nodes is the capacity that elastic jobs may use: what other workloads
-	// hold is already taken off.
+	// Nodes is the capacity that elastic jobs may use, without the GPUs that other
+	// workloads hold.
 	Nodes []Node
 
 	Jobs []Job
@@ -40,21 +40,21 @@ type Snapshot struct {
 	// It is no part of Nodes, and counts for their queues.
 	Fixed []Fixed
 
-	// ResizeCost is how many seconds of training one resize costs a job:
-	// measured gaps where there are some, else the configured value.
+	// ResizeCost is how many seconds of training one resize costs a job: as measured,
+	// or the configured value if there is no measurement.
 	ResizeCost float64
 
-	// Changed is set when the set of jobs, a bound, the capacity or the shape of
-	// a curve changed since the last decision. Policies that re-plan only on
-	// events repeat their last plan when it is false.
+	// Changed is true if the set of jobs, a bound, the capacity or the shape of a curve
+	// has changed since the last decision. If it is false, policies that plan only on
+	// events repeat their last plan.
 	Changed bool
 
-	// State is what this policy returned as Decision.State last time, or nil.
-	// It survives restarts of the autoscaler.
+	// State is the Decision.State that this policy returned last time, or nil. It
+	// survives restarts of the autoscaler.
 	State []byte
 
-	// Context ends once no one waits for the decision. nil is one that never
-	// does. It is no input of a decision.
+	// Context ends once no one waits for the decision; nil never ends. It must not
+	// influence the decision.
 	Context context.Context `json:"-"`
 }
 
@@ -63,7 +63,7 @@ type Node struct {
 	ID   string
 	Type string // GPU type; "" where the cluster has only one
 	GPUs int    // usable by elastic jobs, busy ones included
-	Free int    // of those, not held by any job now
+	Free int    // the part of GPUs that no job holds now
 }
 
 // Fixed is a number of slots that jobs of a namespace hold in a queue.
@@ -80,7 +80,7 @@ type Job struct {
 	// divided between queues is divided before a policy sees the jobs of one.
 	Queue string
 
-	Tenant   string // that quotas and fairness count by: a queue that the operator wrote, else the namespace
+	Tenant   string // unit of quotas and fairness: a queue that the operator configured, else the namespace
 	Type     string // GPU type it needs; "" is any
 	Held     string // GPU type its workers hold now; "" when none or not known
 	Weight   float64
@@ -95,7 +95,7 @@ type Job struct {
 	Preferred int       // what the user would ask for on a fixed-size cluster
 	Sizes     sizes.Set // allowed sizes between Min and Max
 
-	// PerWorker is how many GPUs one worker holds, 1 when 0.
+	// PerWorker is the number of GPUs of one worker; 0 means 1.
 	PerWorker int
 
 	Count       int     // workers now
@@ -104,25 +104,25 @@ type Job struct {
 	Attained    float64 // GPU-seconds received
 	RunTime     float64 // seconds with Count > 0
 
-	// Curve is what is known of the step time by size.
+	// Curve holds what is known of the step time by size.
 	Curve speedup.Curve
 
-	// Remaining is declared or estimated remaining work in global steps; 0
-	// is unknown.
+	// Remaining is the declared or estimated remaining work in global steps; 0 is
+	// unknown.
 	Remaining float64
 
-	// Done is how many global steps were made.
+	// Done is how many global steps the job has made.
 	Done float64
 }
 
-// Decision is the wanted count of each job, in the order of Snapshot.Jobs.
+// Decision holds the wanted count of each job, in the order of Snapshot.Jobs.
 type Decision struct {
 	Allocations []Allocation
-	// State is handed back in the next Snapshot. It is bounded: policies keep
-	// nothing there about jobs that are gone.
+	// State is passed to the policy in the next Snapshot. Its size must stay bounded:
+	// policies keep nothing there about jobs that have ended.
 	State []byte
-	// RequeueAt asks for another decision at this time even if nothing changes
-	// (at the end of a time slice, for instance); 0 is never.
+	// RequeueAt requests another decision at this time even if nothing changes, such
+	// as at the end of a time slice; 0 is never.
 	RequeueAt float64
 }
 
@@ -137,7 +137,7 @@ type Allocation struct {
 	// borrowed. They go back at once, however lately the job was changed.
 	Reclaimed bool
 
-	// Type is the GPU type that the count was taken from. It adds to
-	// Job.Type only where a job takes any type and the cluster has several.
+	// Type is the GPU type that the workers are to use. It matters only for a job that
+	// takes any type, in a cluster with several.
 	Type string
 }

@@ -9,17 +9,17 @@ import (
 )
 
 // Validate returns an error for a decision that breaks a rule of the snapshot it
-// answers. It names the job, its count and the rule. The autoscaler and the
-// simulator carry out no decision that it refuses, of a built-in policy or an
-// external one:
+// was made for. The error names the job, its count and the rule. The autoscaler and
+// the simulator never carry out a decision that Validate refuses, from a built-in
+// policy or an external one. The rules are:
 //
-//   - there is one allocation for each job, in the order of the snapshot;
-//   - a count is 0, the present one, or an allowed size between the job's
-//     bounds. The present one may be neither where a user has changed the
-//     bounds of a running job, or has set its count by hand;
-//   - what a job grows by is there: jobs of one GPU type hold no more than
-//     there are of the type, and all jobs no more than there are. Capacity
-//     that is lost is no fault of a decision that merely keeps counts.
+//   - There is one allocation for each job, in the order of the snapshot.
+//   - A count is 0, the present count, or an allowed size between the job's bounds.
+//     (The present count may be outside the bounds if a user changed them, or set
+//     the count by hand.)
+//   - Jobs that grow do so within the capacity: the jobs of one GPU type hold no
+//     more GPUs than exist of that type, and all jobs no more than exist in total.
+//     A decision that merely keeps counts is valid even after capacity was lost.
 func Validate(s *Snapshot, d *Decision) error {
 	if len(d.Allocations) != len(s.Jobs) {
 		return fmt.Errorf("it answered for %d jobs of %d", len(d.Allocations), len(s.Jobs))
@@ -42,8 +42,9 @@ func Validate(s *Snapshot, d *Decision) error {
 	return validateCapacity(s, d)
 }
 
-// validateCapacity takes the GPUs of jobs that keep or give up workers off what
-// there is, and then those of jobs that ask for more, as far as they are there.
+// validateCapacity first subtracts the GPUs of jobs that keep or give up workers
+// from the capacity. Then it checks that the jobs that ask for more fit into the
+// rest.
 func validateCapacity(s *Snapshot, d *Decision) error {
 	total, byType := 0, map[string]int{}
 	for _, n := range s.Nodes {
@@ -55,7 +56,7 @@ func validateCapacity(s *Snapshot, d *Decision) error {
 			j, a := &s.Jobs[i], &d.Allocations[i]
 			typ := j.Type
 			if typ == "" {
-				typ = a.Type // of a job that takes any, where the policy names one
+				typ = a.Type // for a job that takes any type, the one that the policy names
 			}
 			moves := typ != "" && j.Held != "" && typ != j.Held
 			if a.Count == 0 || asking != (a.Count > j.Count || moves) {

@@ -15,14 +15,14 @@ import (
 // CDIKind is the vendor and class of NVIDIA GPUs in CDI.
 const CDIKind = "nvidia.com/gpu"
 
-// maxCDI bounds what is read of a specification.
+// maxCDI bounds how much of a specification is read, in bytes.
 const maxCDI = 4 << 20
 
-// CDI are the CDI specifications of GPUs that a host has, as nvidia-ctk cdi generate
-// writes them: their text, in YAML or JSON.
+// CDI holds the texts of a host's CDI specifications of GPUs, in YAML or JSON, as written
+// by nvidia-ctk cdi generate.
 type CDI []string
 
-// ReadCDI reads them. Root is put before /etc and /var/run.
+// ReadCDI reads the host's specifications. root is prepended to /etc and /var/run.
 func ReadCDI(root string) CDI {
 	var specs CDI
 	for _, dir := range []string{"/etc/cdi", "/var/run/cdi"} {
@@ -39,7 +39,7 @@ func ReadCDI(root string) CDI {
 	return specs
 }
 
-// Names reports whether a specification has a device of this name, a UUID.
+// Names reports whether a specification has a device with this UUID as its name.
 func (c CDI) Names(id string) bool {
 	word := regexp.MustCompile(`(?m)(^|[\s"'])` + regexp.QuoteMeta(id) + `($|[\s"',])`)
 	return slices.ContainsFunc(c, word.MatchString)

@@ -18,10 +18,10 @@ import (
 // sharedNodes are the nodes that every user of a GPU needs.
 var sharedNodes = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"}
 
-// Nodes lists the files in /dev that exist for the units, in order. Drivers that
-// isolate tasks without NVIDIA's container runtime (exec) need them. The error
-// is of MIG instances whose capabilities are unknown; the list lacks their nodes
-// only. Root is put before /dev and /proc.
+// Nodes returns the files in /dev that exist for the units, in order. Drivers that
+// isolate tasks without NVIDIA's container runtime (exec) need them. An error
+// concerns MIG instances whose capabilities are unknown; the list lacks only their
+// nodes. root is prepended to /dev and /proc.
 func Nodes(root string, units []inventory.Unit) ([]string, error) {
 	names := slices.Clone(sharedNodes)
 	var errs []error

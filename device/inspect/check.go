@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// Check checks everything that GPUs in Nomad need on this machine. Root is put
-// before /dev and /etc; pluginDir is the folder in which Nomad finds plugins.
+// Check checks everything that GPUs in Nomad need on this machine. root is
+// prepended to /dev and /etc; pluginDir is the folder in which Nomad finds plugins.
 func Check(lib nvml.Library, root, pluginDir string) []Finding {
 	var found findings
 	if _, err := os.Stat(filepath.Join(pluginDir, "nomad-device-nvidia")); err == nil {
@@ -57,10 +57,10 @@ func Check(lib nvml.Library, root, pluginDir string) []Finding {
 	return found
 }
 
-// adviceBroken is for a GPU by its number or PCI address.
+// adviceBroken has a placeholder for a GPU's number or PCI address.
 const adviceBroken = "see dmesg for XID messages; drain the node and reset the GPU: nvidia-smi -r -i %s; or reboot"
 
-// adviceOpen is what to do when NVML does not start.
+// adviceOpen returns the remedy if NVML does not start.
 func adviceOpen(err error) string {
 	switch {
 	case errors.Is(err, nvml.ErrLibraryNotFound):
@@ -77,7 +77,7 @@ func adviceOpen(err error) string {
 	}
 }
 
-// checkFacts checks what seldom changes of a GPU, against all GPUs.
+// checkFacts checks the rarely changing facts of a GPU, compared with all GPUs.
 func (fs *findings) checkFacts(f nvml.Facts, all []*inventory.GPU) {
 	if f.Persistence != nil && !*f.Persistence {
 		fs.note("run nvidia-persistenced: without it the first task on an idle GPU waits for the driver",
@@ -103,7 +103,7 @@ func (fs *findings) checkFacts(f nvml.Facts, all []*inventory.GPU) {
 	}
 }
 
-// checkSample checks what changes all the time of a GPU.
+// checkSample checks a GPU's frequently changing values.
 func (fs *findings) checkSample(g *inventory.GPU) {
 	s, err := sampleWithin(g.Handle, sampleLimit)
 	if err != nil {
@@ -127,10 +127,10 @@ func (fs *findings) checkSample(g *inventory.GPU) {
 	}
 }
 
-// sampleLimit is how long a GPU may take to answer.
+// sampleLimit bounds the time that a GPU may take to answer.
 const sampleLimit = 15 * time.Second
 
-// sampleWithin abandons a call that hangs, for the process ends soon.
+// sampleWithin abandons a call that hangs, because the process ends soon anyway.
 func sampleWithin(gpu nvml.GPU, limit time.Duration) (nvml.Sample, error) {
 	type answer struct {
 		sample nvml.Sample
@@ -149,7 +149,7 @@ func sampleWithin(gpu nvml.GPU, limit time.Duration) (nvml.Sample, error) {
 	}
 }
 
-// checkFiles checks what the host has for tasks.
+// checkFiles checks the host's files that tasks need.
 func (fs *findings) checkFiles(root string) {
 	missing := func(name string) bool {
 		_, err := os.Stat(filepath.Join(root, "/dev", name))

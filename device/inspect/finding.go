@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// Finding is something about the set-up of a machine.
+// Finding is one fact about the set-up of a machine.
 type Finding struct {
-	// Problem is true when GPUs cannot be used, or not well, until it is solved;
-	// otherwise the finding is a note.
+	// Problem states that GPUs cannot be used, or not well, until this is solved.
+	// Otherwise the finding is a note.
 	Problem bool
-	// What was found, and what to do about it.
+	// What is the finding, and Do the remedy.
 	What, Do string
-	// Where are the UUIDs of the GPUs concerned; empty for the machine.
+	// Where has the UUIDs of the GPUs concerned. It is empty if the finding
+	// concerns the machine.
 	Where []string
 }
 
-// String is the finding for people, on several lines.
+// String returns the finding as text for people, on several lines.
 func (f Finding) String() string {
 	kind := "note"
 	if f.Problem {
@@ -30,7 +31,7 @@ func (f Finding) String() string {
 	return strings.Join(lines, "\n         ")
 }
 
-// findings collects them, those that several GPUs share as one.
+// findings collects findings. A finding that several GPUs share is in it once.
 type findings []Finding
 
 func (fs *findings) add(f Finding) {

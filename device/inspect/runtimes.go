@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/inventory"
 )
 
-// checkRuntimes reports by which task drivers tasks get their GPUs on this machine, as
-// its files show; no container is started.
+// checkRuntimes reports which task drivers can give tasks their GPUs on this machine,
+// judging by its files. It starts no container.
 func (fs *findings) checkRuntimes(root string, gpus []*inventory.GPU) {
 	switch {
 	case !installed(root, "dockerd"):
@@ -73,7 +73,7 @@ func (fs *findings) checkPodman(root string, gpus []*inventory.GPU) {
 	}
 }
 
-// ids are the names by which tasks reserve GPUs, those of MIG instances among them.
+// ids returns the names by which tasks reserve GPUs, including those of MIG instances.
 func ids(gpus []*inventory.GPU) []string {
 	var list []string
 	for _, g := range gpus {
@@ -87,14 +87,14 @@ func ids(gpus []*inventory.GPU) []string {
 	return list
 }
 
-// programDirs are where packages put programs.
+// programDirs are the directories in which packages install programs.
 var programDirs = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"}
 
 func installed(root, program string) bool {
 	return slices.ContainsFunc(programDirs, func(dir string) bool { return isFile(root, filepath.Join(dir, program)) })
 }
 
-// runs reports whether a program is there that is named by its path, or only by name.
+// runs reports whether a program exists, given by its path or only by its name.
 func runs(root, program string) bool {
 	if strings.HasPrefix(program, "/") {
 		return isFile(root, program)

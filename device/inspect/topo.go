@@ -19,7 +19,7 @@ import (
 type Report struct {
 	Driver string  `json:"driver"`
 	CUDA   float64 `json:"cuda"`
-	// Topology is the matrix as the attribute of that name has it.
+	// Topology is the matrix in the format of the device attribute with that name.
 	Topology string     `json:"topology"`
 	GPUs     []GPU      `json:"gpus"`
 	Links    [][]string `json:"links"`
@@ -30,8 +30,8 @@ type Report struct {
 
 // GPU is one GPU or MIG instance of a report.
 type GPU struct {
-	// Index is the GPU's number in NVML and nvidia-smi; instances have that of
-	// their GPU.
+	// Index is the GPU's number in NVML and nvidia-smi. An instance has the number
+	// of its GPU.
 	Index  int    `json:"index"`
 	UUID   string `json:"uuid"`
 	Name   string `json:"name"`
@@ -40,30 +40,31 @@ type GPU struct {
 	NUMA   int    `json:"numa"`
 	Switch string `json:"pcie_switch"`
 	Root   string `json:"pcie_root"`
-	// NVLinks are the links that are up, NVLinkMBps is what they carry together,
-	// one way.
+	// NVLinks is the number of links that are up, and NVLinkMBps their total
+	// bandwidth in one direction.
 	NVLinks    int    `json:"nvlinks"`
 	NVLinkMBps int    `json:"nvlink_mbps"`
 	Island     string `json:"island"`
 	// Profile is the shape of a MIG instance; empty for a whole GPU.
 	Profile string `json:"mig_profile,omitempty"`
-	// Groups are the names of its group, by the value of group_by.
+	// Groups has the name of its group for each value of group_by.
 	Groups map[inventory.GroupBy]string `json:"groups"`
-	// label and switchName are for people.
+	// label and switchName are texts for people.
 	label, switchName string
 }
 
 // Island is an NVLink island of a report.
 type Island struct {
 	Name string `json:"name"`
-	// GPUs are positions in the report's list of them.
+	// GPUs are positions in the report's list of GPUs.
 	GPUs []int `json:"gpus"`
-	// BisectionMBps is the NVLink bandwidth between its halves, one way.
+	// BisectionMBps is the NVLink bandwidth between its halves, in one direction.
 	BisectionMBps int `json:"bisection_mbps"`
 }
 
-// Topology reads the machine once. Root is put before /run, where the plugin
-// keeps the ids of islands and switches; what gets an id here is not kept.
+// Topology reads the machine once. root is prepended to /run, where the plugin
+// keeps the IDs of islands and switches. Topology does not store the IDs that it
+// assigns itself.
 func Topology(lib nvml.Library, root string) (Report, error) {
 	if err := lib.Open(); err != nil {
 		return Report{}, fmt.Errorf("opening NVML: %w", err)
@@ -116,7 +117,7 @@ func newGPU(l inventory.Layout, i, index int) GPU {
 	return g
 }
 
-// islands lists the islands in the order of their first unit.
+// islands returns the islands in the order of their first unit.
 func islands(l inventory.Layout) []Island {
 	all := []Island{}
 	for i := range l.Units {
@@ -134,7 +135,8 @@ func islands(l inventory.Layout) []Island {
 	return all
 }
 
-// Write prints the report for people, the matrix as nvidia-smi topo -m does.
+// Write prints the report for people, with the matrix in the format of nvidia-smi
+// topo -m.
 func (r Report) Write(w io.Writer) error {
 	var b strings.Builder
 	if len(r.GPUs) > 0 {

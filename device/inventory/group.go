@@ -14,7 +14,7 @@ import (
 // groups.
 type GroupBy string
 
-// The ways to split.
+// Values of GroupBy.
 const (
 	// GroupByNode makes one group of each product, as nomad-device-nvidia does.
 	GroupByNode GroupBy = "node"
@@ -26,7 +26,7 @@ const (
 	GroupByPCIe GroupBy = "pcie"
 )
 
-// Groupings are all values of GroupBy.
+// Groupings returns all values of GroupBy.
 func Groupings() []GroupBy {
 	return []GroupBy{GroupByNode, GroupByNVLink, GroupByNUMA, GroupByPCIe}
 }
@@ -52,8 +52,8 @@ func (l Layout) Groups() []Group {
 	return groups
 }
 
-// GroupName is the name of a unit's group. With [GroupByNode] it is the product
-// alone, so that jobs that name it keep working.
+// GroupName returns the name of a unit's group. With [GroupByNode] it is the
+// product alone, so that jobs that use the product's name keep working.
 func (l Layout) GroupName(i int) string {
 	u := l.Units[i]
 	product := cmp.Or(u.Product(), "notAvailable")
@@ -69,8 +69,9 @@ func (l Layout) GroupName(i int) string {
 	}
 }
 
-// NUMAName is the name of a NUMA node. It is numa-unknown where the kernel
-// reports no node, as on most machines with one socket and many virtual ones.
+// NUMAName returns the name of a NUMA node. It is numa-unknown if the kernel
+// reports no node, as on most machines with one socket and on many virtual
+// machines.
 func NUMAName(node int) string {
 	if node < 0 {
 		return "numa-unknown"

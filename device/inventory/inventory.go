@@ -16,41 +16,40 @@ import (
 
 // GPU is a GPU that was read at least once.
 type GPU struct {
-	// Facts are the newest that could be read.
+	// Facts are the newest facts that could be read.
 	Facts nvml.Facts
 	// Index is NVML's number, which nvidia-smi -i accepts.
 	Index int
-	// Handle is nil while NVML gives none.
+	// Handle is the GPU's handle, nil while NVML provides none.
 	Handle nvml.GPU
-	// Err is why the GPU does not answer; nil while it does.
+	// Err is the reason why the GPU does not answer, nil while it does.
 	Err error
 }
 
-// Inventory is the result of reading all GPUs. It includes the GPUs of the
-// reading before that have disappeared since.
+// Inventory is the result of reading all GPUs. It includes GPUs of the previous
+// reading that have disappeared since.
 type Inventory struct {
 	Driver nvml.Driver
 	// GPUs are ordered by PCI address.
 	GPUs []*GPU
 	// Listed is how many GPUs NVML lists, including ignored ones.
 	Listed int
-	// Unreadable are the errors of GPUs that NVML lists and that could not be
-	// read, not even their UUID, by NVML's number.
+	// Unreadable has the errors, by NVML's number, of GPUs that NVML lists but of
+	// which not even the UUID could be read.
 	Unreadable map[int]error
-	// UnmatchedIgnores are the ids to ignore that no readable GPU has.
+	// UnmatchedIgnores are the IDs to ignore that no readable GPU has.
 	UnmatchedIgnores []string
 
 	pairs map[[2]string]topology.Pair // by the UUIDs of both
 }
 
-// ErrUnlisted is why a GPU that was read before does not answer: NVML no longer
-// lists it.
-var ErrUnlisted = errors.New("NVML does not list the GPU any more")
+// ErrUnlisted means that NVML no longer lists a GPU that was read before.
+var ErrUnlisted = errors.New("NVML no longer lists the GPU")
 
-// Read reads all GPUs but the ignored ones. A GPU that fails does not prevent
-// the others from being read: its facts stay those of the reading before, with
-// the error. The returned error concerns NVML as a whole; the inventory is then
-// the one before.
+// Read reads all GPUs except for the ignored ones. A GPU that fails does not
+// prevent the others from being read: it keeps its facts of the previous reading,
+// with the error. An error that Read returns concerns NVML as a whole; the
+// inventory is then the previous one.
 func Read(lib nvml.Library, before Inventory, ignored []string) (Inventory, error) {
 	inv := Inventory{
 		Unreadable: map[int]error{}, UnmatchedIgnores: slices.Clone(ignored),
@@ -97,15 +96,15 @@ func readGPU(lib nvml.Library, index int) (*GPU, error) {
 	return &GPU{Facts: f, Handle: handle, Index: index}, nil
 }
 
-// ignores reports whether an id is to be ignored, and notes that a GPU has it.
+// ignores reports whether an ID should be ignored, and records that a GPU has it.
 func (inv *Inventory) ignores(id string) bool {
 	before := len(inv.UnmatchedIgnores)
 	inv.UnmatchedIgnores = slices.DeleteFunc(inv.UnmatchedIgnores, func(ignored string) bool { return ignored == id })
 	return len(inv.UnmatchedIgnores) < before
 }
 
-// keepMissing adds the GPUs of the reading before that this one lacks. A lost
-// GPU fails before its UUID can be read; NVML's number identifies it then.
+// keepMissing adds the GPUs of the previous reading that this one lacks. A lost GPU
+// fails before its UUID can be read, so NVML's number identifies it then.
 func (inv *Inventory) keepMissing(before Inventory) {
 	for _, old := range before.GPUs {
 		if inv.find(old.Facts.UUID) != nil {
@@ -128,10 +127,10 @@ func (inv *Inventory) find(uuid string) *GPU {
 	return inv.GPUs[i]
 }
 
-// readPairs reads how each two reachable GPUs are linked, unless nothing about
-// the two has changed; of other pairs it keeps what was known. A pair without
-// peer access, or whose NVLinks the driver denies, is read again: the fabric
-// manager may have started since.
+// readPairs reads how every two reachable GPUs are linked, unless nothing about the
+// two has changed. For other pairs it keeps the known links. It reads a pair again
+// if the pair has no peer access, or if the driver denies its NVLinks, because the
+// fabric manager may have started since.
 func (inv *Inventory) readPairs(lib nvml.Library, before Inventory) error {
 	for i, a := range inv.GPUs {
 		for _, b := range inv.GPUs[i+1:] {
@@ -152,7 +151,7 @@ func (inv *Inventory) readPairs(lib nvml.Library, before Inventory) error {
 			case err == nil || !known:
 				inv.pairs[key] = p
 			}
-			// Any other error is of one of the two GPUs, whose own reading
+			// Any other error is due to one of the two GPUs, whose own reading
 			// fails too.
 		}
 	}
@@ -169,8 +168,8 @@ func (inv *Inventory) hasSameLinks(g *GPU) bool {
 	return was.MIG == is.MIG && slices.Equal(was.Ports, is.Ports) && reflect.DeepEqual(was.Fabric, is.Fabric)
 }
 
-// Unidentified is how many GPUs cannot be read and never were, so that not even
-// their UUID is known.
+// Unidentified returns the number of GPUs that have never been readable, so that
+// not even their UUID is known.
 func (inv *Inventory) Unidentified() int {
 	n := len(inv.Unreadable)
 	for _, g := range inv.GPUs {
@@ -181,13 +180,13 @@ func (inv *Inventory) Unidentified() int {
 	return n
 }
 
-// UnidentifiedAreIgnored reports whether the unidentified GPUs are in all
-// likelihood those to be ignored, perhaps because they are broken.
+// UnidentifiedAreIgnored reports whether the unidentified GPUs are probably those
+// to ignore, perhaps because they are broken.
 func (inv *Inventory) UnidentifiedAreIgnored() bool {
 	return inv.Unidentified() <= len(inv.UnmatchedIgnores)
 }
 
-// Incomplete reports whether a GPU is known to exist that cannot be reached.
+// Incomplete reports whether a known GPU cannot be reached.
 func (inv *Inventory) Incomplete() bool {
 	return len(inv.Unreadable) > 0 && !inv.UnidentifiedAreIgnored() ||
 		slices.ContainsFunc(inv.GPUs, func(g *GPU) bool { return g.Handle == nil })

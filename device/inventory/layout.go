@@ -11,16 +11,16 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Layout places every unit of the machine, across all products. It does not
-// change once made, and can be compared with reflect.DeepEqual.
+// Layout places every unit of the machine, across all products. It is immutable,
+// and can be compared with reflect.DeepEqual.
 type Layout struct {
 	// Units are in the order of PCI addresses.
 	Units []Unit
 	// Matrix has the links between the units, by their position in Units.
 	Matrix *topology.Matrix
-	// By splits products into groups.
+	// By selects how products are split into groups.
 	By GroupBy
-	// Islands is how many islands there are by the NVLinks that are up.
+	// Islands is the number of islands, by the NVLinks that are up.
 	Islands int
 
 	// islandIDs and switchIDs are stable, see [StableIDs].
@@ -28,8 +28,7 @@ type Layout struct {
 	isolated             []bool
 }
 
-// NewLayout lays out the GPUs, and assigns ids to islands and switches that have
-// none.
+// NewLayout lays out the GPUs, and assigns IDs to new islands and switches.
 func NewLayout(inv *Inventory, by GroupBy, stable *StableIDs) Layout {
 	l := Layout{Units: inv.units(), By: by}
 	l.Matrix = inv.matrix(l.Units)
@@ -52,9 +51,9 @@ func NewLayout(inv *Inventory, by GroupBy, stable *StableIDs) Layout {
 	return l
 }
 
-// components counts the islands by the links that are up, in the order of PCI
+// components computes the islands by the links that are up, in the order of PCI
 // addresses, and returns the island of each unit. MIG instances have no NVLink;
-// those of one GPU count as one island, for they are one GPU.
+// those of one GPU form one island, because they are one GPU.
 func (l *Layout) components() []int {
 	type key struct {
 		migGPU string // the UUID, of MIG instances
@@ -76,8 +75,9 @@ func (l *Layout) components() []int {
 	return component
 }
 
-// findIsolated finds the units that are not linked with most of the reachable
-// units of their island id; of parts of equal size the first one counts as most.
+// findIsolated finds the units that are not linked with the largest part of the
+// reachable units with their island ID. If parts have equal size, the first one
+// counts as the largest.
 func (l *Layout) findIsolated(inv *Inventory, component []int) {
 	type part struct{ id, component int }
 	size := map[part]int{}
@@ -98,19 +98,18 @@ func (l *Layout) findIsolated(inv *Inventory, component []int) {
 	}
 }
 
-// Isolated reports whether a unit has lost its NVLinks to most units of its
-// island.
+// Isolated reports whether a unit has lost its NVLinks to most units of its island.
 func (l Layout) Isolated(i int) bool { return l.isolated[i] }
 
-// IslandName is the name of a unit's island, which is stable.
+// IslandName returns the stable name of a unit's island.
 func (l Layout) IslandName(i int) string { return fmt.Sprintf("nvlink%d", l.islandIDs[i]) }
 
-// SwitchName is the name of the PCIe switch of a unit, or of its PCIe root where
-// there is no switch. It is stable.
+// SwitchName returns the stable name of a unit's PCIe switch, or of its PCIe root
+// if there is no switch.
 func (l Layout) SwitchName(i int) string { return fmt.Sprintf("pcie%d", l.switchIDs[i]) }
 
-// Compare orders units, by their position, so that those close together are next to
-// each other: by NUMA node, NVLink island, PCIe switch and PCI address.
+// Compare orders units a and b, given by position, so that units close to each
+// other are adjacent: by NUMA node, NVLink island, PCIe switch and PCI address.
 func (l Layout) Compare(a, b int) int {
 	return cmp.Or(
 		cmp.Compare(l.Units[a].GPU.NUMA, l.Units[b].GPU.NUMA),
@@ -120,7 +119,8 @@ func (l Layout) Compare(a, b int) int {
 	)
 }
 
-// IslandSize is how many units a unit's island has now, itself included.
+// IslandSize returns how many units a unit's island currently has, including
+// itself.
 func (l Layout) IslandSize(i int) int {
 	return len(l.Matrix.Islands()[l.Matrix.Island(i)])
 }

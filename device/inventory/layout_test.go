@@ -33,7 +33,7 @@ func TestGroupByPCIeSwitch(t *testing.T) {
 	must.Eq(t, "L40S numa-unknown", numa.GroupName(0))
 }
 
-// TestCompare is a board whose addresses take turns between two NUMA nodes, and
+// TestCompare has a board whose addresses alternate between two NUMA nodes, and
 // whose NVLinks connect every other GPU of a node.
 func TestCompare(t *testing.T) {
 	inv := &Inventory{}

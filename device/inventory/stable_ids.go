@@ -17,19 +17,19 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// stableIDsFile is below the root.
+// stableIDsFile is relative to the root.
 const stableIDsFile = "/run/nomad-device-nvtopo/stable-ids.json"
 
-// StableIDs assigns ids to NVLink islands and PCIe switches, and keeps them in a
-// file below /run, which lasts as long as the machine is up and so longer than
-// this process.
+// StableIDs assigns IDs to NVLink islands and PCIe switches. It keeps them in a
+// file below /run, which lasts as long as the machine is up and so longer than this
+// process.
 //
-// Names of groups contain these ids, and a scheduler identifies the GPUs that a
-// task holds by the name of their group: if it changed, the GPUs would be given
-// to a second task. So a link that goes down, a GPU that MIG splits or one that
-// is found late does not change the id of another.
+// Names of groups contain these IDs, and a scheduler identifies a task's GPUs by
+// the name of their group. If that name changed, the scheduler would give the GPUs
+// to a second task. So the ID of a GPU does not change if a link goes down, MIG
+// splits another GPU, or one is found late.
 type StableIDs struct {
-	file string // empty: for this process alone
+	file string // empty if the IDs are for this process only
 	log  hclog.Logger
 
 	mu     sync.Mutex
@@ -37,8 +37,8 @@ type StableIDs struct {
 	logged string // the last error of the file
 }
 
-// OpenStableIDs reads the ids of this machine, and keeps the file up to date from
-// then on. Root is put before /run and /proc.
+// OpenStableIDs reads the IDs of this machine, and keeps the file up to date from
+// then on. root is prepended to /run and /proc.
 func OpenStableIDs(root string, log hclog.Logger) *StableIDs {
 	s := &StableIDs{file: filepath.Join(root, stableIDsFile), log: log}
 	boot, err := os.ReadFile(filepath.Join(root, "/proc/sys/kernel/random/boot_id"))
@@ -63,14 +63,14 @@ func OpenStableIDs(root string, log hclog.Logger) *StableIDs {
 	return s
 }
 
-// ReadStableIDs reads the ids of this machine and never writes them.
+// ReadStableIDs reads the IDs of this machine and never writes them.
 func ReadStableIDs(root string) *StableIDs {
 	s := OpenStableIDs(root, hclog.NewNullLogger())
 	s.file = ""
 	return s
 }
 
-// assign gives an id to what has none, and returns a copy of all ids.
+// assign assigns missing IDs, and returns a copy of all IDs.
 func (s *StableIDs) assign(switches []string, islands [][]Unit) ids {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,10 +80,10 @@ func (s *StableIDs) assign(switches []string, islands [][]Unit) ids {
 	return s.ids.clone()
 }
 
-// Reserve notes that a task was given units of a layout; their islands never
-// change from then on. It returns false where groups are islands and one of the
-// units has another island by now: the machine is being read again, and the
-// scheduler would look for the unit in the group that it is leaving.
+// Reserve records that a task was given units of a layout; the island IDs of these
+// units never change from then on. It returns false if groups are islands and one
+// of the units has another island by now. In that case the machine is being read
+// again, and the scheduler would look for the unit in its old group.
 func (s *StableIDs) Reserve(l Layout, units []Unit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +110,8 @@ func (s *StableIDs) Reserve(l Layout, units []Unit) bool {
 	return true
 }
 
-// write replaces the file. An error is logged once and keeps no device from
-// Nomad.
+// write replaces the file. An error is logged once, and does not withhold devices
+// from Nomad.
 func (s *StableIDs) write() {
 	if s.file == "" {
 		return
@@ -126,14 +126,14 @@ func (s *StableIDs) write() {
 	}
 }
 
-// ids are the content of the file.
+// ids is the content of the file.
 type ids struct {
-	// Boot is the kernel's id of this boot.
+	// Boot is the kernel's ID of this boot.
 	Boot string `json:"boot"`
-	// Islands are by [Unit.islandKey], Switches by [Unit.switchKey].
+	// Islands has IDs by [Unit.islandKey], Switches by [Unit.switchKey].
 	Islands  map[string]int `json:"islands"`
 	Switches map[string]int `json:"switches"`
-	// Reserved are the island keys of GPUs that were given to a task. Nomad does
+	// Reserved has the island keys of GPUs that were given to a task. Nomad does
 	// not report when a task ends, so they stay reserved.
 	Reserved map[string]bool `json:"reserved"`
 }
@@ -149,7 +149,7 @@ func (n ids) clone() ids {
 	return n
 }
 
-// unused is the lowest id that is not assigned.
+// unused returns the lowest ID that is not assigned.
 func unused(assigned map[string]int) int {
 	used := map[int]bool{}
 	for _, id := range assigned {
@@ -162,12 +162,11 @@ func unused(assigned map[string]int) int {
 	return id
 }
 
-// assign gives an id to what has none, and reports whether it changed anything.
-// Switches are in order, islands are the units in order, by the NVLinks that are
-// up now.
+// assign assigns missing IDs, and reports whether it changed anything. Switches are
+// in order, and islands have their units in order, by the NVLinks that are up now.
 //
-// Islands that have merged, as when the fabric manager starts late, become one,
-// except for reserved GPUs.
+// Islands that have merged, for example because the fabric manager started late,
+// become one, except for reserved GPUs.
 func (n *ids) assign(switches []string, islands [][]Unit) bool {
 	changed := false
 	for _, key := range switches {
@@ -189,8 +188,8 @@ func (n *ids) assign(switches []string, islands [][]Unit) bool {
 	return changed
 }
 
-// choose returns the id for the units of one island: the lowest of a reserved
-// unit, else the lowest of any unit, else an unused one.
+// choose returns the ID for the units of one island: the lowest of a reserved unit,
+// otherwise the lowest of any unit, otherwise an unused one.
 func (n *ids) choose(units []Unit) int {
 	best, bestReserved := -1, false
 	for _, u := range units {
@@ -210,7 +209,7 @@ func (n *ids) choose(units []Unit) int {
 	return best
 }
 
-// replace writes the file in one step.
+// replace writes the file atomically.
 func (n ids) replace(file string) error {
 	text, err := json.Marshal(n)
 	if err != nil {
@@ -223,7 +222,7 @@ func (n ids) replace(file string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(part.Name()) //nolint:errcheck // it is gone after a rename
+	defer os.Remove(part.Name()) //nolint:errcheck // after a rename it no longer exists
 	_, err = part.Write(append(text, '\n'))
 	if err := errors.Join(err, part.Chmod(0o644), part.Close()); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// FuzzOpenStableIDs has anything stand in the file of ids: GPUs that were not in
-// one island before get different ids, and the next start agrees.
+// FuzzOpenStableIDs starts from any content of the file of IDs. GPUs that were not
+// in one island before get different IDs, and the next start agrees.
 func FuzzOpenStableIDs(f *testing.F) {
 	f.Add(`{"boot":"b","islands":{"GPU-x":7},"switches":{"0000:01":0},"reserved":{"GPU-x":true}}`)
 	f.Add(`{"boot":"b","islands":{"GPU-x":-9223372036854775808},"switches":{},"reserved":{}}`)

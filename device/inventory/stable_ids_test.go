@@ -49,7 +49,7 @@ func TestStableIDsOfAnotherBootAndBrokenOnes(t *testing.T) {
 	})
 }
 
-// What could not be written at first is written later.
+// IDs that could not be written at first are written later.
 func TestStableIDsAreWrittenWhenTheyCanBe(t *testing.T) {
 	root := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(root, "run"), nil, 0o644)) // no folder
@@ -62,9 +62,8 @@ func TestStableIDsAreWrittenWhenTheyCanBe(t *testing.T) {
 	must.MapContainsKey(t, OpenStableIDs(root, hclog.NewNullLogger()).ids.Islands, "GPU-x")
 }
 
-// Whatever happens to the links, and whatever is found or lost: the id of a
-// reserved GPU stays, islands that never met have different ids, and nothing is
-// without one.
+// Whatever happens to links and GPUs, a reserved GPU keeps its ID, islands that
+// never met have different IDs, and every unit has an ID.
 func TestStableIDsProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := newIDs("")
@@ -114,7 +113,8 @@ func TestStableIDsProperties(t *testing.T) {
 	})
 }
 
-// connected reports whether two have met, or others with their id have met both.
+// connected reports whether two units have met, or others with their IDs have met
+// both.
 func (n ids) connected(met map[[2]string]bool, a, b string) bool {
 	reached, todo := map[string]bool{a: true}, []string{a}
 	for len(todo) > 0 {

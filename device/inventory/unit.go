@@ -11,16 +11,16 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Unit is what can be given to a task: a whole GPU, or a MIG instance of it. It
-// does not change once made.
+// Unit is what a task can get: a whole GPU, or a MIG instance of one. It is
+// immutable.
 type Unit struct {
-	// GPU are the facts of the GPU, or of the GPU that the instance is part of.
+	// GPU has the facts of the GPU, or of the GPU that the instance is part of.
 	GPU *nvml.Facts
 	// Instance is nil for a whole GPU.
 	Instance *nvml.Instance
 }
 
-// ID is the UUID.
+// ID returns the UUID.
 func (u Unit) ID() string {
 	if u.Instance != nil {
 		return u.Instance.UUID
@@ -28,7 +28,7 @@ func (u Unit) ID() string {
 	return u.GPU.UUID
 }
 
-// Product is the name without the locality, as nomad-device-nvidia has it.
+// Product returns the product's name without a locality, as in nomad-device-nvidia.
 func (u Unit) Product() string {
 	if u.Instance != nil {
 		return u.Instance.Name
@@ -36,7 +36,7 @@ func (u Unit) Product() string {
 	return u.GPU.Name
 }
 
-// MemoryMiB is the memory of the unit; nil when unknown.
+// MemoryMiB returns the memory of the unit, nil if unknown.
 func (u Unit) MemoryMiB() *uint64 {
 	if u.Instance != nil {
 		return u.Instance.MemoryMiB
@@ -44,7 +44,7 @@ func (u Unit) MemoryMiB() *uint64 {
 	return u.GPU.MemoryMiB
 }
 
-// NVLinks counts the links that are up and adds their bandwidth, and reports
+// NVLinks returns the number of links that are up, their total bandwidth, and
 // whether they end at NVSwitch. MIG instances cannot use NVLink.
 func (u Unit) NVLinks() (links, mbps int, switched bool) {
 	if u.Instance != nil {
@@ -57,8 +57,8 @@ func (u Unit) NVLinks() (links, mbps int, switched bool) {
 	return len(u.GPU.Ports), mbps, switched
 }
 
-// islandKey identifies a member of an island: a whole GPU, or all MIG instances
-// of one GPU together, for they are one GPU.
+// islandKey identifies a member of an island: a whole GPU, or all MIG instances of
+// one GPU together, because they are one GPU.
 func (u Unit) islandKey() string {
 	if u.Instance != nil {
 		return "MIG of " + u.GPU.UUID
@@ -66,12 +66,13 @@ func (u Unit) islandKey() string {
 	return u.GPU.UUID
 }
 
-// switchKey identifies the PCIe switch, else the root, else the GPU itself.
+// switchKey identifies the unit's PCIe switch, otherwise the root, otherwise the
+// GPU itself.
 func (u Unit) switchKey() string {
 	return cmp.Or(u.GPU.Switch, u.GPU.Root, u.GPU.Bus)
 }
 
-// units lists what can be given to tasks, in the order of PCI addresses.
+// units returns what tasks can get, in the order of PCI addresses.
 func (inv *Inventory) units() []Unit {
 	var all []Unit
 	for _, g := range inv.GPUs {
@@ -86,8 +87,8 @@ func (inv *Inventory) units() []Unit {
 	return all
 }
 
-// matrix links the units. MIG instances have no NVLink; those of one GPU are as
-// close as PCIe allows.
+// matrix returns the links between the units. MIG instances have no NVLink; those
+// of one GPU are as close as PCIe allows.
 func (inv *Inventory) matrix(units []Unit) *topology.Matrix {
 	gpus := make([]topology.GPU, len(units))
 	for i, u := range units {

@@ -19,16 +19,17 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// scrapeAge is how old served readings may be, scrapeWait how long a scrape waits
-// for newer ones before it gets the last ones. Prometheus' own limit is 10 s.
+// scrapeAge is the largest age of readings to serve. scrapeWait is how long a
+// scrape waits for newer ones before it gets the last ones. Prometheus' own limit
+// is 10 s.
 const (
 	scrapeAge  = time.Second
 	scrapeWait = 5 * time.Second
 )
 
-// Serve serves metrics on the address until the context ends, and has released
-// the address when it returns. An address in use is tried again after retry:
-// metrics must not keep devices from Nomad.
+// Serve serves metrics on the address until the context ends, and has released the
+// address when it returns. If the address is in use, Serve tries again after retry,
+// since a problem with metrics must not withhold devices from Nomad.
 func Serve(ctx context.Context, address string, retry time.Duration, m *monitor.Monitor, log hclog.Logger) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{m: m})
@@ -142,14 +143,14 @@ var (
 		"Memory of a MIG instance.", []string{"uuid", "parent", "profile"}, nil)
 )
 
-// collector makes metrics of the monitor's readings.
+// collector converts the monitor's readings to metrics.
 type collector struct{ m *monitor.Monitor }
 
-// Describe sends nothing: the metrics are not known beforehand.
+// Describe sends nothing, because the metrics are not known beforehand.
 func (*collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect takes readings and sends them. For a GPU that could not be read it
-// sends the health alone.
+// Collect takes readings and sends them. For a GPU that could not be read it sends
+// only the health.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
@@ -217,7 +218,7 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// either is 1 when one of the two is true, 0 when none is, and nil when both are
+// either returns 1 if one of the two is true, 0 if neither is, and nil if both are
 // unknown.
 func either(a, b *bool) *float64 {
 	if a == nil && b == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// assess decides on the health of every unit.
+// assess decides the health of every unit.
 func (m *Monitor) assess(now time.Time) {
 	unavailable := ""
 	switch {
@@ -43,8 +43,8 @@ func (m *Monitor) assess(now time.Time) {
 	}
 }
 
-// assessGPU turns the reachability of a GPU into faults. While NVML is
-// unavailable that of the GPU is unknown.
+// assessGPU turns the reachability of a GPU into faults. While NVML is unavailable,
+// the GPU's reachability is unknown.
 func (m *Monitor) assessGPU(now time.Time, g *inventory.GPU, unavailable string) {
 	lost, call := "", ""
 	switch err := g.Err; {
@@ -69,9 +69,9 @@ func (m *Monitor) assessGPU(now time.Time, g *inventory.GPU, unavailable string)
 
 // assessSample turns a sample into faults.
 func (m *Monitor) assessSample(now time.Time, g *inventory.GPU, s nvml.Sample) {
-	// Memory that waits for a reset to be remapped does not make a GPU
-	// unhealthy: the driver keeps programs off it. The check command and the
-	// metrics report it.
+	// Memory that waits for a reset to be remapped does not make a GPU unhealthy,
+	// because the driver keeps programs off it. The check command and the metrics
+	// report it.
 	memory := ""
 	if s.RemapFailed != nil && *s.RemapFailed {
 		memory = "bad memory rows could not be remapped"
@@ -90,8 +90,8 @@ func (m *Monitor) assessSample(now time.Time, g *inventory.GPU, s nvml.Sample) {
 	})
 }
 
-// assessIslands finds units that are no longer linked with the group that they
-// are offered in, where groups are islands.
+// assessIslands finds units that are no longer linked with the group that they are
+// offered in, if groups are islands.
 func (m *Monitor) assessIslands(now time.Time) {
 	if m.cfg.GroupBy != inventory.GroupByNVLink {
 		return

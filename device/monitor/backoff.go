@@ -5,10 +5,10 @@ package monitor
 
 import "time"
 
-// backoff is when a failed attempt is repeated; the zero value is nothing that
-// failed. It is in place of cenkalti/backoff because time is passed in, the
-// first interval depends on what failed, and no jitter is wanted on one machine:
-// all that would remain of the library is a doubling.
+// backoff decides when to repeat a failed attempt; the zero value means that
+// nothing has failed. It replaces cenkalti/backoff for three reasons: time is
+// passed in, the first interval depends on the failure, and one machine needs no
+// jitter. Only the doubling of the library would remain.
 type backoff struct {
 	next  time.Time
 	times int
@@ -17,7 +17,7 @@ type backoff struct {
 // maxBackoff is the longest time between two attempts.
 const maxBackoff = time.Hour
 
-// failed postpones the next attempt by first, and by twice as long each further
+// failed postpones the next attempt by first, and doubles the delay each further
 // time.
 func (b *backoff) failed(now time.Time, first time.Duration) {
 	b.next = now.Add(min(first<<min(b.times, 10), maxBackoff))

@@ -9,23 +9,23 @@ import (
 	"github.com/kolo-nomad/kolo/device/inventory"
 )
 
-// Config is what an operator can choose.
+// Config has the settings that an operator can change.
 type Config struct {
-	// IgnoredGPUIDs are UUIDs of GPUs and MIG instances to leave out.
+	// IgnoredGPUIDs are UUIDs of GPUs and MIG instances to omit.
 	IgnoredGPUIDs []string
-	// FingerprintPeriod is how often the inventory is read.
+	// FingerprintPeriod is the interval at which the inventory is read.
 	FingerprintPeriod time.Duration
-	// GroupBy splits products into groups.
+	// GroupBy selects how products are split into groups.
 	GroupBy inventory.GroupBy
 	Health  HealthConfig
 }
 
 // HealthConfig decides when a unit counts as healthy.
 type HealthConfig struct {
-	// Enabled switches health on; without it every GPU that NVML lists is
+	// Enabled turns health checks on. Without them every GPU that NVML lists is
 	// healthy.
 	Enabled bool
-	// Interval is how often the GPUs are checked.
+	// Interval is the interval at which the GPUs are checked.
 	Interval time.Duration
 	// Grace is how long a transient fault (a call that fails or hangs, NVML
 	// unavailable, the fabric not ready) must last before it counts.
@@ -33,21 +33,21 @@ type HealthConfig struct {
 	// HealthyAfter is how long a unit must be free of faults before it is
 	// healthy again. It doubles with each relapse within an hour.
 	HealthyAfter time.Duration
-	// XIDRecovery is how long a unit stays unhealthy after an XID or a
-	// double-bit error. 0 is until the plugin restarts or the GPU has been gone
-	// and is back, as after a reset.
+	// XIDRecovery is how long a unit stays unhealthy after an XID or a double-bit
+	// error. With 0 it does so until the plugin restarts, or the GPU has
+	// disappeared and returned, as after a reset.
 	XIDRecovery time.Duration
-	// IgnoredXIDs are errors that a program causes, rather than the GPU.
+	// IgnoredXIDs are errors that a program causes rather than the GPU.
 	IgnoredXIDs []uint64
-	// CallTimeout is how long a reading may take before the GPU counts as hung.
+	// CallTimeout bounds a reading; after that the GPU counts as hung.
 	CallTimeout time.Duration
 }
 
-// DefaultConfig holds for options that are not set.
+// DefaultConfig returns the defaults of options that are not set.
 //
-// The ignored XIDs are those that NVIDIA's own plugins ignore: graphics engine
-// exception (13), page fault (31), channel errors (43, 45), video processor
-// (68), context switch (109).
+// The ignored XIDs are the same as in NVIDIA's own plugins: graphics engine
+// exception (13), page fault (31), channel errors (43, 45), video processor (68),
+// context switch (109).
 func DefaultConfig() Config {
 	return Config{
 		FingerprintPeriod: time.Minute,

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// connect opens NVML unless it is open. It logs once when that fails.
+// connect opens NVML unless it is open. It logs a failure once.
 func (m *Monitor) connect() bool {
 	if m.connected {
 		return true
@@ -41,7 +41,7 @@ func (m *Monitor) nvmlUnavailable(now time.Time, err error) {
 		m.log.Warn("NVML has become unavailable; GPUs are unhealthy until it is available", "error", err)
 	}
 	if isHung(err) {
-		// It cannot be closed, and may recover by itself.
+		// NVML cannot be closed now, and may recover by itself.
 		m.nvmlErr = err
 	} else {
 		m.disconnect(err)
@@ -51,8 +51,8 @@ func (m *Monitor) nvmlUnavailable(now time.Time, err error) {
 	m.assess(now)
 }
 
-// disconnect closes NVML. While a call hangs NVML stays open, for closing it
-// under that call may end the process, or hang as well.
+// disconnect closes NVML. While a call hangs NVML stays open, because closing it
+// during that call may end the process, or hang as well.
 func (m *Monitor) disconnect(why error) {
 	if !m.connected {
 		return
@@ -75,9 +75,9 @@ func (m *Monitor) disconnect(why error) {
 	}
 }
 
-// reopenForUnidentified reports whether it is time to open NVML again for GPUs
-// that were never read. That may never help, so it is done less and less often,
-// and rarely where they are likely those to be ignored.
+// reopenForUnidentified reports whether it is time to open NVML again for GPUs that
+// were never readable. That may never help, so it is done less and less often, and
+// rarely if they are probably the GPUs to ignore.
 func (m *Monitor) reopenForUnidentified(now time.Time) bool {
 	if m.inventory.Unidentified() == 0 {
 		m.reopenRetry = backoff{}

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package monitor watches the GPUs of this machine: it reads the inventory,
-// listens to the driver's events, takes samples, decides on the health of every
-// unit, and publishes the result. It knows nothing of Nomad.
+// Package monitor watches the GPUs of this machine. It reads the inventory, listens
+// to the driver's events, takes samples, decides the health of every unit, and
+// publishes the result. It knows nothing of Nomad.
 //
 //	            one goroutine owns NVML (Monitor.Run)
 //	  ┌──────────────────┬──────────────────┬─────────────────┐
@@ -16,7 +16,7 @@
 //	                              │ publish
 //	                  View (immutable), Readings
 //
-// NVML and GPUs may fail, hang, disappear and return; none of it ends the
-// monitor. What is wrong is published as the health of units, and a GPU that was
-// read once stays in the view.
+// NVML and GPUs may fail, hang, disappear and return, and none of that ends the
+// monitor. Problems are published as the health of units, and a GPU that was read
+// once stays in the view.
 package monitor

@@ -12,11 +12,11 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// handle handles what a listener reports.
+// handle handles a listener's report.
 func (m *Monitor) handle(now time.Time, o occurrence) {
 	defer m.publish()
 	if o.from != m.listener {
-		return // of a listener that was stopped since
+		return // from a listener that was stopped since
 	}
 	if o.err != nil {
 		m.log.Warn("listening to the driver's events has failed; it starts again", "error", o.err)
@@ -31,7 +31,7 @@ func (m *Monitor) handle(now time.Time, o occurrence) {
 	m.assess(now)
 }
 
-// record notes an event with the units that it concerns.
+// record records an event for the units that it concerns.
 func (m *Monitor) record(now time.Time, e nvml.Event) {
 	if e.Kind == nvml.EventXID && slices.Contains(m.cfg.Health.IgnoredXIDs, e.XID) {
 		m.log.Debug("ignoring an XID that a program causes", "gpu", e.UUID, "xid", e.XID)
@@ -49,8 +49,8 @@ func (m *Monitor) record(now time.Time, e nvml.Event) {
 	}
 }
 
-// concerns reports whether an event is about a unit. One that names no GPU
-// concerns all; one that names a MIG instance only this instance.
+// concerns reports whether an event is about a unit. An event that names no GPU
+// concerns all units; one that names a MIG instance concerns only this instance.
 func concerns(e nvml.Event, u inventory.Unit) bool {
 	if e.UUID != "" && e.UUID != u.GPU.UUID {
 		return false
@@ -61,8 +61,8 @@ func concerns(e nvml.Event, u inventory.Unit) bool {
 	return true
 }
 
-// xidMeanings are the XIDs that operators meet most, so that the reason can be
-// acted on.
+// xidMeanings explains the most common XIDs, so that operators can act on the
+// reason.
 var xidMeanings = map[uint64]string{
 	48:  "double-bit ECC error",
 	62:  "internal micro-controller halt",

@@ -17,8 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Where health is disabled, a GPU that no longer exists is still
-// unhealthy.
+// With health checks disabled, a GPU that no longer exists is still unhealthy.
 func TestHealthDisabledAndGPUsMissing(t *testing.T) {
 	r := newRig(t, "hgx-h100", func(c *Config) { c.Health.Enabled = false })
 	r.hw.XID(3, 95)
@@ -27,7 +26,7 @@ func TestHealthDisabledAndGPUsMissing(t *testing.T) {
 	r.hw.Unplug(7)
 	r.pass(time.Minute)
 	must.MapLen(t, 1, r.unhealthy())
-	must.Eq(t, "NVML does not list the GPU any more", r.unhealthy()[r.hw.UUIDs()[7]])
+	must.Eq(t, "NVML no longer lists the GPU", r.unhealthy()[r.hw.UUIDs()[7]])
 	r.hw.Unload()
 	r.pass(time.Minute)
 	r.pass(time.Minute)
@@ -73,20 +72,21 @@ func TestAWatchThatFailsIsTriedAgain(t *testing.T) {
 	must.Eq(t, 1, f.watches, must.Sprint("what is not supported is not tried again"))
 }
 
-// An XID that arrives while NVML is closed and opened again, which happens each
-// minute while any GPU is lost, is not dropped.
+// An XID is not dropped if it arrives while NVML is closed and opened again, which
+// happens each minute while any GPU is lost.
 func TestXIDWhileNVMLIsReopened(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(3, 79)
-	// The listener holds it, and no one receives it.
+	// The listener has the event, and no one receives it yet.
 	must.Eq(t, 0, len(r.m.events))
 	time.Sleep(5 * r.m.opts.EventWait)
 	r.reopen()
 	must.MapContainsKey(t, r.unhealthy(), r.hw.UUIDs()[3])
 }
 
-// For a GPU that could not be read when the plugin started, NVML is opened again,
-// as for one that was lost later; but less and less often, for it may never help.
+// NVML is opened again for a GPU that could not be read when the plugin started, as
+// for one that was lost later. That may never help, so it happens less and less
+// often.
 func TestAGPULostBeforeTheStart(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(2)
@@ -99,7 +99,7 @@ func TestAGPULostBeforeTheStart(t *testing.T) {
 	must.Eq(t, 0, r.reopenings(10))
 }
 
-// reopenings counts how often NVML is opened again in so many minutes.
+// reopenings returns how often NVML is opened again within that many minutes.
 func (r *rig) reopenings(minutes int) int {
 	n := 0
 	for range minutes {
@@ -113,8 +113,8 @@ func (r *rig) reopenings(minutes int) int {
 	return n
 }
 
-// A GPU may be ignored because it is broken. Then NVML is rarely opened again: it
-// is only likely that it is this GPU.
+// A GPU may be ignored because it is broken. In that case NVML is rarely opened
+// again, because it is only likely that the unreadable GPU is the ignored one.
 func TestAnIgnoredGPUThatIsBroken(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.m.cfg.IgnoredGPUIDs = r.hw.UUIDs()[2:3]
@@ -148,7 +148,7 @@ func TestIgnoredIDsThatNoGPUHas(t *testing.T) {
 	must.Eq(t, []string{"GPU-none"}, r.m.inventory.UnmatchedIgnores)
 }
 
-// Readings of a driver or GPU that has gone are removed.
+// Readings of a driver or GPU that is gone are removed.
 func TestNoReadingsOfWhatIsGone(t *testing.T) {
 	for name, harm := range map[string]func(*rig){
 		"the driver was unloaded": func(r *rig) { r.hw.Unload() },
@@ -166,8 +166,8 @@ func TestNoReadingsOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// Two GPUs without peer access may get it later, as when the fabric manager has
-// started.
+// Two GPUs without peer access may get it later, for example when the fabric
+// manager has started.
 func TestLaterPeers(t *testing.T) {
 	r := newRig(t, "pcie-l40s", nil)
 	all := r.view().Layout.Groups()[0].Members
@@ -177,8 +177,8 @@ func TestLaterPeers(t *testing.T) {
 	must.True(t, r.view().Layout.Matrix.Joined(all))
 }
 
-// denying is a library that denies NVLink between all, as a driver does over
-// NVSwitch before the fabric manager has given addresses.
+// denying is a library that denies NVLink between all GPUs, as a driver does over
+// NVSwitch before the fabric manager has assigned addresses.
 type denying struct {
 	nvml.Library
 	on bool
@@ -204,7 +204,7 @@ func TestNVLinkThatIsDeniedAtFirst(t *testing.T) {
 	must.Eq(t, "4;6xNV4", r.topologies()[0])
 }
 
-// Links that are down for a moment, just when the machine is read, do not make a
+// Links that are down only for a moment, while the machine is read, do not make a
 // GPU unhealthy.
 func TestLinksDownForAMoment(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })

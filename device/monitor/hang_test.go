@@ -34,8 +34,8 @@ func TestHangingGPU(t *testing.T) {
 	))
 }
 
-// A GPU that hangs delays no other: they are read, and readings are published,
-// long before the call counts as hung.
+// A hanging GPU does not delay the others: they are read, and readings are
+// published, long before the call counts as hung.
 func TestHangingGPUDelaysNoOther(t *testing.T) {
 	r := newRig(t, "hgx-h100", func(c *Config) { c.Health.CallTimeout = time.Hour })
 	r.hw.Hang(3)
@@ -43,7 +43,7 @@ func TestHangingGPUDelaysNoOther(t *testing.T) {
 	r.pass(5 * time.Second)
 	readings := r.m.Readings()
 	must.Eq(t, 77, *readings[r.hw.UUIDs()[4]].Sample.TemperatureC)
-	must.MapLen(t, 8, readings) // with the last one of the GPU that hangs
+	must.MapLen(t, 8, readings) // including the last one of the hanging GPU
 	must.MapEmpty(t, r.unhealthy())
 
 	// It is not sampled again, nor waited for.
@@ -65,8 +65,8 @@ func TestHangingGPUDelaysNoOther(t *testing.T) {
 	must.Eq(t, 66, *r.m.Readings()[r.hw.UUIDs()[3]].Sample.TemperatureC)
 }
 
-// Two that hang are not mistaken for GPUs that are not listed, also when the
-// machine is read again.
+// Two hanging GPUs are not mistaken for unlisted ones, even when the machine is
+// read again.
 func TestTwoHangingGPUs(t *testing.T) {
 	r := newRig(t, "hgx-h100", func(c *Config) { c.Health.CallTimeout = 300 * time.Millisecond })
 	r.hw.Hang(3)

@@ -25,29 +25,28 @@ const (
 	causeECC      cause = "ecc"      // an error that ECC could not correct
 )
 
-// transient are the causes that often end by themselves within seconds.
+// transient has the causes that often end by themselves within seconds.
 var transient = map[cause]bool{causeNVML: true, causeCall: true, causeFabric: true, causeIsland: true}
 
-// latched are the causes that are reported as events, and hold for a time.
+// latched has the causes that are reported as events, and hold for a time.
 var latched = map[cause]bool{causeXID: true, causeECC: true}
 
-// unusable are the causes with which a GPU cannot be used at all. They count
-// even where health is disabled.
+// unusable has the causes with which a GPU cannot be used at all. They count even
+// if health checks are disabled.
 var unusable = map[cause]bool{causeNVML: true, causeLost: true}
 
 const uncorrectedText = "memory errors that ECC could not correct"
 
-// fault is one thing that is wrong with a unit.
+// fault is one problem of a unit.
 type fault struct {
-	// reason is for people. It does not change while the fault is the same, for
-	// each change is a new view.
+	// reason is for people. It must not change during one fault, because each
+	// change makes a new view.
 	reason string
-	// since is when it began, or for latched causes last happened.
+	// since is when the fault began or, for latched causes, last occurred.
 	since time.Time
 }
 
-// health is the state of one unit. It is a pure state machine: time is passed
-// in.
+// health is the state of one unit. It is a pure state machine; time is passed in.
 //
 //	        fault (at once, or lasting over the grace time)
 //	healthy ────────────────────────────────────────────────> unhealthy
@@ -56,14 +55,15 @@ type fault struct {
 type health struct {
 	cfg     HealthConfig
 	healthy bool
-	reason  string // why it is not healthy
+	reason  string // why the unit is not healthy
 	faults  map[cause]fault
 	// clearSince is when the last fault ended; zero while there is one.
 	clearSince time.Time
-	// failures are the times of becoming unhealthy within the last hour.
+	// failures are the times within the last hour at which the unit became
+	// unhealthy.
 	failures    []time.Time
-	uncorrected *uint64 // the ECC counter, when last read
-	decided     bool    // at least once
+	uncorrected *uint64 // the last value of the ECC counter
+	decided     bool    // a decision was made at least once
 }
 
 func newHealth(cfg HealthConfig) *health {
@@ -76,7 +76,7 @@ const relapseWindow = time.Hour
 // maxDoubling bounds the wait to 16 times healthy_after.
 const maxDoubling = 4
 
-// set adds a fault, or removes it when the reason is empty.
+// set adds a fault, or removes it if the reason is empty.
 func (h *health) set(now time.Time, c cause, reason string) {
 	if !h.cfg.Enabled && !unusable[c] {
 		return
@@ -93,22 +93,22 @@ func (h *health) set(now time.Time, c cause, reason string) {
 	h.faults[c] = f
 }
 
-// clearLatched removes what a GPU had before it was lost and came back, as after
-// a reset.
+// clearLatched removes the faults that a GPU had before it was lost and came back,
+// as after a reset.
 func (h *health) clearLatched() {
 	for c := range latched {
 		delete(h.faults, c)
 	}
 }
 
-// has reports whether a unit has a fault of this cause.
+// has reports whether a unit has a fault with this cause.
 func (h *health) has(c cause) bool {
 	_, known := h.faults[c]
 	return known
 }
 
-// countUncorrected notes the counter of uncorrected ECC errors. Its first value
-// is of errors before, perhaps in another job, and does not count.
+// countUncorrected records the counter of uncorrected ECC errors. The first value
+// includes earlier errors, perhaps of another job, and does not count.
 func (h *health) countUncorrected(now time.Time, errors uint64) {
 	if h.uncorrected != nil && errors > *h.uncorrected {
 		h.set(now, causeECC, uncorrectedText)
@@ -116,8 +116,8 @@ func (h *health) countUncorrected(now time.Time, errors uint64) {
 	h.uncorrected = &errors
 }
 
-// decide decides on the state after faults were set. It reports whether the state
-// or its reason changed.
+// decide updates the state after faults were set. It reports whether the state or
+// its reason changed.
 func (h *health) decide(now time.Time) bool {
 	h.expire(now)
 	wasHealthy, before := h.healthy, h.reason
@@ -152,14 +152,14 @@ func (h *health) expire(now time.Time) {
 	h.failures = slices.DeleteFunc(h.failures, func(t time.Time) bool { return now.Sub(t) >= relapseWindow })
 }
 
-// wait is how long a unit must be free of faults.
+// wait returns how long a unit must be free of faults.
 func (h *health) wait() time.Duration {
 	doubling := min(max(len(h.failures)-1, 0), maxDoubling)
 	return h.cfg.HealthyAfter << doubling
 }
 
-// effective joins the reasons of the faults that count now. A unit that is
-// unhealthy already, or was never healthy, gets no grace time.
+// effective joins the reasons of the faults that count now. A unit that is already
+// unhealthy, or was never healthy, gets no grace time.
 func (h *health) effective(now time.Time, first bool) string {
 	var reasons []string
 	for _, c := range slices.Sorted(maps.Keys(h.faults)) {

@@ -114,7 +114,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Where health is disabled, a GPU that is lost is still unhealthy.
+// With health checks disabled, a lost GPU is still unhealthy.
 func TestHealthDisabled(t *testing.T) {
 	c := testHealth()
 	c.Enabled = false
@@ -141,7 +141,7 @@ func TestLatchedForEverWithoutRecovery(t *testing.T) {
 }
 
 // A unit is never healthy with a fault that is not transient, nor before it was
-// free of faults for the shortest wait, and one that stays free of faults becomes
+// free of faults for the shortest wait. A unit that stays free of faults becomes
 // healthy.
 func TestHealthProperties(t *testing.T) {
 	causes := []cause{causeNVML, causeCall, causeLost, causeFabric, causeMemory, causeRecovery, causeXID, causeECC}

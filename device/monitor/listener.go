@@ -14,10 +14,10 @@ import (
 // eventWait is how long one wait for an event lasts by default.
 const eventWait = 2 * time.Second
 
-// listener is the goroutine that waits for events of the driver. It ends by
-// itself when the wait fails.
+// listener is the goroutine that waits for events of the driver. It ends by itself
+// if the wait fails.
 type listener struct {
-	gpus string // the UUIDs of those it listens to
+	gpus string // the UUIDs of the GPUs that it listens to
 	stop chan struct{}
 	done chan struct{}
 }
@@ -29,9 +29,8 @@ type occurrence struct {
 	err   error
 }
 
-// listen makes sure that a listener runs for all GPUs that can be reached. One
-// that cannot be started, or not for all of them, is tried again, less and less
-// often.
+// listen makes sure that a listener runs for all reachable GPUs. If starting it
+// fails, even for some GPUs only, it tries again less and less often.
 func (m *Monitor) listen(now time.Time) {
 	var gpus []nvml.GPU
 	var ids []string
@@ -61,7 +60,7 @@ func (m *Monitor) listen(now time.Time) {
 }
 
 // retryListen logs a problem of a new listener once, and schedules the next
-// attempt. What is not supported is not tried again.
+// attempt. There is none if the GPU does not support events.
 func (m *Monitor) retryListen(now time.Time, problem error) {
 	text := ""
 	if problem != nil {
@@ -78,10 +77,11 @@ func (m *Monitor) retryListen(now time.Time, problem error) {
 	}
 }
 
-// run ends when it is stopped, after it has delivered an event that it holds.
+// run ends when it is stopped, after it has delivered an event that it has
+// received.
 func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence, monitorDone <-chan struct{}) {
 	defer close(l.done)
-	defer w.Close() //nolint:errcheck // the set is freed or NVML is gone
+	defer w.Close() //nolint:errcheck // either the set is freed or NVML is gone
 	for stopped := false; !stopped; {
 		event, ok, err := w.Next(wait)
 		select {
@@ -101,8 +101,8 @@ func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence, m
 	}
 }
 
-// stopListener ends the listener. It returns false when the listener does not
-// end because its wait hangs.
+// stopListener ends the listener. It returns false if the listener does not end
+// because its wait hangs.
 func (m *Monitor) stopListener() bool {
 	l := m.listener
 	if l == nil {

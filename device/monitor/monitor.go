@@ -17,51 +17,52 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// ErrStopped reports that a monitor has ended.
+// ErrStopped means that a monitor has ended.
 var ErrStopped = errors.New("the GPU monitor has stopped")
 
-// View is a published state of the machine. It does not change once made.
+// View is a published state of the machine. It is immutable.
 type View struct {
 	Driver nvml.Driver
 	Layout inventory.Layout
-	// Health is by the ids of units.
+	// Health is the health of units by their ID.
 	Health map[string]Condition
 }
 
 // Condition is the health of a unit.
 type Condition struct {
 	Healthy bool
-	// Reason is why it is not healthy.
+	// Reason is why the unit is not healthy.
 	Reason string
 }
 
-// Options are what a Monitor needs of its process.
+// Options are a Monitor's interfaces to its process.
 type Options struct {
 	NVML nvml.Library
 	// StableIDs outlive the monitor.
 	StableIDs *inventory.StableIDs
-	// Stale reports that NVML was replaced on disk since it was loaded; nil is
-	// never.
+	// Stale reports whether NVML was replaced on disk since it was loaded; nil
+	// means never.
 	Stale func() bool
-	// Restart ends the process, for its parent to start it again.
+	// Restart ends the process, so that its parent starts it again.
 	Restart func(why string)
-	// EventWait is how long one wait for an event lasts, and so how long a
-	// listener takes to end; 0 is 2 s.
+	// EventWait is how long one wait for an event lasts, and so how long a listener
+	// takes to end. 0 means 2 s.
 	EventWait time.Duration
 }
 
-// Monitor owns NVML: only its goroutines call it, so that all consumers share
-// one set of readings.
+// Monitor owns NVML. Only its goroutines call NVML, so that all consumers share one
+// set of readings.
 type Monitor struct {
 	cfg  Config
 	lib  nvml.Library
 	opts Options
 	log  hclog.Logger
 
-	// The fields up to requests belong to the goroutine of Run.
+	// The fields above requests belong to the goroutine of Run.
 
 	connected bool
-	// nvmlErr is why NVML is not connected, or of no use although it is.
+	// nvmlErr is the reason why NVML is not connected, or is connected but
+	// unusable.
 	nvmlErr   error
 	inventory inventory.Inventory
 	layout    inventory.Layout   // of the inventory
@@ -72,14 +73,15 @@ type Monitor struct {
 	lateEvents  []nvml.Event
 	listenRetry backoff
 	reopenRetry backoff // of NVML, for unidentified GPUs
-	// logged is what was logged once and is not repeated.
+	// logged has what was logged once and should not be logged again.
 	logged struct {
 		listen     string
 		unreadable map[int]string // by NVML's number
 	}
 	lastRefresh, lastSample time.Time
 
-	// samplingSince are the GPUs whose sample is being read.
+	// samplingSince has the GPUs that are being sampled, with the start of the
+	// sample.
 	samplingSince map[*inventory.GPU]time.Time
 	current       map[string]*Reading // by GPU
 	round         int                 // of samples
@@ -93,10 +95,10 @@ type Monitor struct {
 	mu       sync.Mutex
 	view     *View
 	changed  chan struct{}       // closed when there is a newer view
-	readings map[string]*Reading // not changed once set
+	readings map[string]*Reading // immutable
 }
 
-// request asks for readings that are not older than maxAge.
+// request asks for readings no older than maxAge.
 type request struct {
 	maxAge time.Duration
 	done   chan struct{}
@@ -150,10 +152,10 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// Ready is closed after the first view was published.
+// Ready returns a channel that is closed after the first view was published.
 func (m *Monitor) Ready() <-chan struct{} { return m.ready }
 
-// Done is closed when Run has ended.
+// Done returns a channel that is closed when Run has ended.
 func (m *Monitor) Done() <-chan struct{} { return m.done }
 
 // Latest returns the newest view, and a channel that is closed when there is a
@@ -164,16 +166,15 @@ func (m *Monitor) Latest() (*View, <-chan struct{}) {
 	return m.view, m.changed
 }
 
-// Readings returns the newest readings by the UUID of the GPU. They do not
-// change afterwards.
+// Readings returns the newest readings by the UUID of the GPU. They are immutable.
 func (m *Monitor) Readings() map[string]*Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.readings
 }
 
-// Measure returns readings that are not older than maxAge. The context bounds
-// the wait only: the sample itself goes on.
+// Measure returns readings no older than maxAge. The context bounds only the wait;
+// the sample itself continues.
 func (m *Monitor) Measure(ctx context.Context, maxAge time.Duration) (map[string]*Reading, error) {
 	r := request{maxAge: maxAge, done: make(chan struct{})}
 	select {

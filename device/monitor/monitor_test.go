@@ -33,13 +33,12 @@ func TestLostGPU(t *testing.T) {
 	must.Eq(t, map[string]string{r.hw.UUIDs()[2]: "the GPU has fallen off the bus"}, r.unhealthy())
 	must.Len(t, 8, r.view().Layout.Units)
 
-	// It stays in the view, with all that is known of it, after the machine was
-	// read again.
+	// It stays in the view, with all of its known facts, after the machine was read again.
 	topologies := r.topologies()
 	must.False(t, r.published(func() { r.m.refresh(r.now.Add(time.Second)) }))
 	must.Eq(t, topologies, r.topologies())
 
-	// Back, but not healthy before it has had no fault for a while.
+	// It is back, but not healthy until it has had no fault for a while.
 	r.hw.Return(2)
 	must.False(t, r.published(func() { r.pass(20 * time.Second); r.pass(20 * time.Second) }))
 	must.True(t, r.published(func() { r.pass(20 * time.Second) }))
@@ -50,7 +49,7 @@ func TestGPUThatIsNotListedAnyMore(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Unplug(7)
 	r.pass(5 * time.Second)
-	must.Eq(t, map[string]string{r.hw.UUIDs()[7]: "NVML does not list the GPU any more"}, r.unhealthy())
+	must.Eq(t, map[string]string{r.hw.UUIDs()[7]: "NVML no longer lists the GPU"}, r.unhealthy())
 	r.hw.Return(7)
 	r.pass(5 * time.Second)
 	r.pass(30 * time.Second)
@@ -77,7 +76,7 @@ func TestXID(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// After a reset xid_recovery does not apply.
+// After a reset, a GPU is healthy again before xid_recovery is over.
 func TestXIDEndsWithAReset(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(1, 79)
@@ -92,8 +91,8 @@ func TestXIDEndsWithAReset(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// The XID of a GPU that has fallen off the bus arrives when the GPU can no
-// longer be queried: it does not count for the others.
+// The XID of a GPU that has fallen off the bus arrives when the GPU can no longer be
+// queried. It does not count for the other GPUs.
 func TestXIDOfALostGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(3)
@@ -133,7 +132,8 @@ func TestFaultsInSamples(t *testing.T) {
 	}
 }
 
-// The driver keeps programs off memory that waits for a reset.
+// Memory that waits for a reset does not make a GPU unhealthy, because the driver keeps
+// programs off it.
 func TestPendingRemapIsNoReason(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Set(4, "remap_pending", "1")
@@ -227,8 +227,8 @@ func TestMIGInstancesComeAndGo(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// What one second of statistics costs in NVML calls, and that all consumers share
-// it.
+// One second of statistics costs a known number of NVML calls, and all consumers share
+// them.
 func TestReadingsAreShared(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	must.True(t, r.m.stopListener()) // which makes calls at any time
@@ -241,8 +241,7 @@ func TestReadingsAreShared(t *testing.T) {
 	must.Eq(t, fresh, r.hw.Calls()-before)
 }
 
-// What the regular reading of the whole machine costs: it reads what can change,
-// and nothing else.
+// The regular reading of the whole machine reads only values that can change.
 func TestReadingTheMachineAgain(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	before := r.hw.Calls()
@@ -287,9 +286,8 @@ func TestRates(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// After any faults of a machine, in any order: every GPU is offered once, in
-// the group that it was in before; none that is gone is healthy; and when no fault is
-// left, everything is as it was.
+// After any sequence of faults, every GPU is offered once, in its previous group, and no
+// missing GPU is healthy. When no fault is left, everything is as before.
 func TestFaultsProperties(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
 	r.m.opts.EventWait = 2 * time.Millisecond // each start of a listener waits for the one before
@@ -313,7 +311,7 @@ func TestFaultsProperties(t *testing.T) {
 			step := rapid.SampledFrom(slices.Sorted(maps.Keys(steps))).Draw(rt, "step")
 			steps[step](rapid.IntRange(0, 7).Draw(rt, "gpu"))
 			r.pass(rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, time.Minute}).Draw(rt, "pass"))
-			for id, name := range r.names() { // one that starts when a GPU is gone does not know it
+			for id, name := range r.names() { // a monitor that starts while a GPU is gone does not know that GPU
 				must.Eq(rt, names[id], name)
 			}
 			offered := map[string]bool{}

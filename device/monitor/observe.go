@@ -47,8 +47,8 @@ func (m *Monitor) syncHealth() {
 	maps.DeleteFunc(m.health, func(id string, _ *health) bool { return !exists[id] })
 }
 
-// logUnreadable logs GPUs that cannot be read, once for each error, and at first
-// ids to ignore that no GPU has.
+// logUnreadable logs GPUs that cannot be read, once for each error. On the first
+// call it also logs IDs to ignore that no GPU has.
 func (m *Monitor) logUnreadable(inv *inventory.Inventory) {
 	texts := map[int]string{}
 	for i, err := range inv.Unreadable {
@@ -63,10 +63,10 @@ func (m *Monitor) logUnreadable(inv *inventory.Inventory) {
 	m.logged.unreadable = texts
 }
 
-// retryLost is how often a GPU that has lost its handle is looked for.
+// retryLost is the interval at which a GPU that has lost its handle is looked for.
 const retryLost = 15 * time.Second
 
-// check is the regular check of NVML and all GPUs.
+// check performs the regular check of NVML and all GPUs.
 func (m *Monitor) check(now time.Time) {
 	if !m.connected {
 		m.refresh(now)
@@ -91,9 +91,9 @@ func (m *Monitor) check(now time.Time) {
 	}
 }
 
-// isolated reports whether a unit is isolated from its island, and whether one
-// such unit is still healthy: its links must be read again before its grace time
-// is over.
+// isolated reports whether a unit is isolated from its island, and whether one such
+// unit is still healthy. The links of such a unit must be read again before its
+// grace time ends.
 func (m *Monitor) isolated() (some, inGrace bool) {
 	for _, h := range m.health {
 		if h.has(causeIsland) {
@@ -103,8 +103,8 @@ func (m *Monitor) isolated() (some, inGrace bool) {
 	return some, inGrace
 }
 
-// period reads the machine again. NVML finds a GPU that was reset only after it
-// was opened again.
+// period reads the machine again. It opens NVML again first if needed, because only
+// then NVML finds a GPU that was reset.
 func (m *Monitor) period(now time.Time) {
 	if m.anyGPU(isLost) || m.reopenForUnidentified(now) {
 		m.disconnect(nil)
@@ -113,7 +113,7 @@ func (m *Monitor) period(now time.Time) {
 }
 
 // observe samples every GPU unless the last sample is fresh enough, and assesses
-// the health by it.
+// the health from the samples.
 func (m *Monitor) observe(now time.Time, maxAge time.Duration) {
 	defer m.publish()
 	if m.connected && (m.lastSample.IsZero() || now.Sub(m.lastSample) >= maxAge) {
@@ -126,7 +126,7 @@ func (m *Monitor) observe(now time.Time, maxAge time.Duration) {
 	m.assess(now)
 }
 
-// publish makes a new view if anything is different.
+// publish publishes a new view if anything has changed.
 func (m *Monitor) publish() {
 	if !m.dirty {
 		return

@@ -9,16 +9,17 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// allEvery is how often a sample includes what is slow to read or to change.
+// allEvery is the interval of samples that include values that are slow to read or
+// to change.
 const allEvery = 5 * time.Second
 
-// Reading is the newest sample of a GPU, with what follows from earlier ones.
+// Reading is the newest sample of a GPU, with rates computed from earlier ones.
 type Reading struct {
 	Sample nvml.Sample
-	// Rates are in bytes per second since the reading before; nil at first.
+	// Rates are in bytes per second since the previous reading; nil at first.
 	NVLinkTx, NVLinkRx, PCIeTx, PCIeRx *float64
 
-	// allAt is when the last sample of everything was taken.
+	// allAt is when the last sample of all values was taken.
 	allAt time.Time
 }
 
@@ -43,7 +44,7 @@ func (r *Reading) next(now time.Time, s nvml.Sample, all bool) *Reading {
 	return n
 }
 
-// rate is the growth of a counter; nil for a counter that wrapped, or that was
+// rate returns the growth of a counter. It is nil if the counter wrapped, or was
 // reset with the driver.
 func rate(before, now *uint64, seconds float64) *float64 {
 	if before == nil || now == nil || *now < *before || seconds <= 0 {

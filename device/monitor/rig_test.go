@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// rig is a monitor on the NVML stub whose steps a test makes itself, at times
+// rig is a monitor on the NVML stub. The test itself triggers the steps, at times
 // that it chooses.
 type rig struct {
 	t   *testing.T

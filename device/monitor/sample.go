@@ -13,9 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// sampleWait is how long a round of samples waits for one GPU. A sample that
-// arrives later is taken then, so that a GPU that hangs does not delay the
-// others.
+// sampleWait is how long a round of samples waits for one GPU. A late sample is
+// used when it arrives, so that a hanging GPU does not delay the others.
 const sampleWait = time.Second
 
 // sampled is the answer of a GPU.
@@ -27,7 +26,7 @@ type sampled struct {
 	err    error
 }
 
-// sample reads every GPU that is not being read already. The error is of NVML as
+// sample reads every GPU that is not being read already. An error concerns NVML as
 // a whole.
 func (m *Monitor) sample(now time.Time) error {
 	defer m.shareReadings()
@@ -49,7 +48,7 @@ func (m *Monitor) sample(now time.Time) error {
 			if len(queue) == 0 {
 				return unavailable
 			}
-			// The worker hangs in a GPU; another one reads the rest.
+			// The worker hangs on a GPU; another one reads the rest.
 			go m.work(queue)
 			limit.Reset(sampleWait)
 		}
@@ -57,7 +56,7 @@ func (m *Monitor) sample(now time.Time) error {
 	return unavailable
 }
 
-// due returns a closed queue of the GPUs to sample. One whose last sample is
+// due returns a closed queue of the GPUs to sample. A GPU whose last sample is
 // overdue counts as hung.
 func (m *Monitor) due(now time.Time) chan sampled {
 	queue := make(chan sampled, len(m.inventory.GPUs))
@@ -79,8 +78,8 @@ func (m *Monitor) due(now time.Time) chan sampled {
 	return queue
 }
 
-// work reads GPUs one after the other. It ends after the last one, which a GPU
-// that hangs may delay.
+// work reads GPUs one after the other. It ends after the last one; a hanging GPU
+// may delay it.
 func (m *Monitor) work(queue <-chan sampled) {
 	for s := range queue {
 		s.sample, s.err = s.gpu.Handle.Sample(s.all)
@@ -91,7 +90,7 @@ func (m *Monitor) work(queue <-chan sampled) {
 	}
 }
 
-// take turns a sample into a reading and assesses the GPU by it. The error is of
+// take turns a sample into a reading and assesses the GPU by it. An error concerns
 // NVML as a whole.
 func (m *Monitor) take(now time.Time, s sampled) error {
 	g, id := s.gpu, s.gpu.Facts.UUID
@@ -112,7 +111,7 @@ func (m *Monitor) take(now time.Time, s sampled) error {
 	return nil
 }
 
-// takeLate takes a sample that arrived after its round.
+// takeLate uses a sample that arrived after its round.
 func (m *Monitor) takeLate(now time.Time, s sampled) {
 	defer m.publish()
 	defer m.shareReadings()

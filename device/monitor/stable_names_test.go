@@ -27,8 +27,8 @@ func (r *rig) names() map[string]string {
 	return all
 }
 
-// A task's GPUs are identified by the name of their group. So it never changes while
-// they may be in use, no matter what happens to others.
+// A task's GPUs are identified by the name of their group. So the name never changes while
+// they may be in use, no matter what happens to other GPUs.
 func TestGroupsKeepTheirNames(t *testing.T) {
 	byNVLink := func(c *Config) { c.GroupBy = inventory.GroupByNVLink }
 	t.Run("when links go down", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestGroupsKeepTheirNames(t *testing.T) {
 	})
 }
 
-// sizes are the sizes of the units' islands.
+// sizes returns the sizes of the units' islands.
 func sizes(l inventory.Layout) []int {
 	var all []int
 	for i := range l.Units {
@@ -109,7 +109,7 @@ func (r *rig) reboot() {
 	r.restart()
 }
 
-// Islands that merge, as when the fabric manager starts late, become one except
+// Islands that merge, for example when the fabric manager starts late, become one, except
 // for GPUs that a task was given.
 func TestIslandsMerge(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
@@ -130,8 +130,8 @@ func TestIslandsMerge(t *testing.T) {
 	}, r.names())
 }
 
-// A reservation that arrives while islands are found to have merged would be of a
-// group that its GPU is leaving.
+// A reservation that arrives while islands are merging is refused, because its GPU is about
+// to leave the reserved group.
 func TestReserveWhileIslandsChange(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
 	for i := range 8 {

@@ -9,58 +9,59 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Library is an NVML that may become unavailable. Its methods may be called from
-// several goroutines, but not Open and Close at the same time as others.
+// Library is an NVML that may become unavailable. Its methods may be called
+// concurrently, except for Open and Close.
 type Library interface {
-	// Open loads and initializes NVML. It may be repeated after an error.
+	// Open loads and initializes NVML. It may be called again after an error.
 	Open() error
-	// Close shuts NVML down. Its GPUs and watches cannot be used after it.
+	// Close shuts NVML down. Its GPUs and watches must not be used afterwards.
 	Close() error
 	// Driver returns the versions.
 	Driver() (Driver, error)
 	// Count returns how many GPUs NVML lists.
 	Count() (int, error)
-	// GPU returns the GPU with NVML's index, which is not stable over reboots.
+	// GPU returns the GPU with NVML's index, which may change with a reboot.
 	GPU(index int) (GPU, error)
-	// Pair returns how two GPUs reach each other.
+	// Pair returns how two GPUs are connected.
 	Pair(a, b GPU) (topology.Pair, error)
-	// Watch starts to listen for events of the GPUs. The second result has the
-	// errors of GPUs that cannot be watched, by their position.
+	// Watch starts to listen for events of the GPUs. The map has the errors of GPUs
+	// that cannot be watched, by their position.
 	Watch(gpus []GPU) (Watch, map[int]error, error)
 }
 
 // GPU is one GPU of an open Library.
 type GPU interface {
-	// Facts reads what seldom changes. Only what identifies the GPU is an
-	// error when it cannot be read.
+	// Facts reads the rarely changing facts. An error means that the GPU could not
+	// be identified; other unreadable facts are just missing.
 	Facts() (Facts, error)
-	// Sample reads what changes all the time. What is slow to read or slow to
-	// change is left out unless all is wanted.
+	// Sample reads the frequently changing values. Without all, it omits values
+	// that are slow to read or to change.
 	Sample(all bool) (Sample, error)
 }
 
 // Watch is a stream of events.
 type Watch interface {
-	// Next waits for an event. It returns false when none came in time.
+	// Next waits for an event. It returns false if none came in time.
 	Next(wait time.Duration) (Event, bool, error)
 	// Close ends the watch.
 	Close() error
 }
 
-// Driver holds the versions of the driver.
+// Driver has the versions of the driver.
 type Driver struct {
-	// Version is the driver's, such as 550.54.15.
+	// Version is the driver's version, such as 550.54.15.
 	Version string
-	// CUDA is the newest CUDA the driver can run, such as 12.4; 0 when unknown.
+	// CUDA is the newest CUDA version that the driver supports, such as 12.4; 0 if
+	// unknown.
 	CUDA float64
 }
 
-// Facts is what is known of a GPU and seldom changes. A nil pointer, an empty
-// string or a 0 is a fact that the GPU or the driver does not report.
+// Facts are the rarely changing facts about a GPU. A nil pointer, an empty string
+// or a 0 means that the GPU or the driver does not report the fact.
 type Facts struct {
 	UUID string
 	Name string
-	// Bus is the PCI address as sysfs writes it: 0000:07:00.0.
+	// Bus is the PCI address in sysfs' format: 0000:07:00.0.
 	Bus string
 	// Minor is the number in /dev/nvidia<minor>.
 	Minor *int
@@ -68,59 +69,59 @@ type Facts struct {
 	MemoryMiB      *uint64
 	BAR1MiB        *uint64
 	PowerLimitW    *uint
-	CoreClockMHz   *uint // highest
-	MemoryClockMHz *uint // highest
+	CoreClockMHz   *uint // maximum
+	MemoryClockMHz *uint // maximum
 	Display        *bool
 	Persistence    *bool
 	ECC            *bool
 
-	// PCIeGen and PCIeWidth are the highest that GPU and slot can do together.
+	// PCIeGen and PCIeWidth are the highest that GPU and slot support together.
 	PCIeGen, PCIeWidth int
 
-	// Architecture is the code name in small letters: hopper.
+	// Architecture is the code name in lower case: hopper.
 	Architecture string
 	// Compute is the CUDA compute capability: 9.0.
 	Compute float64
 
-	// NVLinkVersion is 4.0 and the like; 0 without NVLink.
+	// NVLinkVersion is the NVLink version, such as 4.0; 0 without NVLink.
 	NVLinkVersion float64
 	// Ports are the NVLinks that are up.
 	Ports []topology.Port
-	// Fabric is nil for a GPU that belongs to none.
+	// Fabric is the GPU's NVLink fabric, nil if there is none.
 	Fabric *Fabric
 
-	// NUMA is the NUMA node; -1 when unknown.
+	// NUMA is the NUMA node; -1 if unknown.
 	NUMA int
-	// Switch is the PCIe bridge that the GPU hangs on, Root the PCIe root
-	// (pci0000:00), both as sysfs writes them.
+	// Switch is the PCIe bridge that the GPU is attached to, and Root the PCIe root
+	// (pci0000:00), both in sysfs' format.
 	Switch, Root string
 
-	// MIG is true when the GPU is split into instances. There may be none.
+	// MIG states that the GPU is split into instances, of which there may be none.
 	MIG       bool
 	Instances []Instance
 }
 
 // Fabric is the NVLink fabric that a GPU has registered with.
 type Fabric struct {
-	// Cluster is the UUID of the NVLink domain (an NVL72 rack); empty when the
+	// Cluster is the UUID of the NVLink domain (an NVL72 rack). It is empty if the
 	// fabric does not span machines.
 	Cluster string
 	// Clique is the part of the domain in which NVLink works.
 	Clique uint32
-	// Ready is true when the fabric manager has set up the GPU: before that,
-	// CUDA does not start on it.
+	// Ready states that the fabric manager has set up the GPU. Before that, CUDA
+	// does not start on it.
 	Ready bool
-	// Problem is why the fabric cannot be used; empty when it can. A GPU that
-	// was set up can have one too.
+	// Problem is the reason why the fabric cannot be used, empty if it can. A GPU
+	// that was set up can have a problem, too.
 	Problem string
 }
 
 // Instance is a MIG instance.
 type Instance struct {
 	UUID string
-	// Name is NVML's: the GPU's name, MIG and the profile.
+	// Name is NVML's name: the GPU's name, MIG and the profile.
 	Name string
-	// Profile is the shape, such as 1g.10gb.
+	// Profile is the shape of the instance, such as 1g.10gb.
 	Profile string
 	// MemoryMiB is the memory of this instance.
 	MemoryMiB *uint64
@@ -128,8 +129,8 @@ type Instance struct {
 	GI, CI int
 }
 
-// Sample is a reading of what changes. A nil pointer is what the driver does not
-// report or, in a sample that is not of all, was not read.
+// Sample is a reading of the frequently changing values. A nil pointer means that
+// the driver does not report the value, or that the sample omits it.
 type Sample struct {
 	Time time.Time
 
@@ -138,23 +139,24 @@ type Sample struct {
 	TemperatureC                  *uint
 	GPUUtil, MemoryUtil           *uint // percent
 
-	// Counters of what went over NVLink and PCIe, in bytes. They can wrap.
+	// Counters of the bytes sent over NVLink and PCIe. They can wrap.
 	NVLinkTx, NVLinkRx *uint64
 	PCIeTx, PCIeRx     *uint64
 
 	Rest
 }
 
-// Rest is the part that only a sample of all has.
+// Rest has the values that are slow to read or to change. Only a sample of all
+// values has them.
 type Rest struct {
-	// ECC errors since the driver was loaded.
+	// Counters of ECC errors since the driver was loaded.
 	ECCCorrected, ECCUncorrected *uint64
 	ECCL1, ECCL2, ECCMemory      *uint64 // corrected
 
-	// RetiredPending and RemapPending are true when bad memory waits for a reset
-	// to be taken out of use, RemapFailed when that failed.
+	// RetiredPending and RemapPending state that bad memory waits for a reset to be
+	// taken out of use, RemapFailed that this failed.
 	RetiredPending, RemapPending, RemapFailed *bool
-	// Recovery is the action that the driver requests; empty is none.
+	// Recovery is the action that the driver requests, empty if none.
 	Recovery string
 
 	MemoryTemperatureC        *uint
@@ -165,12 +167,12 @@ type Rest struct {
 	MemoryClockMHz            *uint
 	// Throttle is NVML's bit mask of reasons for lower clocks.
 	Throttle *uint64
-	// PCIeTxRate and PCIeRxRate are bytes per second, of drivers that have no
-	// PCIe counters.
+	// PCIeTxRate and PCIeRxRate are in bytes per second. They come from drivers
+	// that have no PCIe counters.
 	PCIeTxRate, PCIeRxRate *float64
-	// Fabric is as in Facts, but newer.
+	// Fabric is the same as in Facts, but newer.
 	Fabric *Fabric
-	// Instances is the used memory of MIG instances in MiB, by UUID.
+	// Instances has the used memory of MIG instances in MiB, by UUID.
 	Instances map[string]uint64
 }
 
@@ -185,13 +187,13 @@ const (
 	EventDoubleBit
 )
 
-// Event is something that happened to a GPU.
+// Event is an event of a GPU.
 type Event struct {
 	Kind EventKind
-	// UUID is the GPU; empty when the driver does not report which.
+	// UUID identifies the GPU. It is empty if the driver does not report which.
 	UUID string
 	// XID is the driver's number of the error.
 	XID uint64
-	// GI and CI name the MIG instance; -1 is the whole GPU.
+	// GI and CI identify the MIG instance; -1 means the whole GPU.
 	GI, CI int
 }

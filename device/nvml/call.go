@@ -15,7 +15,7 @@ func get[T any](g *realGPU, symbol string, f func() (T, nvml.Return)) (T, error)
 	return v, err
 }
 
-// getOr is get with a value for what the driver does not report.
+// getOr is get with a fallback for values that the driver does not report.
 func getOr[T any](g *realGPU, symbol string, f func() (T, nvml.Return), otherwise T) T {
 	v, err := get(g, symbol, f)
 	if err != nil {
@@ -24,7 +24,7 @@ func getOr[T any](g *realGPU, symbol string, f func() (T, nvml.Return), otherwis
 	return v
 }
 
-// ptr turns the results of get into a value that may be missing.
+// ptr turns the results of get into a pointer, nil for a missing value.
 func ptr[T any](v T, err error) *T {
 	if err != nil {
 		return nil
@@ -39,7 +39,7 @@ func enabled(s nvml.EnableState, err error) *bool {
 	return new(s == nvml.FEATURE_ENABLED)
 }
 
-// text reads a C string.
+// text converts a C string.
 func text[C int8 | uint8](b []C) string {
 	s := make([]byte, 0, len(b))
 	for _, c := range b {

@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// Code is what an NVML function returned. A Code is an error, so that
+// Code is the result of an NVML function. A Code is an error, so that
 // errors.Is(err, nvml.ErrGPULost) distinguishes causes.
 type Code int //nolint:errname // it is NVML's number, and an error besides
 
-// The codes that are acted on; the numbers are NVML's.
+// The codes that this module distinguishes; the numbers are NVML's.
 const (
 	ErrUninitialized    Code = 1
 	ErrInvalidArgument  Code = 2
@@ -31,7 +31,8 @@ const (
 	ErrUnknown          Code = 999
 )
 
-// ErrHung is not NVML's: a call did not return in time, and may never return.
+// ErrHung is not one of NVML's codes. It means that a call did not return in time,
+// and may never return.
 const ErrHung Code = -1
 
 var codeTexts = map[Code]string{
@@ -55,7 +56,7 @@ var codeTexts = map[Code]string{
 	ErrUnknown:          "internal driver error",
 }
 
-// Error returns what the code means.
+// Error returns the meaning of the code.
 func (c Code) Error() string {
 	if s, ok := codeTexts[c]; ok {
 		return s
@@ -67,7 +68,7 @@ func (c Code) Error() string {
 type Error struct {
 	// Op is the NVML function.
 	Op string
-	// Code is what it returned.
+	// Code is the function's result.
 	Code Code
 }
 
@@ -77,21 +78,22 @@ func (e *Error) Error() string { return e.Op + ": " + e.Code.Error() }
 // Unwrap returns the code, for errors.Is.
 func (e *Error) Unwrap() error { return e.Code }
 
-// Unsupported reports that a GPU or driver does not provide a fact, which is no
-// fault of the GPU.
+// Unsupported reports whether an error only means that a GPU or driver does not
+// provide a fact.
 func Unsupported(err error) bool {
 	return errors.Is(err, ErrNotSupported) || errors.Is(err, ErrFunctionNotFound) ||
 		errors.Is(err, ErrNoPermission) || errors.Is(err, ErrNotFound)
 }
 
-// Unavailable reports that NVML as a whole cannot be used, rather than one GPU.
+// Unavailable reports whether an error means that NVML as a whole cannot be used,
+// rather than one GPU.
 func Unavailable(err error) bool {
 	return errors.Is(err, ErrUninitialized) || errors.Is(err, ErrDriverNotLoaded) ||
 		errors.Is(err, ErrLibraryNotFound) || errors.Is(err, ErrVersionMismatch)
 }
 
-// Cause is the text of an error without the call that met it, which may be
-// another one each time.
+// Cause returns the text of an error without the failed call, which may differ each
+// time.
 func Cause(err error) string {
 	var code Code
 	if errors.As(err, &code) {
@@ -100,8 +102,8 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// broken reports that an error in the middle of a reading is of the GPU itself,
-// so that the rest of the reading would fail too.
+// broken reports whether an error in the middle of a reading concerns the GPU
+// itself, so that the rest of the reading would fail, too.
 func broken(err error) bool {
 	return Unavailable(err) || errors.Is(err, ErrGPULost) || errors.Is(err, ErrResetRequired) ||
 		errors.Is(err, ErrUnknown) || errors.Is(err, ErrBlockedByOS) || errors.Is(err, ErrHung)

@@ -18,8 +18,8 @@ const healthEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEcc
 type realWatch struct {
 	r   *Real
 	set nvml.EventSet
-	// uuids are by handle: a GPU that has fallen off the bus can no longer
-	// be queried.
+	// uuids has UUIDs by handle, because a GPU that has fallen off the bus can no
+	// longer be queried.
 	uuids map[nvml.Device]string
 }
 
@@ -82,7 +82,7 @@ func (w *realWatch) Next(wait time.Duration) (Event, bool, error) {
 	if data.ComputeInstanceId != math.MaxUint32 {
 		e.CI = int(data.ComputeInstanceId)
 	}
-	e.UUID = w.uuids[data.Device] // empty: any GPU
+	e.UUID = w.uuids[data.Device] // empty if the event is for any GPU
 	return e, true, nil
 }
 

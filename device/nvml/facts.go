@@ -20,7 +20,7 @@ type realGPU struct {
 	d nvml.Device
 	// instances are the MIG instances that Facts last read.
 	instances []realInstance
-	// unsupported are the fields that the GPU does not have.
+	// unsupported are the fields that the GPU does not support.
 	unsupported map[uint32]bool
 }
 
@@ -41,14 +41,15 @@ var architectures = map[nvml.DeviceArchitecture]string{
 	nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
 }
 
-// cached is what does not change before NVML is opened again.
+// cached has the values that do not change until NVML is opened again.
 type cached struct {
 	facts Facts
 	// ports are the NVLinks by number, as long as they are up.
 	ports map[int]topology.Port
 }
 
-// Facts reads what seldom changes, and what cannot change only once.
+// Facts reads the rarely changing facts. Those that never change are read only
+// once.
 func (g *realGPU) Facts() (Facts, error) {
 	uuid, err := get(g, "nvmlDeviceGetUUID", g.d.GetUUID)
 	if err != nil {
@@ -74,8 +75,8 @@ func (g *realGPU) Facts() (Facts, error) {
 	return f, nil
 }
 
-// describe reads what cannot change. Name and address are required; a GPU may
-// lack the rest.
+// describe reads the facts that cannot change. Name and address are required; a GPU
+// may lack the others.
 func (g *realGPU) describe(f *Facts) error {
 	var err error
 	if f.Name, err = get(g, "nvmlDeviceGetName", g.d.GetName); err != nil {
@@ -116,7 +117,7 @@ func (g *realGPU) describe(f *Facts) error {
 	return nil
 }
 
-// settings reads what an operator can change.
+// settings reads the settings that an operator can change.
 func (g *realGPU) settings(f *Facts) {
 	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
 		f.PowerLimitW = new(uint(mw) / 1000)
@@ -129,12 +130,12 @@ func (g *realGPU) settings(f *Facts) {
 	}))
 }
 
-// maxNodes is how many NUMA nodes are queried.
+// maxNodes bounds the NUMA nodes that are queried.
 const maxNodes = 64
 
-// numa is the one NUMA node whose memory is nearest, for machines on which the
-// kernel reports none; -1 if there are several. (NVML's NumaNodeId differs: it is
-// the node that a GPU's own memory is, on Grace.)
+// numa returns the one NUMA node whose memory is nearest, or -1 if there are
+// several. It is for machines on which the kernel reports none. (NVML's NumaNodeId
+// is something else: the node that a GPU's own memory forms on Grace.)
 func (g *realGPU) numa() int {
 	words, err := get(g, "nvmlDeviceGetMemoryAffinity", func() ([]uint, nvml.Return) {
 		return g.d.GetMemoryAffinity(maxNodes, nvml.AFFINITY_SCOPE_NODE)
@@ -214,15 +215,15 @@ func (g *realGPU) instance(d nvml.Device) (Instance, error) {
 	return in, nil
 }
 
-// fabricStates are the states before a GPU has registered with a fabric.
+// fabricStates are the states of a GPU before it has registered with a fabric.
 var fabricStates = map[uint8]string{
 	nvml.GPU_FABRIC_STATE_NOT_STARTED: "the GPU has not begun to register with the fabric manager",
 	nvml.GPU_FABRIC_STATE_IN_PROGRESS: "the GPU is still registering with the fabric manager",
 }
 
-// fabricFaults are the parts of the health mask (NVML_GPU_FABRIC_HEALTH_MASK_*
-// in nvml.h) that prevent programs from using the fabric. In each, 1 is yes, 2 is
-// no, and 0 is unknown. Reduced bandwidth does not prevent its use.
+// fabricFaults are the parts of the health mask (NVML_GPU_FABRIC_HEALTH_MASK_* in
+// nvml.h) that prevent programs from using the fabric. In each, 1 is yes, 2 is no,
+// and 0 is unknown. Reduced bandwidth does not prevent the use.
 var fabricFaults = []struct {
 	shift int
 	text  string
@@ -243,7 +244,7 @@ var fabricMistakes = map[uint32]string{
 	7: "the GPU is in a place where the fabric does not expect it",
 }
 
-// fabricFault is what is wrong with the fabric of a GPU that has registered.
+// fabricFault returns the problem of the fabric of a registered GPU, if any.
 func fabricFault(mask uint32) string {
 	var faults []string
 	for _, f := range fabricFaults {
@@ -262,8 +263,8 @@ func fabricFault(mask uint32) string {
 	return strings.Join(faults, ", ")
 }
 
-// fabricInfo uses the call that includes the fabric's health, and where the
-// driver lacks it (before 550) the older one.
+// fabricInfo uses the call that includes the fabric's health. If the driver lacks
+// it (before 550), it uses the older call.
 func (g *realGPU) fabricInfo() (nvml.GpuFabricInfo_v2, error) {
 	info, err := get(g, "nvmlDeviceGetGpuFabricInfoV", g.d.GetGpuFabricInfoV().V2)
 	if !errors.Is(err, ErrFunctionNotFound) {

@@ -13,17 +13,17 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Guard returns a library whose calls return within the limit. A call that does
-// not is abandoned and reported as [ErrHung]; until it returns, further calls to
-// the same GPU fail at once instead of hanging as well. At most one thread per
-// GPU is lost in this way, one for the library, and one for Watch. The gate of a
-// GPU stays with its index when the machine is read again.
+// Guard returns a library whose calls return within the limit. A call that takes
+// longer is abandoned and reported as [ErrHung]. Until it returns, further calls to
+// the same GPU fail at once instead of hanging as well. So at most one thread per
+// GPU hangs, one for the library, and one for Watch. The gate of a GPU belongs to
+// its index and remains when the machine is read again.
 //
-// Every call about a GPU passes the gate of that GPU, also the one that returns
-// its handle: NVML may initialize a GPU in it.
+// Every call about a GPU passes that GPU's gate, including the one that returns its
+// handle, in which NVML may initialize the GPU.
 //
-// Sample alone has no time limit, for it is called every second and the limit
-// would cost more than the call: its caller must not wait for it.
+// Only Sample has no time limit. It is called every second, and the limit would
+// cost more than the call, so its caller must not wait for it.
 func Guard(l Library, limit time.Duration) Library {
 	return &guarded{l: l, gate: gate{limit: limit}, watch: gate{limit: limit}, gpus: map[int]*gate{}}
 }
@@ -32,13 +32,13 @@ func Guard(l Library, limit time.Duration) Library {
 type gate struct {
 	limit time.Duration
 	mu    sync.Mutex
-	// inFlight is closed when the present call returns; nil when there is none.
+	// inFlight is closed when the current call returns; nil if there is none.
 	inFlight chan struct{}
 	since    time.Time
 }
 
-// enter waits for the present call, but no longer than the rest of its limit. The
-// caller must leave.
+// enter waits for the current call, but no longer than the rest of its limit. If
+// enter succeeds, the caller must call leave.
 func (g *gate) enter(op string) error {
 	for {
 		g.mu.Lock()
@@ -64,15 +64,15 @@ func (g *gate) leave() {
 	g.inFlight = nil
 }
 
-// busy reports whether there is a call, waited for or abandoned.
+// busy reports whether a call is running, even if it was abandoned.
 func (g *gate) busy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.inFlight != nil
 }
 
-// within runs f in a goroutine of its own, which ends when f does, and waits for
-// it within the limit.
+// within runs f in a goroutine of its own, which ends when f does, and waits for it
+// up to the limit.
 func within[T any](g *gate, op string, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -111,8 +111,8 @@ func (g *guarded) Open() error {
 	return err
 }
 
-// Close fails with [ErrHung] while there is any call: the library must not be
-// unloaded under it.
+// Close returns [ErrHung] while any call is running, because the library must not
+// be unloaded during a call.
 func (g *guarded) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,7 +138,7 @@ func (g *guarded) GPU(index int) (GPU, error) {
 	return &guardedGPU{gpu: gpu, gate: own, index: index}, nil
 }
 
-// gateOf is the gate of a GPU.
+// gateOf returns the gate of a GPU.
 func (g *guarded) gateOf(index int) *gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,7 +148,7 @@ func (g *guarded) gateOf(index int) *gate {
 	return g.gpus[index]
 }
 
-// Pair passes the gates of both GPUs, that of the lower index first.
+// Pair passes the gates of both GPUs, the one with the lower index first.
 func (g *guarded) Pair(a, b GPU) (topology.Pair, error) {
 	ga, okA := a.(*guardedGPU)
 	gb, okB := b.(*guardedGPU)

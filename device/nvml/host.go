@@ -14,7 +14,7 @@ import (
 
 // host reads what the kernel reports about PCI devices and loaded files.
 type host struct {
-	// root is put before /sys and /proc; empty on most machines.
+	// root is prepended to /sys and /proc; empty on most machines.
 	root string
 }
 
@@ -22,7 +22,7 @@ func (h host) device(bus string) string {
 	return filepath.Join(h.root, "/sys/bus/pci/devices", bus)
 }
 
-// numa returns the NUMA node of a PCI device; -1 when the kernel reports none.
+// numa returns the NUMA node of a PCI device, or -1 if the kernel reports none.
 func (h host) numa(bus string) int {
 	b, err := os.ReadFile(filepath.Join(h.device(bus), "numa_node"))
 	if err != nil {
@@ -35,10 +35,10 @@ func (h host) numa(bus string) int {
 	return n
 }
 
-// pcie returns the bridge above a device and the PCIe root, from the
-// path that the kernel gives it:
-// /sys/devices/pci0000:00/0000:00:01.0/0000:06:00.0/0000:07:00.0.
-// A device directly on the root has no bridge.
+// pcie returns the bridge above a device and the PCIe root. It reads them from the
+// kernel's path of the device, such as
+// /sys/devices/pci0000:00/0000:00:01.0/0000:06:00.0/0000:07:00.0. A device directly
+// on the root has no bridge.
 func (h host) pcie(bus string) (bridge, root string) {
 	path, err := filepath.EvalSymlinks(h.device(bus))
 	if err != nil {
@@ -48,8 +48,8 @@ func (h host) pcie(bus string) (bridge, root string) {
 	for i, p := range parts {
 		if strings.HasPrefix(p, "pci") && strings.Contains(p, ":") {
 			root = p
-			// Directly above a GPU is a downstream port of its own; GPUs share
-			// the bridge above that, the switch's upstream port.
+			// Directly above a GPU is a downstream port of its own; GPUs share the
+			// bridge above that, the switch's upstream port.
 			if up := len(parts) - 3; up > i {
 				bridge = parts[up]
 			}
@@ -59,16 +59,16 @@ func (h host) pcie(bus string) (bridge, root string) {
 	return "", ""
 }
 
-// Replaced reports whether the libnvidia-ml.so.1 that this process has loaded is
-// no longer the one on disk, as after an upgrade of the driver. The loader keeps
-// what is loaded, so only a new process gets the new one.
+// Replaced reports whether the libnvidia-ml.so.1 that this process has loaded is no
+// longer the one on disk, as after an upgrade of the driver. The loader keeps a
+// loaded library, so only a new process gets the new one.
 func (r *Real) Replaced() bool {
 	loaded := r.host.loaded("libnvidia-ml.so")
 	if loaded.path == "" {
 		return false
 	}
-	// The name that was opened is a link to the file with the version, in the
-	// same folder as a rule.
+	// The name that was opened is a link to the file with the version, usually in
+	// the same folder.
 	now, err := os.Stat(filepath.Join(filepath.Dir(loaded.path), "libnvidia-ml.so.1"))
 	if err != nil {
 		return false

@@ -23,9 +23,9 @@ var nvlinkVersions = map[uint32]float64{
 	uint32(nvml.NVLINK_VERSION_5_0): 5.0,
 }
 
-// links finds the NVLinks that are up and what they end at, which a link keeps
-// as long as it is up. A link that cannot be read stays as it was: one failed call
-// must not change the islands.
+// links finds the NVLinks that are up and their other ends, which do not change
+// while a link is up. A link that cannot be read stays as it was, so that one
+// failed call does not change the islands.
 func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 	for i := range nvml.NVLINK_MAX_LINKS {
 		state, err := get(g, "nvmlDeviceGetNvLinkState", func() (nvml.EnableState, nvml.Return) {
@@ -34,7 +34,7 @@ func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 		port, cached := known[i]
 		switch {
 		case Unsupported(err), errors.Is(err, ErrInvalidArgument):
-			return nil // no NVLink at all, or fewer than the most there can be
+			return nil // no NVLink at all, or fewer than the possible maximum
 		case Unavailable(err), errors.Is(err, ErrGPULost), errors.Is(err, ErrResetRequired):
 			return err
 		case err != nil && cached:
@@ -60,7 +60,8 @@ func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 	return nil
 }
 
-// port returns what a link ends at. With an error it is what could be read.
+// port returns the other end of a link. With an error, it returns as much as could
+// be read.
 func (g *realGPU) port(link int, before []topology.Port) (topology.Port, error) {
 	port := topology.Port{MBps: g.rate(link, before)}
 	kind, errKind := get(g, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
@@ -84,7 +85,7 @@ func (g *realGPU) port(link int, before []topology.Port) (topology.Port, error) 
 	return port, nil
 }
 
-// rate returns the MB/s of a link. All links of a GPU have one rate, so it is
+// rate returns the MB/s of a link. All links of a GPU have the same rate, so it is
 // read once.
 func (g *realGPU) rate(link int, before []topology.Port) int {
 	if len(before) > 0 {

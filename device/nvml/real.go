@@ -22,25 +22,25 @@ type Real struct {
 	host host
 
 	mu sync.Mutex
-	// symbols are those looked up, and whether the library has them; nil while it
-	// is not open.
+	// symbols has the symbols that were looked up, and whether the library has
+	// them; nil while the library is not open.
 	symbols map[string]bool
-	// gpus are by UUID.
+	// gpus has the cached values by UUID.
 	gpus map[string]*cached
 }
 
 var _ Library = (*Real)(nil)
 
-// Options are for machines that have files in unusual places.
+// Options are for machines with files in unusual places.
 type Options struct {
 	// Library is the file to load instead of libnvidia-ml.so.1 on the loader's
 	// path.
 	Library string
-	// Root is put before /sys and /proc.
+	// Root is prepended to /sys and /proc.
 	Root string
 }
 
-// New returns the NVML of this machine, not open yet.
+// New returns the NVML of this machine, not yet open.
 func New(o Options) *Real {
 	name := cmp.Or(o.Library, "libnvidia-ml.so.1")
 	return &Real{lib: nvml.New(nvml.WithLibraryPath(name)), name: name, host: host{root: o.Root}}
@@ -57,8 +57,8 @@ func (r *Real) do(symbol string, f func() nvml.Return) error {
 	return nil
 }
 
-// has returns 0 if the function can be called. An abandoned call may continue
-// after the library was closed, and must not use it.
+// has returns 0 if the function can be called. An abandoned call may continue after
+// the library was closed, and must not use it.
 func (r *Real) has(symbol string) Code {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,8 @@ func (r *Real) Open() error {
 	return nil
 }
 
-// cached returns what was read of a GPU since NVML was opened; nil if nothing was.
+// cached returns the values that were read of a GPU since NVML was opened, nil if
+// there are none.
 func (r *Real) cached(uuid string) *cached {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,13 +107,13 @@ func (r *Real) cache(c *cached) {
 	}
 }
 
-// Close shuts NVML down. The loader still keeps the file mapped, so a newer
-// libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
+// Close shuts NVML down. The loader still keeps the file mapped, so only a new
+// process can load a newer libnvidia-ml.so.1; see [Real.Replaced].
 func (r *Real) Close() error {
 	r.mu.Lock()
 	r.symbols, r.gpus = nil, nil
 	r.mu.Unlock()
-	// The symbol of Shutdown is not looked up: it is as old as Init.
+	// The symbol of Shutdown is not looked up, because it is as old as Init.
 	if ret := r.lib.Shutdown(); ret != nvml.SUCCESS {
 		return &Error{Op: "nvmlShutdown", Code: Code(ret)}
 	}
@@ -164,7 +165,7 @@ func (r *Real) GPU(index int) (GPU, error) {
 	return &realGPU{r: r, d: d, unsupported: map[uint32]bool{}}, nil
 }
 
-// paths maps NVML's levels. Two GPUs of one board are as close as two on one
+// paths maps NVML's levels. Two GPUs on one board are as close as two on one
 // switch.
 var paths = map[nvml.GpuTopologyLevel]topology.Path{
 	nvml.TOPOLOGY_INTERNAL:   topology.PathPIX,
@@ -175,9 +176,8 @@ var paths = map[nvml.GpuTopologyLevel]topology.Path{
 	nvml.TOPOLOGY_SYSTEM:     topology.PathSYS,
 }
 
-// Pair returns how two GPUs reach each other. What the driver does not report
-// keeps its zero value; a call that fails for another reason is an error, for the
-// result is remembered.
+// Pair returns how two GPUs are connected. Values that the driver does not report
+// remain zero. Any other failure is an error, because the result is cached.
 func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	ga, okA := a.(*realGPU)
 	gb, okB := b.(*realGPU)
@@ -222,7 +222,7 @@ func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	return p, err
 }
 
-// decimal makes 12.4 of 12 and 4.
+// decimal returns 12.4 for 12 and 4.
 func decimal(major, minor int) float64 {
 	for div := 10; ; div *= 10 {
 		if minor < div {

@@ -85,8 +85,8 @@ func TestFactsOfH100(t *testing.T) {
 	}, f)
 }
 
-// The same machines as in the tests of package topology, but read through the
-// library.
+// The machines are the same as in the tests of package topology, but read through
+// the library.
 func TestMatrixOfMachines(t *testing.T) {
 	for name, want := range map[string]string{
 		"hgx-h100": "8;28xNV18s",
@@ -159,8 +159,8 @@ func TestFabricOfAnOlderDriver(t *testing.T) {
 	}, facts(t, gpus(t, r)[0]).Fabric)
 }
 
-// What the driver reports of the fabric of a GPU that has registered (bits as in
-// NVML_GPU_FABRIC_HEALTH_MASK_*: of each pair 1 is yes, 2 is no).
+// The fabric of a registered GPU reports its health in pairs of bits
+// (NVML_GPU_FABRIC_HEALTH_MASK_*), in which 1 is yes and 2 is no.
 func TestFabricHealth(t *testing.T) {
 	for name, tc := range map[string]struct{ mask, problem string }{
 		"fine":               {"1aa", ""},
@@ -183,7 +183,7 @@ func TestFabricHealth(t *testing.T) {
 	}
 }
 
-// A T4 has none of NVLink, MIG, fabric: nothing of that is an error.
+// A T4 has no NVLink, MIG or fabric, and that is no error.
 func TestFactsThatAreNotThere(t *testing.T) {
 	_, r := open(t, "one-t4")
 	f := facts(t, gpus(t, r)[0])

@@ -11,9 +11,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Sample reads what changes all the time. Counters are in field values, which
-// one call reads together, so that five calls are enough to sample a GPU every
-// second. What takes the driver long, or seldom changes, is in the rest.
+// Sample reads the frequently changing values. One call reads all counters, which
+// are field values, so that five calls are enough to sample a GPU every second.
+// Values that take the driver long, or rarely change, are in the rest.
 func (g *realGPU) Sample(all bool) (Sample, error) {
 	s := Sample{Time: time.Now()}
 	mem, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo)
@@ -54,7 +54,7 @@ func (g *realGPU) Sample(all bool) (Sample, error) {
 	return s, nil
 }
 
-// recoveries are what the driver can request.
+// recoveries are the actions that the driver can request.
 var recoveries = map[uint64]string{
 	uint64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "the driver requests a GPU reset",
 	uint64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "the driver requests a reboot of the machine",
@@ -62,8 +62,8 @@ var recoveries = map[uint64]string{
 	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "the driver requests to drain and reset the GPU",
 }
 
-// counters are in each sample, states in the rest. They are read separately
-// because a call takes as long as its slowest fields do together.
+// counters are in each sample, states only in the rest. They are read separately
+// because a call takes as long as its slowest fields together.
 var (
 	counters = []nvml.FieldValue{
 		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: math.MaxUint32},
@@ -85,8 +85,8 @@ var (
 	}
 )
 
-// readFields reads the fields that the GPU has. One that it lacks is not read
-// again with this handle, for the answer still takes time.
+// readFields reads the fields that the GPU supports. It does not read an
+// unsupported field again with this handle, because even the refusal takes time.
 func (g *realGPU) readFields(s *Sample, fields []nvml.FieldValue) error {
 	values := slices.DeleteFunc(slices.Clone(fields), func(f nvml.FieldValue) bool {
 		return g.unsupported[f.FieldId]
@@ -142,7 +142,7 @@ func (g *realGPU) readFields(s *Sample, fields []nvml.FieldValue) error {
 	return nil
 }
 
-// wide drops a counter of 32 bits: at the speed of PCIe it wraps several times
+// wide drops a 32-bit counter, because at the speed of PCIe it wraps several times
 // between two samples.
 func wide(f nvml.FieldValue, v uint64) *uint64 {
 	switch nvml.ValueType(f.ValueType) {

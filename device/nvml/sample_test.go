@@ -39,7 +39,7 @@ func TestSample(t *testing.T) {
 	must.Eq(t, 1980, *s.CoreClockMHz)
 }
 
-// What a GPU does not have costs one question.
+// An unsupported value costs one call.
 func TestSampleOfWhatIsNotThere(t *testing.T) {
 	m, r := open(t, "one-t4") // no NVLink, no PCIe counters
 	g := gpus(t, r)[0]
@@ -52,8 +52,8 @@ func TestSampleOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A counter of 32 bits wraps between two readings: the driver's own rate is
-// taken instead.
+// A 32-bit counter wraps between two readings, so the driver's own rate is used
+// instead.
 func TestSampleWithNarrowCounters(t *testing.T) {
 	m, r := open(t, "hgx-h100")
 	m.Set(0, "pcie_kibps", "2000")

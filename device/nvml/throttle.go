@@ -3,18 +3,18 @@
 
 package nvml
 
-// ThrottleReason is a reason for clocks that are lower than they could be.
+// ThrottleReason is a reason for clocks that are lower than possible.
 type ThrottleReason struct {
 	// Name is for people.
 	Name string
 	bit  uint64
 }
 
-// In reports whether a mask, as [Rest] has it, contains the reason.
+// In reports whether a mask of [Rest] contains the reason.
 func (t ThrottleReason) In(mask uint64) bool { return mask&t.bit != 0 }
 
-// ThrottleReasons are all reasons. Idle GPUs and clocks that a user has set are
-// none.
+// ThrottleReasons returns all reasons. An idle GPU, or clocks set by a user, are
+// not throttling.
 func ThrottleReasons() []ThrottleReason {
 	return []ThrottleReason{
 		{"power cap", 0x4},

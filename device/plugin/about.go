@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// Name is the name of the binary, by which an agent's plugin block refers
-	// to it.
+	// Name is the name of the binary, by which an agent's plugin block refers to
+	// it.
 	Name = "nomad-device-nvtopo"
 
-	// pluginName is the name that Nomad gets, which is that of
-	// nomad-device-nvidia.
+	// pluginName is the name that the plugin reports to Nomad, the same as
+	// nomad-device-nvidia's.
 	pluginName = "nvidia-gpu"
 
-	// Vendor and type are those of nomad-device-nvidia, so that jobs that ask
+	// Vendor and type are the same as nomad-device-nvidia's, so that jobs that ask
 	// for nvidia/gpu find these devices.
 	vendor     = "nvidia"
 	deviceType = device.DeviceTypeGPU
 )
 
-// lineage precedes the version that Nomad gets. Of plugins with one name Nomad
-// runs the one with the highest version; nomad-device-nvidia is at 1.1, and where
-// both are installed, this one is meant to run.
+// lineage is the prefix of the version that the plugin reports to Nomad. Of plugins
+// with the same name, Nomad runs the one with the highest version.
+// nomad-device-nvidia is at 1.1, and if both are installed, this one should run.
 const lineage = "2."
 
 func pluginInfo() *base.PluginInfoResponse {
@@ -40,8 +40,8 @@ func pluginInfo() *base.PluginInfoResponse {
 	}
 }
 
-// configSpec is the schema of the config block. Defaults that it lacks are those
-// of [defaultConfig]; they are filled in when the configuration is decoded.
+// configSpec is the schema of the config block. It lacks the defaults of
+// [defaultConfig], which are filled in when the configuration is decoded.
 var configSpec = hclspec.NewObject(map[string]*hclspec.Spec{
 	"enabled": hclspec.NewDefault(
 		hclspec.NewAttr("enabled", "bool", false), hclspec.NewLiteral("true")),

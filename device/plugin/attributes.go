@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// Attributes of a group. The first ones are those of nomad-device-nvidia.
+// Attributes of a group. The first ones are the same as nomad-device-nvidia's.
 const (
 	attrMemory      = "memory"
 	attrPower       = "power"
@@ -58,10 +58,10 @@ const (
 // attributeSet collects the attributes of a group.
 type attributeSet map[string]*structs.Attribute
 
-// attributes describes the members of a group. Nomad has attributes for a group
-// only, so where units differ a number is the lowest of them (a constraint with
-// >= then holds for each), a list has all, and a fact that can only be one value
-// is left out.
+// attributes returns the attributes of a group's members. Nomad has attributes only
+// for a whole group. So if units differ, a number is the lowest of them (a
+// constraint with >= then holds for each), a list has all values, and a fact with a
+// single value is omitted.
 func attributes(v *monitor.View, members []int, healthy int) map[string]*structs.Attribute {
 	a := attributeSet{}
 	us := values(members, func(i int) inventory.Unit { return v.Layout.Units[i] })
@@ -79,7 +79,7 @@ func attributes(v *monitor.View, members []int, healthy int) map[string]*structs
 	return a
 }
 
-// describe sets what the GPU is, and what nomad-device-nvidia reports too.
+// describe sets the facts about the GPU that nomad-device-nvidia reports, too.
 func (a attributeSet) describe(us []inventory.Unit) {
 	whole := func(f func(*nvml.Facts) *uint) func(inventory.Unit) *uint {
 		return func(u inventory.Unit) *uint { return f(u.GPU) }
@@ -105,7 +105,7 @@ func (a attributeSet) describe(us []inventory.Unit) {
 	}
 }
 
-// memory sets the memory of a unit, and of all together.
+// memory sets the memory of one unit, and of all units together.
 func (a attributeSet) memory(us []inventory.Unit) {
 	lowest(a, attrMemory, structs.UnitMiB, us, inventory.Unit.MemoryMiB)
 	lowest(a, attrBAR1, structs.UnitMiB, us, func(u inventory.Unit) *uint64 { return u.GPU.BAR1MiB })
@@ -136,7 +136,7 @@ func (a attributeSet) locality(us []inventory.Unit) {
 	a.list(attrRoot, us, func(u inventory.Unit) string { return u.GPU.Root })
 }
 
-// fabric sets which NVLink fabric of several machines the units belong to.
+// fabric sets the NVLink fabric across machines that the units belong to.
 func (a attributeSet) fabric(us []inventory.Unit) {
 	type membership struct {
 		cluster string
@@ -155,8 +155,8 @@ func (a attributeSet) fabric(us []inventory.Unit) {
 	}
 }
 
-// links sets how the units are linked. Where a group is an island, isolated units
-// do not count: they are unhealthy as long as they are isolated.
+// links sets how the units are linked. If a group is an island, isolated units do
+// not count: they are unhealthy as long as they are isolated.
 func (a attributeSet) links(l inventory.Layout, all []int) {
 	members := all
 	if l.By == inventory.GroupByNVLink {
@@ -190,9 +190,10 @@ func (a attributeSet) links(l inventory.Layout, all []int) {
 	a.text(attrIsland, strings.Join(slices.Compact(names), ","))
 }
 
-// pciBandwidth is counted as in nomad-device-nvidia, by whole powers of two per
-// lane, so that constraints written for it hold: 1024 MB/s for a lane of the
-// third generation. (It has 3072 for the fifth, where 4096 is right.)
+// pciBandwidth returns the bandwidth as nomad-device-nvidia counts it, by whole
+// powers of two per lane, so that constraints written for it hold: 1024 MB/s for a
+// lane of the third generation. (For the fifth, nomad-device-nvidia has 3072, but
+// 4096 is right.)
 func pciBandwidth(f *nvml.Facts) *uint {
 	if f.PCIeGen < 1 || f.PCIeWidth < 1 {
 		return nil
@@ -214,8 +215,8 @@ func (a attributeSet) common(name string, us []inventory.Unit, f func(inventory.
 	}
 }
 
-// list sets the different values in the order of the units, with commas
-// between, for set_contains.
+// list sets the distinct values in the order of the units, separated by commas, for
+// set_contains.
 func (a attributeSet) list(name string, us []inventory.Unit, f func(inventory.Unit) string) {
 	var all []string
 	for _, u := range us {

@@ -19,17 +19,17 @@ import (
 	"github.com/kolo-nomad/kolo/device/monitor"
 )
 
-// config is a configuration that has been checked.
+// config is a checked configuration.
 type config struct {
 	Enabled bool
-	// PrometheusAddress is host:port, or empty for none.
+	// PrometheusAddress is host:port, or empty to serve no metrics.
 	PrometheusAddress string
-	// DeviceNodes passes /dev nodes to tasks.
+	// DeviceNodes states whether tasks get the /dev nodes.
 	DeviceNodes bool
 	Monitor     monitor.Config
 }
 
-// defaultConfig holds for options that are not set.
+// defaultConfig returns the defaults of options that are not set.
 func defaultConfig() config {
 	return config{Enabled: true, DeviceNodes: true, Monitor: monitor.DefaultConfig()}
 }
@@ -55,7 +55,7 @@ type rawHealth struct {
 	CallTimeout  string `codec:"call_timeout"`
 }
 
-// decodeConfig reads what Nomad passes. It reports all mistakes at once, each
+// decodeConfig decodes Nomad's configuration. It reports all errors at once, each
 // with the name of its option.
 func decodeConfig(packed []byte) (config, error) {
 	c := defaultConfig()
@@ -116,7 +116,7 @@ func (h *rawHealth) decode(errs *[]error, c *monitor.HealthConfig) {
 	}
 }
 
-// xidNumber accepts what Nomad decodes an HCL number to.
+// xidNumber converts a number of HCL as Nomad decodes it.
 func xidNumber(x any) (uint64, error) {
 	switch n := x.(type) {
 	case uint64:
@@ -129,7 +129,7 @@ func xidNumber(x any) (uint64, error) {
 	return 0, fmt.Errorf("%v is not the number of an XID", x)
 }
 
-// checkAddress checks the form only: a name need not resolve yet.
+// checkAddress checks only the format, because a name need not resolve yet.
 func checkAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -141,7 +141,7 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// duration reads an option that may be empty.
+// duration parses an option that may be empty.
 func duration(errs *[]error, name, text string, least time.Duration, to *time.Duration) {
 	if text == "" {
 		return

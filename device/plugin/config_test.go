@@ -90,7 +90,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 	must.Eq(t, want, c)
 }
 
-// Every mistake names its option, and all are reported at once.
+// Every error names its option, and all errors are reported at once.
 func TestDecodeConfigNamesMistakes(t *testing.T) {
 	_, err := decodeConfig(pack(t, map[string]any{
 		"enabled":            true,

@@ -1,10 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugin is the Nomad device plugin. It translates between Nomad and the
-// packages that know nothing of it: what the monitor publishes becomes device
-// groups, attributes and statistics, a reservation becomes environment and
-// device nodes, and the configuration block becomes a checked config.
+// Package plugin is the Nomad device plugin. It connects Nomad to packages that
+// know nothing of Nomad. It turns the monitor's views into device groups,
+// attributes and statistics, a reservation into environment and device nodes, and
+// the configuration block into a checked config.
 //
 //	Nomad (gRPC)   SetConfig    Fingerprint          Stats       Reserve
 //	                   │             ^                 ^            │
@@ -14,9 +14,9 @@
 //	              monitor.Config     └── monitor.View ─┴──> hostdev, StableIDs
 //	                                     monitor.Reading
 //
-// Nomad drops a device plugin until its agent restarts when the fingerprint
-// stream carries an error or closes. So it never does: whatever happens to NVML
-// or a GPU is reported as the health of devices. And because Nomad caches by the
-// attributes of a node whether a job fits there, a change of health changes an
-// attribute too (healthy).
+// If the fingerprint stream carries an error or closes, Nomad drops the device
+// plugin until the agent restarts. So that never happens: any problem of NVML or a
+// GPU is reported as the health of devices. Nomad also caches whether a job fits on
+// a node by the node's attributes, so a change of health changes an attribute, too
+// (healthy).
 package plugin

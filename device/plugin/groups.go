@@ -10,8 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/monitor"
 )
 
-// groups translates a view to Nomad's device groups. The same view gives the
-// same groups, in the same order.
+// groups converts a view to Nomad's device groups. The same view gives the same
+// groups, in the same order.
 func groups(v *monitor.View) []*device.DeviceGroup {
 	all := []*device.DeviceGroup{}
 	for _, g := range v.Layout.Groups() {

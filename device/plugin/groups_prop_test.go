@@ -53,8 +53,8 @@ func genInventory(rt *rapid.T) *inventory.Inventory {
 	return inv
 }
 
-// However GPUs are linked and grouped: every unit is in one group, a group is of
-// one product and one locality, and its attributes agree with its devices.
+// However GPUs are linked and grouped, every unit is in one group, a group has one
+// product and one locality, and its attributes agree with its devices.
 func TestGroupsProperties(t *testing.T) {
 	empty := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -205,7 +205,7 @@ func TestGroupBy(t *testing.T) {
 	}
 }
 
-// A literal in a jobspec is parsed by Nomad and compared with the attribute.
+// Nomad parses a literal in a jobspec and compares it with the attribute.
 func TestConstraintsWithUnits(t *testing.T) {
 	g := newHost(t, "hgx-h100", inventory.GroupByNode).groups()[0]
 	for name, tc := range map[string]struct {
@@ -232,7 +232,7 @@ func TestConstraintsWithUnits(t *testing.T) {
 	}
 }
 
-// Two GPUs of one model that differ are described by what both can do.
+// Two different GPUs of one model are described by the capabilities that both have.
 func TestUnequalGPUsOfOneModel(t *testing.T) {
 	r := newHost(t, "hgx-h100", inventory.GroupByNode)
 	r.hw.Set(3, "memory", "40000")
@@ -244,8 +244,8 @@ func TestUnequalGPUsOfOneModel(t *testing.T) {
 	must.Eq(t, "", attribute(t, g, "ecc"))
 }
 
-// A rate or version that the driver does not report is absent and not 0, which a
-// constraint with < would match.
+// A rate or version that the driver does not report is absent, because a constraint
+// with < would match 0.
 func TestUnknownNVLinkRate(t *testing.T) {
 	r := newHost(t, "hgx-h100", inventory.GroupByNode)
 	r.hw.Set(3, "nvlink_mbps", "0")
@@ -256,7 +256,7 @@ func TestUnknownNVLinkRate(t *testing.T) {
 	must.Eq(t, "", attribute(t, g, "nvlink_version"))
 }
 
-// Where a group is an island, an isolated GPU does not count for its attributes.
+// If a group is an island, an isolated GPU does not count for its attributes.
 func TestIsolatedGPU(t *testing.T) {
 	r := newHost(t, "two-boards-a100", inventory.GroupByNVLink)
 	before := r.groups()

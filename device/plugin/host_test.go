@@ -35,7 +35,7 @@ func newHost(t *testing.T, machine string, by inventory.GroupBy, ignored ...stri
 	return &host{t: t, hw: hw, lib: library(hw), by: by, ids: inventory.ReadStableIDs(hw.Root()), ignored: ignored}
 }
 
-// library is the stub, loaded into this process.
+// library returns the stub, loaded into this process.
 func library(hw *nvmltest.Machine) *nvml.Real {
 	hw.Setenv()
 	return nvml.New(nvml.Options{Library: hw.Library(), Root: hw.Root()})

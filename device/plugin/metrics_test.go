@@ -39,8 +39,8 @@ func (l *logged) String() string {
 	return l.b.String()
 }
 
-// An address in use is logged with the option's name, and keeps no devices from
-// Nomad. It is used once it is free, and released at the end.
+// If the address is in use, that is logged with the option's name, and Nomad still
+// gets the devices. The address is used once it is free, and released at the end.
 func TestMetricsAddressInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)

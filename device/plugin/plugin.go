@@ -21,20 +21,20 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// Options are what a Device needs of the process and machine it runs in.
+// Options are a Device's interfaces to its process and machine.
 type Options struct {
 	// NVML is the library of this machine.
 	NVML nvml.Library
-	// Stale reports that NVML was replaced on disk since it was loaded; nil is
-	// never.
+	// Stale reports whether NVML was replaced on disk since it was loaded; nil
+	// means never.
 	Stale func() bool
-	// Restart ends the process, for Nomad to start it again.
+	// Restart ends the process, so that Nomad starts it again.
 	Restart func(why string)
-	// Root is put before /dev, /proc, /etc and /run; empty on most machines.
+	// Root is prepended to /dev, /proc, /etc and /run; empty on most machines.
 	Root string
 }
 
-// metricsRetry is how soon an address in use is tried again.
+// metricsRetry is the pause before an address in use is tried again.
 const metricsRetry = 15 * time.Second
 
 // Device is the device plugin.
@@ -49,7 +49,7 @@ type Device struct {
 	cfg       config
 	stableIDs *inventory.StableIDs
 	monitor   *monitor.Monitor
-	stop      context.CancelFunc // of the monitor and the metrics
+	stop      context.CancelFunc // ends the monitor and the metrics
 	running   sync.WaitGroup     // both of them
 }
 
@@ -60,13 +60,13 @@ func New(log hclog.Logger, opts Options) *Device {
 	return &Device{log: log.Named(pluginName), opts: opts, metricsRetry: metricsRetry, cfg: defaultConfig()}
 }
 
-// PluginInfo returns name and version.
+// PluginInfo returns the plugin's name and version.
 func (d *Device) PluginInfo() (*base.PluginInfoResponse, error) { return pluginInfo(), nil }
 
 // ConfigSchema returns the schema of the config block.
 func (d *Device) ConfigSchema() (*hclspec.Spec, error) { return configSpec, nil }
 
-// SetConfig replaces the configuration. One that has mistakes changes nothing.
+// SetConfig replaces the configuration. An invalid one changes nothing.
 func (d *Device) SetConfig(c *base.Config) error {
 	cfg, err := decodeConfig(c.PluginConfig)
 	if err != nil {
@@ -81,7 +81,7 @@ func (d *Device) SetConfig(c *base.Config) error {
 	return nil
 }
 
-// Close ends what the plugin runs in the background, for good.
+// Close permanently ends everything that the plugin runs in the background.
 func (d *Device) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +89,8 @@ func (d *Device) Close() {
 	d.halt()
 }
 
-// halt ends what runs in the background, and returns when it has ended. The
-// caller holds the lock.
+// halt ends the background work, and returns when it has ended. The caller holds
+// the lock.
 func (d *Device) halt() {
 	if d.monitor != nil {
 		d.stop()
@@ -99,8 +99,8 @@ func (d *Device) halt() {
 	}
 }
 
-// started returns the monitor and the configuration that it runs with, and starts
-// it on the first call. It outlives Nomad's streams.
+// started returns the monitor and the configuration that it runs with. The first
+// call starts the monitor, which outlives Nomad's streams.
 func (d *Device) started() (*monitor.Monitor, config, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -231,7 +231,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// The statistics of a GPU that cannot be read are its health alone.
+// The statistics of a GPU that cannot be read contain only its health.
 func TestStatsWithoutAReading(t *testing.T) {
 	h := newHost(t, "one-t4", inventory.GroupByNode)
 	v, id := h.view(), h.hw.UUIDs()[0]

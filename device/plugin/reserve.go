@@ -21,25 +21,26 @@ import (
 )
 
 const (
-	// envVisible is what NVIDIA's container runtime and CUDA tools read. A task
-	// with two device blocks gets the second block's only: in Nomad the later
-	// one wins.
+	// envVisible is the variable that NVIDIA's container runtime and CUDA tools read. A task with
+	// two device blocks gets only that of the second block, because in Nomad the later one wins.
 	envVisible = "NVIDIA_VISIBLE_DEVICES"
-	// envGPUs is the prefix of a key that each reservation has for itself. The
-	// rest is a hash of its ids, so that two blocks of one task do not overwrite
-	// each other's.
+	// envGPUs is the prefix of a variable that each reservation has for itself. The rest of the
+	// name is a hash of the reservation's IDs, so that two blocks of one task do not overwrite each
+	// other's variable.
 	envGPUs = "KOLO_GPUS_"
-	// envCDI is the prefix of keys that have names of the Container Device Interface:
-	// with the same hash, all of a reservation; with a number from 0, one each, because
-	// podman takes them as a list. Of two device blocks Nomad keeps the later numbers.
+	// envCDI is the prefix of variables with names of the Container Device Interface. The one with
+	// the same hash has all names of a reservation. Those with a number from 0 have one name each,
+	// because podman takes them as a list. If there are two device blocks, Nomad keeps the numbers
+	// of the later one.
 	envCDI = "KOLO_CDI_"
 )
 
-// reserveWait is how long a reservation waits for the first view: after a
-// restart of the plugin Nomad may reserve before it.
+// reserveWait is how long a reservation waits for the first view. After a restart of the plugin
+// Nomad may reserve before there is one.
 const reserveWait = 30 * time.Second
 
-// Reserve returns what a task needs to use devices that the scheduler gave to it.
+// Reserve returns the environment and device nodes for a task that the scheduler gave these
+// devices.
 func (d *Device) Reserve(ids []string) (*device.ContainerReservation, error) {
 	if len(ids) == 0 {
 		return &device.ContainerReservation{}, nil
@@ -69,9 +70,9 @@ func (d *Device) Reserve(ids []string) (*device.ContainerReservation, error) {
 	return d.reservation(units, cfg.DeviceNodes), nil
 }
 
-// find returns the units with these ids, which must be healthy, those that are
-// close together next to each other (Layout.Compare). CUDA numbers them as they are listed, and processes take
-// theirs by local rank, so that neighbours in a ring are neighbours in the machine.
+// find returns the units with these IDs, all of which must be healthy. Units close to each other
+// are adjacent (Layout.Compare). CUDA numbers them in this order, and processes select theirs by
+// local rank, so neighbours in a ring are neighbours in the machine.
 func find(v *monitor.View, ids []string) ([]inventory.Unit, error) {
 	l := &v.Layout
 	var found []int
@@ -91,7 +92,7 @@ func find(v *monitor.View, ids []string) ([]inventory.Unit, error) {
 	return values(found, func(i int) inventory.Unit { return l.Units[i] }), errors.Join(errs...)
 }
 
-// reservation translates units to environment and device nodes.
+// reservation converts units to environment and device nodes.
 func (d *Device) reservation(units []inventory.Unit, nodes bool) *device.ContainerReservation {
 	ids := values(units, inventory.Unit.ID)
 	list, suffix := strings.Join(ids, ","), reservationKey(ids)
@@ -124,7 +125,8 @@ func (d *Device) reservation(units []inventory.Unit, nodes bool) *device.Contain
 	return r
 }
 
-// reservationKey is eight hexadecimal digits of a hash of the ids in any order.
+// reservationKey returns eight hexadecimal digits of a hash of the IDs, which does not depend on
+// their order.
 func reservationKey(ids []string) string {
 	sorted := slices.Sorted(slices.Values(ids))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, ",")))

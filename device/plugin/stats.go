@@ -18,9 +18,9 @@ import (
 // notAvailable is nomad-device-nvidia's text for an unknown value.
 const notAvailable = "N/A"
 
-// stats translates readings to Nomad's statistics. For a GPU that could not be
-// read it has the health alone: Nomad keeps the last statistics of one that is
-// left out.
+// stats converts readings to Nomad's statistics. For a GPU that could not be read
+// it returns only the health, because Nomad keeps the last statistics of a GPU that
+// is omitted.
 func stats(v *monitor.View, now time.Time, readings map[string]*monitor.Reading) []*device.DeviceGroupStats {
 	var all []*device.DeviceGroupStats
 	for _, group := range v.Layout.Groups() {
@@ -41,9 +41,9 @@ func stats(v *monitor.View, now time.Time, readings map[string]*monitor.Reading)
 	return all
 }
 
-// unitStats describes one unit. The names of the first eleven are those of
-// nomad-device-nvidia. A MIG instance has its memory for itself; power,
-// temperature and the like are of the GPU that it is part of.
+// unitStats returns the statistics of one unit. The names of the first eleven are
+// the same as nomad-device-nvidia's. A MIG instance has its own memory; power,
+// temperature and so on are those of its GPU.
 func unitStats(u inventory.Unit, r *monitor.Reading, c monitor.Condition) *device.DeviceStats {
 	s := r.Sample
 	memory := fraction("MiB", "UsedMemory / TotalMemory", s.MemoryUsedMiB, s.MemoryTotalMiB)

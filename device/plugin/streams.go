@@ -13,8 +13,8 @@ import (
 )
 
 // Fingerprint streams the devices: once at the beginning, and whenever something
-// about them changes. It never streams an error and never ends before the
-// context does, for then Nomad would drop the plugin until its agent restarts.
+// about them changes. It never streams an error and never ends before the context
+// does, because Nomad would then drop the plugin until the agent restarts.
 func (d *Device) Fingerprint(ctx context.Context) (<-chan *device.FingerprintResponse, error) {
 	m, _, err := d.started()
 	if err != nil {
@@ -58,8 +58,8 @@ func (d *Device) fingerprint(ctx context.Context, m *monitor.Monitor, out chan<-
 	}
 }
 
-// successor waits for the monitor that follows one that a change of the
-// configuration ended. A plugin that was disabled sends nothing meanwhile.
+// successor waits for the monitor that replaces one that ended because the
+// configuration changed. A disabled plugin sends nothing meanwhile.
 func (d *Device) successor(ctx context.Context, old *monitor.Monitor) *monitor.Monitor {
 	for {
 		m, _, err := d.started()

@@ -3,20 +3,20 @@
 
 package topology
 
-// maxBisection is the largest set of which all halves are tried: 20 GPUs have
+// maxBisection is the largest set for which all halves are tried: 20 GPUs have
 // 184,756.
 const maxBisection = 20
 
-// Bisection returns the NVLink bandwidth in MB/s, in one direction, between the
-// two halves of the set when it is cut at its weakest. An odd set is cut into
-// halves that differ by one. It is 0 where the halves can be cut without
-// cutting an NVLink, where the driver gives no rates, and for a set of one.
+// Bisection returns the NVLink bandwidth in MB/s, in one direction, between the two
+// halves of the set at its weakest cut. The halves of an odd set differ by one. The
+// bandwidth is 0 if some cut crosses no NVLink, if the driver reports no rates, and
+// for a set of one.
 //
-// Pairs with direct links add up. GPUs on NVSwitch do not: all that goes from
-// one half to the other leaves through the ports of the one and enters through
-// those of the other, so the half with the smaller ports is the limit.
+// Pairs with direct links add up. GPUs on NVSwitch do not: all traffic from one
+// half to the other leaves through the ports of the one and enters through those of
+// the other, so the half with less port bandwidth is the limit.
 //
-// The answer is false for sets of more than 20 GPUs, which are not tried.
+// ok is false for sets of more than 20 GPUs, which are not tried.
 func (m *Matrix) Bisection(set []int) (mbps int, ok bool) {
 	n := len(set)
 	if n > maxBisection {
@@ -45,11 +45,11 @@ func (m *Matrix) Bisection(set []int) (mbps int, ok bool) {
 	return best, true
 }
 
-// cut returns the bandwidth between the GPUs of the set that are in the left
-// half and those that are not.
+// cut returns the bandwidth between the GPUs of the set in the left half and the
+// others.
 func (m *Matrix) cut(set []int, left []bool) int {
 	sum := 0
-	// Ports into switches, by island and half.
+	// Ports to switches, by island and half.
 	ports := map[int]*[2]int{}
 	for a, i := range set {
 		switched := false

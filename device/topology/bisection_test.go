@@ -35,8 +35,8 @@ func TestBisection(t *testing.T) {
 	}
 }
 
-// On machines with direct links only, the weakest cut is the least sum over the
-// pairs that it cuts.
+// On machines with direct links only, the weakest cut is the smallest sum over the
+// pairs that it separates.
 func TestBisectionAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(2, 8).Draw(rt, "gpus")

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// maxGPUs bounds what Parse accepts, so that a short text cannot ask for a
-// large matrix. The largest node has 16 GPUs of up to 7 MIG instances.
+// maxGPUs bounds the matrix that Parse accepts, so that a short text cannot
+// allocate a large one. The largest node has 16 GPUs of up to 7 MIG instances.
 const maxGPUs = 256
 
-// Encode writes the matrix on one short line:
+// Encode returns the matrix on one short line:
 //
 //	<number of GPUs>;<link>,<link>,…
 //
-// The links are the pairs 0-1, 0-2, … 0-n, 1-2, … (the upper triangle, row by
-// row). A link that repeats k times in a row is written once as <k>x<link>. An
+// The links are those of the pairs 0-1, 0-2, … 0-n, 1-2, … (the upper triangle, row
+// by row). A link that occurs k times in a row is written once as <k>x<link>. An
 // HGX H100 is "8;28xNV18s".
 func (m *Matrix) Encode() string {
 	var b strings.Builder
@@ -54,8 +54,8 @@ func (m *Matrix) Encode() string {
 	return b.String()
 }
 
-// Parse reads what [Matrix.Encode] wrote. The matrix has the links as far as
-// the text carries them: no bandwidth and no peer access.
+// Parse reads the output of [Matrix.Encode]. The matrix has only the facts that the
+// text contains: no bandwidth and no peer access.
 func Parse(s string) (*Matrix, error) {
 	head, list, found := strings.Cut(s, ";")
 	n, err := count(head)
@@ -99,7 +99,7 @@ func Parse(s string) (*Matrix, error) {
 	return m, nil
 }
 
-// count reads a whole number as Encode writes it.
+// count parses a whole number in Encode's format.
 func count(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err == nil && strconv.Itoa(n) != s {

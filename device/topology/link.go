@@ -8,24 +8,23 @@ import (
 	"strconv"
 )
 
-// Path is how two GPUs are connected without NVLink, from far to close.
-// The names are those of nvidia-smi topo.
+// Path is how two GPUs are connected without NVLink. The names are those of
+// nvidia-smi topo.
 type Path int
 
-// The paths, ordered: a greater one is closer.
+// The paths in order, from far to close: a greater one is closer.
 const (
-	// PathUnknown is a pair whose path the driver does not report.
+	// PathUnknown means that the driver does not report the path.
 	PathUnknown Path = iota
 	// PathSYS crosses from one NUMA node to another.
 	PathSYS
-	// PathNODE crosses from one PCIe host bridge to another of the same NUMA
-	// node.
+	// PathNODE crosses from one PCIe host bridge to another on the same NUMA node.
 	PathNODE
-	// PathPHB goes over one PCIe host bridge, which usually is the CPU.
+	// PathPHB crosses one PCIe host bridge, which usually is the CPU.
 	PathPHB
-	// PathPXB goes over several PCIe switches and no host bridge.
+	// PathPXB crosses several PCIe switches and no host bridge.
 	PathPXB
-	// PathPIX goes over one PCIe switch at most.
+	// PathPIX crosses at most one PCIe switch.
 	PathPIX
 )
 
@@ -39,27 +38,27 @@ func (p Path) String() string {
 	return pathNames[p]
 }
 
-// Link is what connects two GPUs.
+// Link is the connection between two GPUs.
 type Link struct {
-	// Path is the path over PCIe. A pair with NVLinks has one too.
+	// Path is the path over PCIe. A pair with NVLinks has one, too.
 	Path Path
-	// NVLinks is how many NVLinks the pair can use at once; 0 is none.
+	// NVLinks is how many NVLinks the pair can use at once; 0 if none.
 	NVLinks int
-	// Switched is true when the NVLinks go through NVSwitch, so that the pair
-	// shares them with every other pair of its fabric.
+	// Switched states that the NVLinks go through NVSwitch, so that the pair shares
+	// them with every other pair of its fabric.
 	Switched bool
-	// MBps is what the NVLinks carry in one direction, in MB/s; 0 where the
+	// MBps is the bandwidth of the NVLinks in one direction, in MB/s; 0 if the
 	// driver does not report it.
 	MBps int
-	// Peer is true when each of the two can read and write the other's memory.
+	// Peer states that each of the two can read and write the other's memory.
 	Peer bool
 }
 
-// maxNVLinks bounds what is read from text. Today's GPUs have 18.
+// maxNVLinks bounds the number that parseLink accepts. Today's GPUs have 18.
 const maxNVLinks = 1024
 
-// String returns the name in the link matrix: NV and the number of links, with
-// an s behind it when they go through NVSwitch, else the path.
+// String returns the name in the link matrix: NV and the number of links, followed
+// by an s if they go through NVSwitch. Without NVLinks it returns the path.
 func (l Link) String() string {
 	switch {
 	case l.NVLinks > 0 && l.Switched:
@@ -71,8 +70,8 @@ func (l Link) String() string {
 	}
 }
 
-// parseLink reads what [Link.String] wrote. Only the fields that the text
-// carries are set.
+// parseLink reads the output of [Link.String]. It sets only the fields that the
+// text contains.
 func parseLink(s string) (Link, error) {
 	for p, name := range pathNames {
 		if s == name {

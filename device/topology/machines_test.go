@@ -79,7 +79,7 @@ func hgxH100(t testing.TB) *Matrix {
 	return draw(t, nvlink4, b.String())
 }
 
-// dgx1V is the hybrid cube mesh of eight V100: two boards of four, all joined
+// dgx1V returns the hybrid cube mesh of eight V100: two boards of four, all joined
 // on a board, and one partner on the other.
 func dgx1V(t testing.TB) *Matrix {
 	return draw(t, nvlink2, `
@@ -144,8 +144,8 @@ func genMachine(rt *rapid.T) *Matrix {
 	return New(gpus, func(i, j int) Pair { return pairs[[2]int{i, j}] })
 }
 
-// subsetsOf lists all subsets of k of the set, by counting in binary: another
-// way than the one the package uses.
+// subsetsOf returns all subsets of k of the set, by counting in binary, which is
+// not how the package does it.
 func subsetsOf(set []int, k int) [][]int {
 	var all [][]int
 	for bits := range 1 << len(set) {

@@ -3,14 +3,14 @@
 
 package topology
 
-// GPU is how one GPU is connected. A MIG instance is a GPU here, without ports:
-// instances cannot use NVLink.
+// GPU has the connections of one GPU. A MIG instance also counts as a GPU, without
+// ports, because instances cannot use NVLink.
 type GPU struct {
 	// Bus is the PCI bus id, by which ports of other GPUs refer to this one.
 	Bus string
-	// Fabric names the NVLink fabric and the clique in it, for GPUs that report
-	// one; two GPUs with different names are never linked through a switch. Empty
-	// where the driver reports none.
+	// Fabric names the NVLink fabric and the clique in it, empty if the driver
+	// reports none. Two GPUs with different names are never linked through a
+	// switch.
 	Fabric string
 	// Ports are the NVLinks that are up.
 	Ports []Port
@@ -18,12 +18,12 @@ type GPU struct {
 
 // Port is one NVLink of a GPU that is up.
 type Port struct {
-	// Switch is true when the other end is an NVSwitch.
+	// Switch states that the other end is an NVSwitch.
 	Switch bool
 	// Remote is the PCI bus id of the GPU at the other end; empty for a switch.
 	Remote string
-	// MBps is the rate in one direction, in MB/s; 0 where the driver does not
-	// report it.
+	// MBps is the rate in one direction, in MB/s; 0 if the driver does not report
+	// it.
 	MBps int
 }
 
@@ -31,26 +31,26 @@ type Port struct {
 type Pair struct {
 	// Path is the path over PCIe.
 	Path Path
-	// Peer is true when each can read and write the other's memory.
+	// Peer states that each can read and write the other's memory.
 	Peer bool
-	// NoNVLink is true when the driver denies NVLink between the two although
-	// their ports are up (a partitioned NVSwitch system).
+	// NoNVLink states that the driver denies NVLink between the two although their
+	// ports are up (a partitioned NVSwitch system).
 	NoNVLink bool
 }
 
-// Matrix holds the links between all GPUs of a machine. It is symmetric and
-// does not change once made.
+// Matrix has the links between all GPUs of a machine. It is symmetric and
+// immutable.
 type Matrix struct {
 	links   []Link // row by row, n*n
 	n       int
 	islands [][]int
-	island  []int // which island a GPU is in
-	// egress is what all NVLinks of a GPU to switches carry, in MB/s.
+	island  []int // index of each GPU's island
+	// egress is the total bandwidth of a GPU's NVLinks to switches, in MB/s.
 	egress []int
 }
 
-// New makes the matrix of what is known of each GPU and each pair. The function
-// pair is called once for each i < j; nil means that nothing is known.
+// New returns the matrix for the facts about each GPU and each pair. It calls pair
+// once for each i < j; nil means that nothing is known about pairs.
 func New(gpus []GPU, pair func(i, j int) Pair) *Matrix {
 	n := len(gpus)
 	m := &Matrix{n: n, links: make([]Link, n*n), egress: make([]int, n)}
@@ -78,9 +78,9 @@ func New(gpus []GPU, pair func(i, j int) Pair) *Matrix {
 	return m
 }
 
-// nvlinks counts the NVLinks between two GPUs. Direct links precede a switch;
-// no machine has both. Where the two ends disagree (a port is up at one end
-// only), the smaller number holds.
+// nvlinks returns the NVLinks between two GPUs. Direct links have precedence over a
+// switch; no machine has both. If the two ends disagree, because a port is up at
+// one end only, the smaller number counts.
 func nvlinks(a, b GPU) (links, mbps int, switched bool) {
 	al, am := portsTo(a, b.Bus)
 	bl, bm := portsTo(b, a.Bus)
@@ -124,19 +124,19 @@ func (m *Matrix) set(i, j int, l Link) {
 // Len returns the number of GPUs.
 func (m *Matrix) Len() int { return m.n }
 
-// Link returns what connects GPUs i and j; the zero Link when i == j.
+// Link returns the connection between GPUs i and j; the zero Link if i == j.
 func (m *Matrix) Link(i, j int) Link { return m.links[i*m.n+j] }
 
-// Islands returns the islands, each as the ascending indices of its GPUs,
-// ordered by their first GPU. Together they hold every GPU once. The caller
-// must not change them.
+// Islands returns the islands, each as the ascending indices of its GPUs, ordered
+// by their first GPU. Together they contain every GPU once. The caller must not
+// modify them.
 func (m *Matrix) Islands() [][]int { return m.islands }
 
 // Island returns the index in [Matrix.Islands] of the island of GPU i.
 func (m *Matrix) Island(i int) int { return m.island[i] }
 
-// Sub returns the matrix of some of the GPUs, in the order given. The islands
-// are those that the chosen GPUs make among themselves.
+// Sub returns the matrix of some of the GPUs, in the given order. Its islands are
+// those that these GPUs form among themselves.
 func (m *Matrix) Sub(set []int) *Matrix {
 	s := &Matrix{n: len(set), links: make([]Link, len(set)*len(set)), egress: make([]int, len(set))}
 	for a, i := range set {
@@ -162,7 +162,7 @@ func (m *Matrix) Joined(set []int) bool {
 	return true
 }
 
-// findIslands walks the NVLinks from each GPU not yet seen.
+// findIslands follows the NVLinks from each GPU not seen yet.
 func (m *Matrix) findIslands() {
 	m.island = make([]int, m.n)
 	for i := range m.island {

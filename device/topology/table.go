@@ -10,17 +10,17 @@ import (
 	"text/tabwriter"
 )
 
-// Row is what is printed with the links of a GPU.
+// Row is a GPU's text in the table, in addition to its links.
 type Row struct {
-	// Label names the GPU in the head and in front of its line.
+	// Label names the GPU in the header and at the start of its line.
 	Label string
-	// NUMA is the NUMA node; -1 where it is unknown.
+	// NUMA is the NUMA node; -1 if unknown.
 	NUMA int
 	// Island names the island.
 	Island string
 }
 
-// Legend explains the names in the table, in the order of their distance.
+// Legend explains the names in the table, ordered by distance.
 const Legend = `Legend:
 
   X    = Self
@@ -32,13 +32,13 @@ const Legend = `Legend:
   NV#  = # NVLinks (through NVSwitch where the island is marked so)
 `
 
-// WriteTable prints the matrix the way nvidia-smi topo -m does, with the NUMA
-// node and the island of each GPU.
+// WriteTable prints the matrix as nvidia-smi topo -m does, with the NUMA node and
+// the island of each GPU.
 func (m *Matrix) WriteTable(w io.Writer, rows []Row) error {
 	if len(rows) != m.n {
 		return fmt.Errorf("%d rows for %d GPUs", len(rows), m.n)
 	}
-	// The writer keeps an error of w for Flush.
+	// The tabwriter keeps an error of w until Flush.
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, r := range rows {
 		_, _ = fmt.Fprintf(t, "\t%s", r.Label)

@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 )
 
-// In a network of the group's own, the client's address is that of mapped ports only.
+// In a group with its own network, the client's address has only the mapped ports.
 func TestServiceAddressOfAnOwnNetwork(t *testing.T) {
 	own := &agent{config: config.Config{Service: "ring", OwnNetwork: true}}
 	must.NoError(t, own.checkAddress("127.0.0.1:25000"))

@@ -57,11 +57,11 @@ type agent struct {
 	leader *leader.Leader
 }
 
-// leaveMargin and leave_timeout bound, added up, the time that an allocation may take to
-// leave after Nomad has removed it from the registry.
+// leaveMargin plus leave_timeout is the longest time that an allocation may take to leave
+// after Nomad has removed it from the registry.
 const leaveMargin = time.Minute
 
-// othersWait is how long a leader whose own host has ended waits for the others.
+// othersWait bounds how long a leader whose own host has ended waits for the others.
 const othersWait = 5 * time.Second
 
 // run runs the allocation's part of the job, and returns how it ended.
@@ -78,7 +78,7 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	if err != nil {
 		return host.Result{}, err
 	}
-	a.registry = registry.Share(ctx, services) // one watch of Nomad for all parts
+	a.registry = registry.Share(ctx, services) // one watch of Nomad for all parts of the agent
 
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -97,8 +97,8 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	if err := a.checkAddress(self.Addr); err != nil {
 		return host.Result{}, err
 	}
-	// Look again: Nomad answers by now, and the training may have been completed while
-	// this allocation waited.
+	// Look again. Nomad answers by now, and the training may have been completed while this
+	// allocation waited.
 	if a.complete(ctx) {
 		return completedBefore, nil
 	}
@@ -118,7 +118,7 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	return a.serve(ctx, cancel, ports, signals), nil
 }
 
-// checkTraining reports whether the training is complete already. If not, it checks that
+// checkTraining reports whether the training is already complete. If not, it checks that
 // training can begin.
 func (a *agent) checkTraining(ctx context.Context, token nomadapi.Token) (done bool, err error) {
 	if _, err := token.Read(); err != nil {
@@ -156,8 +156,8 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 	return nil
 }
 
-// peerToken returns the identity that proves this agent to others: the one for that
-// purpose if the task has it, else the one for the registry.
+// peerToken returns the identity that proves this agent to others. That is the task's
+// identity for this purpose or, if there is none, the one for the registry.
 func peerToken(file string, registry nomadapi.Token) nomadapi.Token {
 	own := nomadapi.Token{File: file, Env: "NOMAD_TOKEN_kolo"}
 	if file == "" && os.Getenv(own.Env) == "" {
@@ -206,8 +206,8 @@ func (a *agent) serve(ctx context.Context, cancel func(), ports *port.Port, sign
 	return result
 }
 
-// awaitOthers waits until only this agent's own host is in session with its leader, at
-// most othersWait.
+// awaitOthers waits until this agent's own host is the only one left in session with its
+// leader, for at most othersWait.
 func (a *agent) awaitOthers(l *leader.Leader) {
 	for end := time.Now().Add(othersWait); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if !slices.ContainsFunc(l.Attached(), func(id elastic.HostID) bool { return id != a.id }) {
@@ -216,7 +216,7 @@ func (a *agent) awaitOthers(l *leader.Leader) {
 	}
 }
 
-// completedBefore is the result of an allocation that finds nothing to train.
+// completedBefore is the result of an allocation that finds the training complete.
 var completedBefore = host.Result{Reason: "training was completed before", Completed: true}
 
 // complete reports whether a record shows that nothing is left to train.

@@ -26,7 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// The allocation is placed after training was completed, while Nomad has no leader.
+// The allocation is placed while Nomad has no leader, after training was completed.
 func TestAnAllocationLooksAgain(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "nomad_token")

@@ -17,11 +17,11 @@
 //	process      training processes
 //	events       events for the user
 //
-// Discovery finds the other agents and elects the leader. Main gets all frameworks, and
-// the configuration names the one of the task.
+// Package discovery finds the other agents and elects the leader. Main gets all frameworks,
+// and the configuration selects the task's.
 //
 //	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
 //	                            │──> discovery: registry, certificates, elector
-//	                            └──> serve: host.Run beside port, presence, elector
+//	                            └──> serve: host.Run next to port, presence, elector
 //	                                        follow: lead, or attend another's leader
 package agent

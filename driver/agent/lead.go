@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery"
 )
 
-// follow keeps the host in session with the leader, and leads when elected.
+// follow keeps the host in session with the leader, and leads if elected.
 func (a *agent) follow(ctx context.Context) {
 	var (
 		stop  = func() {}
@@ -83,7 +83,8 @@ func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	return floor
 }
 
-// attendAgain is the time between two tries with a leader that takes no sessions yet.
+// attendAgain is the pause between attempts to open a session with a leader that does not
+// accept any yet.
 const attendAgain = 20 * time.Millisecond
 
 // attend keeps the host in session with another agent that leads.
@@ -99,7 +100,7 @@ func (a *agent) attend(ctx context.Context, now discovery.Leadership) {
 	f.Follow(ctx, func(err error) {
 		a.log.Info("session with the leader ended", "leader", now.Leader.AllocID, "error", err)
 		if time.Since(begun) < time.Second {
-			// It may be elected and not ready to lead yet. The next try would fail as
+			// The leader may be elected but not ready yet. The next attempt would fail as
 			// fast, so wait.
 			select {
 			case <-ctx.Done():

@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 )
 
-// Main runs the `agent` subcommand: the allocation's part of the job, with one of the
-// frameworks. It returns the task's exit code.
+// Main runs the `agent` subcommand, which is the allocation's part of the job. frameworks
+// are those that the program supports. It returns the task's exit code.
 func Main(ctx context.Context, frameworks map[string]framework.Framework) int {
 	process.IgnoreSIGPIPE()
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: os.Stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
@@ -47,7 +47,7 @@ type Options struct {
 	Config    config.Config
 	Framework framework.Framework
 	// Signals receives the signals of the process, see the function Signals. Signals in
-	// Stop make the agent leave; all others are passed on to its slots.
+	// Stop make the agent leave; it passes all others on to its slots.
 	Signals <-chan os.Signal
 	Stop    []syscall.Signal
 	Events  *events.Log
@@ -55,7 +55,7 @@ type Options struct {
 }
 
 // Run runs the allocation's part of the job, and returns how it ended. The code is the
-// task's exit code under the task driver, where a stopped task is a success.
+// task's exit code under the task driver, where a stopped task counts as a success.
 func Run(ctx context.Context, o Options) host.Result {
 	a := &agent{config: o.Config, framework: o.Framework, log: o.Logger, events: o.Events, stop: o.Stop}
 	result, err := a.run(ctx, o.Signals)

@@ -25,7 +25,7 @@ const registerWait = 60 * time.Second
 // wait is reported.
 const registerUsual = 10 * time.Second
 
-// portError explains why the service's port can't be listened on.
+// portError explains why listening on the service's port failed.
 func portError(listen string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -99,8 +99,8 @@ func (a *agent) chooseInterface(addr string) string {
 }
 
 // checkAddress returns an error if the group has a network of its own and the service
-// address is not in it but the client's: ports that processes of a ring choose are not
-// mapped to the client's address.
+// address is the client's. The processes of a ring choose their ports, which are not mapped
+// to the client's address.
 func (a *agent) checkAddress(addr string) error {
 	if !a.config.OwnNetwork {
 		return nil

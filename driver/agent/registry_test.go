@@ -31,7 +31,8 @@ func (f fixed) Watch(ctx context.Context) <-chan registry.View {
 
 func (f fixed) Read(context.Context) registry.View { return f.view }
 
-// An allocation that no service of its group registers says so soon, and then gives up.
+// An allocation that no service of its group registers reports that soon, and gives up
+// later.
 func TestUnregistered(t *testing.T) {
 	for name, c := range map[string]struct {
 		view  registry.View

@@ -15,8 +15,8 @@ import (
 // Stop has the signals that end a task under the task driver.
 var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 
-// Signals returns a channel with the signals that an agent handles, and those in more.
-// From the call on, a stop signal is a request to leave and does not end the process.
+// Signals returns a channel with the signals that an agent handles, and those in more. From
+// the call on, a stop signal is a request to leave and does not end the process.
 func Signals(more ...os.Signal) <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, append(passedOn(), more...)...)
@@ -29,10 +29,10 @@ func (a *agent) stops(s os.Signal) bool {
 	return ok && slices.Contains(a.stop, sig)
 }
 
-// passedOn returns the signals that an agent handles: all that Nomad can send, because
-// most of them would end an agent otherwise. Signals that Go ignores are left out, and
-// those that the kernel or Go's scheduler send by themselves: there are so many of these
-// that a stop signal might find the channel full.
+// passedOn returns the signals that an agent handles: all that Nomad can send, because most
+// of them would otherwise end an agent. It omits signals that Go ignores, and those that
+// the kernel or Go's scheduler sends by itself: there are so many of these that a stop
+// signal might find the channel full.
 func passedOn() []os.Signal {
 	var list []os.Signal
 	for sig := syscall.Signal(1); sig < 32; sig++ {
@@ -45,7 +45,7 @@ func passedOn() []os.Signal {
 	return list
 }
 
-// signals turns a stop signal into leaving and passes others on.
+// signals handles signals: a stop signal makes the agent leave, others are passed on.
 func (a *agent) signals(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {

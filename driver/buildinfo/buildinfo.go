@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package buildinfo is the build that a program is from: version, commit, date. It is
-// the one package that all programs share; it imports nothing of theirs.
+// Package buildinfo describes the build of a program: version, commit, date. All programs
+// share it, and it imports none of their packages.
 package buildinfo
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Set by the linker when a release is built, all three or none:
+// The linker sets these in a release build, all three or none:
 //
 //	go build -ldflags "-X github.com/kolo-nomad/kolo/driver/buildinfo.version=1.2.3"
 var (
@@ -21,22 +21,22 @@ var (
 	date    string
 )
 
-// Version is the semantic version of this build, without a v before it. Nomad requires
+// Version returns the semantic version of this build, without a leading v. Nomad requires
 // one of its plugins.
 func Version() string { return version }
 
-// Line is what a program prints of its build: its name, the version, the commit and the
-// commit's date where they are known, the Go release and the platform.
+// Line returns a program's description of its build: its name, the version, the commit and
+// the commit's date if known, the Go release and the platform.
 func Line(program string) string {
-	info, _ := debug.ReadBuildInfo() // nil without one
+	info, _ := debug.ReadBuildInfo() // nil if there is none
 	return line(program, stamp{commit, date}.or(info))
 }
 
 // stamp is the commit that a program was built from, and its date in RFC 3339.
 type stamp struct{ commit, date string }
 
-// or returns the stamp, or where it is empty, that of Go's own build info: a build in a
-// checkout has it unless -buildvcs=false, and +changes where the checkout had any.
+// or returns the stamp or, if it is empty, that of Go's own build info. A build in a
+// checkout has one unless -buildvcs=false, with +changes if the checkout was modified.
 func (s stamp) or(info *debug.BuildInfo) stamp {
 	if s.commit != "" || info == nil {
 		return s

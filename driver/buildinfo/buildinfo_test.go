@@ -12,8 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A release has what the linker set; a build in a checkout, what Go knows of it; any
-// other, neither.
+// A release has the linker's values, and a build in a checkout those of Go's build info.
+// Any other build has neither.
 func TestLine(t *testing.T) {
 	checkout := func(modified string) *debug.BuildInfo {
 		return &debug.BuildInfo{Settings: []debug.BuildSetting{

@@ -20,34 +20,34 @@ import (
 )
 
 const (
-	// certificateLife is how long an agent's certificate is valid, at most.
+	// certificateLife is the longest validity of an agent's certificate.
 	certificateLife = 15 * time.Minute
 	// certificateSize bounds a certificate in bytes.
 	certificateSize = possession.MaxSize + 4<<10
-	// clockLeeway is the difference of clocks to tolerate where something ends.
+	// clockLeeway is the tolerated clock difference at the end of a validity period.
 	clockLeeway = 30 * time.Second
-	// startLeeway is that to tolerate where something begins, which is always just
-	// now: certificates begin so long before they are made, and identities may begin
-	// so much later than now.
+	// startLeeway is the tolerated clock difference at its start, which is always recent: a
+	// certificate's validity starts this long before it is made, and an identity may have
+	// been issued this far in the future.
 	startLeeway = 2 * time.Minute
 )
 
-// proofExtension marks the extension with the proof. The arc 2.25 is that of
-// UUIDs; this is the last part of one, as package x509 reads no number above
-// 2^31. Nothing but agents reads the certificates.
+// proofExtension identifies the certificate extension that holds the proof. The arc 2.25 is
+// for UUIDs; the last number is a part of a UUID, since package x509 reads no number above
+// 2^31. Only agents read these certificates.
 var proofExtension = asn1.ObjectIdentifier{2, 25, 1730486139, 1}
 
-// binding is what a proof holds for: a TLS key and a validity period. Both
-// times come before the key, which alone has no fixed length.
+// binding returns the context that a proof is bound to: a TLS key and a validity period.
+// The times come before the key because only the key varies in length.
 func binding(spki []byte, notBefore, notAfter time.Time) []byte {
 	b := []byte("kolo agent certificate v1\x00")
-	b = binary.BigEndian.AppendUint64(b, uint64(notBefore.Unix())) //nolint:gosec // any number will do that is another for another time
+	b = binary.BigEndian.AppendUint64(b, uint64(notBefore.Unix())) //nolint:gosec // any number will do if different times give different numbers
 	b = binary.BigEndian.AppendUint64(b, uint64(notAfter.Unix()))  //nolint:gosec // likewise
 	return append(b, spki...)
 }
 
-// newCertificate signs a certificate for a new key with itself. prove makes the
-// proof for the binding.
+// newCertificate makes a self-signed certificate for a new key. prove makes the proof for
+// the binding.
 func newCertificate(notBefore, notAfter time.Time, prove func(binding []byte) (possession.Proof, error)) (*tls.Certificate, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -86,8 +86,8 @@ func newCertificate(notBefore, notAfter time.Time, prove func(binding []byte) (p
 	return cert, nil
 }
 
-// readCertificate checks everything of a peer's certificate but the proof,
-// which it returns. Its errors are ErrInvalid.
+// readCertificate checks a peer's certificate, except for the proof, which it returns. Its
+// errors are ErrInvalid.
 func readCertificate(cert *x509.Certificate, now time.Time) (possession.Proof, error) {
 	refuse := func(format string, args ...any) (possession.Proof, error) {
 		return possession.Proof{}, fmt.Errorf("%w: the certificate %s", ErrInvalid, fmt.Sprintf(format, args...))
@@ -110,7 +110,7 @@ func readCertificate(cert *x509.Certificate, now time.Time) (possession.Proof, e
 	var value []byte
 	for _, e := range cert.Extensions {
 		if e.Id.Equal(proofExtension) {
-			value = e.Value // a certificate has each extension once, package x509 sees to that
+			value = e.Value // package x509 rejects a certificate with the extension twice
 		}
 	}
 	if value == nil {

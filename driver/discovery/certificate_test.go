@@ -39,7 +39,7 @@ func TestVerifier_certificates(t *testing.T) {
 		"not yet":               made(time.Minute, time.Minute),
 		"for too long":          made(0, certificateLife+time.Second),
 		"for less than nothing": made(0, -time.Second),
-		// No one can lengthen another's certificate, or put its proof into one of
+		// No one can extend another's certificate, or put its proof into one of
 		// their own.
 		"longer, by another": transplant(t, good, testNow.Add(time.Second), testNow.Add(certificateLife+time.Second)),
 		"proof of another":   transplant(t, good, good.NotBefore, good.NotAfter),
@@ -55,7 +55,8 @@ func TestVerifier_certificates(t *testing.T) {
 	must.ErrorIs(t, err, ErrInvalid)
 }
 
-// transplant makes a certificate for a new key with another one's proof.
+// transplant makes a certificate for a new key with the proof of another
+// certificate.
 func transplant(t *testing.T, from *x509.Certificate, notBefore, notAfter time.Time) *x509.Certificate {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	must.NoError(t, err)
@@ -72,7 +73,8 @@ func transplant(t *testing.T, from *x509.Certificate, notBefore, notAfter time.T
 	return cert
 }
 
-// TestVerifier_remembers has good proofs verified once, and bad ones each time.
+// TestVerifier_remembers checks that valid proofs are verified once, and invalid
+// ones each time.
 func TestVerifier_remembers(t *testing.T) {
 	key := newRSA(t, "rsa")
 	v := newFakeKeys(key).verifier()
@@ -103,7 +105,7 @@ func TestVerifier_remembers(t *testing.T) {
 	}
 }
 
-// FuzzVerifier is about what a stranger's certificate holds.
+// FuzzVerifier covers the content of a stranger's certificate.
 func FuzzVerifier(f *testing.F) {
 	key := newRSA(f, "rsa")
 	v := newFakeKeys(key).verifier()
@@ -122,7 +124,7 @@ func FuzzVerifier(f *testing.F) {
 	})
 }
 
-// FuzzReadClaims is about what a stranger's proof has of its token.
+// FuzzReadClaims covers the token in a stranger's proof.
 func FuzzReadClaims(f *testing.F) {
 	key := newRSA(f, "rsa")
 	v := newFakeKeys(key).verifier()

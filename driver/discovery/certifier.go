@@ -18,29 +18,28 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
 )
 
-// Certifier makes this agent's certificates from its workload identity: a new
-// key and a new proof each time. Use NewCertifier.
+// Certifier makes this agent's certificates from its workload identity, each with a new key
+// and a new proof. Use NewCertifier.
 type Certifier struct {
 	read func() (string, error)
 	keys *Keys
 	now  func() time.Time
 
 	mu    sync.Mutex
-	token string           // that cert was made from
+	token string           // cert was made from it
 	cert  *tls.Certificate // nil before the first
 	renew time.Time        // when cert is to be replaced
 }
 
-// NewCertifier returns a certifier for the identity in token, which is read
-// again for each certificate. It makes none yet.
+// NewCertifier returns a certifier for the identity in token. It reads the token again for
+// each certificate, and makes no certificate yet.
 func NewCertifier(token nomadapi.Token, keys *Keys) *Certifier {
 	return &Certifier{read: token.Read, keys: keys, now: time.Now}
 }
 
-// Certificate returns a certificate with at least half of its life left, made
-// from the newest identity. It is valid for thirteen minutes, or until the identity
-// expires. While a new one cannot be made, an older one serves until
-// it expires.
+// Certificate returns a certificate with at least half of its life left, made from the
+// newest identity. A new one is valid for thirteen minutes, or until the identity expires.
+// If none can be made, Certificate returns the older one until it expires.
 func (c *Certifier) Certificate(ctx context.Context) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +65,7 @@ func (c *Certifier) Certificate(ctx context.Context) (*tls.Certificate, error) {
 func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls.Certificate, error) {
 	tok, err := jwt.ParseSigned(token, signatures)
 	if err != nil || len(tok.Headers) != 1 {
-		// Not the parser's own words: they may quote the token.
+		// Leave out the parser's error: it may quote the token.
 		return nil, fmt.Errorf("%w: what Nomad gave this task is no signed token", ErrInvalid)
 	}
 	var identity claims
@@ -98,11 +97,11 @@ func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls
 	return cert, nil
 }
 
-// signatures are the algorithms that Nomad signs with. EdDSA is that of root keys made
-// before Nomad 1.7: such a token is read, and refused with errOldKey.
+// signatures are the algorithms that Nomad signs with. Only root keys from before Nomad 1.7
+// use EdDSA; their tokens are parsed, then refused with errOldKey.
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.EdDSA}
 
-// errOldKey is returned where Nomad has signed this task's identity with EdDSA.
+// errOldKey is returned if Nomad has signed this task's identity with EdDSA.
 var errOldKey = fmt.Errorf("%w: a root key from before Nomad 1.7 (EdDSA) has signed this task's identity, and agents accept RS256 alone: "+
 	"run `nomad operator root keyring rotate`, then `nomad alloc stop` for this allocation, so that its successor has a new identity", ErrInvalid)
 
@@ -112,7 +111,7 @@ type signingKey struct {
 	public *rsa.PublicKey
 }
 
-// signer returns Nomad's key that a token with the header is signed by.
+// signer returns the key that Nomad signed the token with, according to the token's header.
 func (k *Keys) signer(ctx context.Context, h jose.Header) (signingKey, error) {
 	if h.KeyID == "" {
 		return signingKey{}, fmt.Errorf("%w: it does not name the key that signed it", ErrInvalid)

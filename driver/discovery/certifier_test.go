@@ -47,7 +47,7 @@ func TestCertifier(t *testing.T) {
 	third := make()
 	must.True(t, third != second, must.Sprint("the identity is another"))
 
-	// What is there serves as long as it is valid.
+	// The existing certificate is used as long as it is valid.
 	must.NoError(t, os.Remove(file))
 	must.True(t, third == make())
 	write("")
@@ -56,7 +56,7 @@ func TestCertifier(t *testing.T) {
 	_, err = c.Certificate(t.Context())
 	must.ErrorIs(t, err, nomadapi.ErrNoIdentity)
 
-	// Never longer than the identity.
+	// A certificate is never valid for longer than the identity.
 	end := keys.clock().Add(time.Minute)
 	write(key.sign(t, nomadClaims(func(c *claims) { c.Expiry = numericDate(end) })))
 	must.True(t, make().Leaf.NotAfter.Equal(end))

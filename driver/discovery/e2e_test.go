@@ -103,9 +103,9 @@ type taskLine struct {
 	Error  string   `json:",omitempty"`
 }
 
-// TestE2E runs electors in tasks of a real Nomad with ACLs on: they find each
-// other and Nomad's keys through the Task API with nothing but their identities,
-// go on without a leader that is cut off or dead, and refuse another job's agent.
+// TestE2E runs electors in tasks of a real Nomad with ACLs. With only their
+// identities, they find each other and Nomad's keys through the Task API. They go
+// on without a leader that is cut off or dead, and refuse another job's agent.
 func TestE2E(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.NoError(t, err)
@@ -221,7 +221,7 @@ func TestE2E(t *testing.T) {
 	t.Logf("ring %v %s after the leader's death", r.Ring, r.At.Sub(killed).Round(time.Millisecond))
 }
 
-// TestE2ETask is what the tasks of TestE2E run.
+// TestE2ETask is the program of TestE2E's tasks.
 func TestE2ETask(t *testing.T) {
 	say := func(l taskLine) {
 		l.At, l.PID = time.Now(), os.Getpid()
@@ -250,8 +250,8 @@ func runIntruder(t *testing.T, say func(taskLine)) {
 	}
 }
 
-// taskTransport is that of the task it is called in. Intruders pose as a task of
-// the job that they call.
+// taskTransport returns the transport of the task that calls it. Intruders pose as
+// a task of the job that they call.
 func taskTransport(t *testing.T, reg registry.Registry) *Transport {
 	secrets := os.Getenv("NOMAD_SECRETS_DIR")
 	keys, err := NewKeys("unix://"+filepath.Join(secrets, "api.sock"), nomadapi.Token{File: filepath.Join(secrets, "nomad_token")})

@@ -23,55 +23,56 @@ type Ring = election.Ring
 
 // Options configure an Elector.
 type Options struct {
-	// Self is this agent. AllocID, Group, Index and Addr must be set.
+	// Self is this agent. AllocID, Group, Index and Addr are required.
 	Self registry.Peer
-	// Service is the Nomad service's name, Namespace the job's, for messages.
+	// Service is the name of the Nomad service and Namespace the job's namespace, for
+	// messages.
 	Service, Namespace string
-	// Registry names the peers.
+	// Registry lists the peers.
 	Registry registry.Registry
 	// Dial opens connections to peers. The Elector closes them.
 	Dial   Dialer
 	Logger hclog.Logger
 }
 
-// Dialer opens a connection to an allocation at its service address. It sends
-// nothing to anyone else who listens there (Transport.Client). It need not wait
-// until the connection is up (grpc.NewClient).
+// Dialer opens a connection to an allocation at its service address. It must send nothing
+// to any other process that listens there (Transport.Client). It need not wait until the
+// connection is up (grpc.NewClient).
 type Dialer func(ctx context.Context, addr, allocID string) (*grpc.ClientConn, error)
 
 // Leadership is whom this agent follows.
 type Leadership = election.Leadership
 
-// Errors besides those of package election and of contexts.
+// Errors of an Elector, in addition to those of package election and of contexts.
 var (
-	// ErrNotRegistered is why an agent cannot take part: Nomad does not list it.
+	// ErrNotRegistered means that Nomad does not list the agent, so it cannot take part.
 	ErrNotRegistered = errors.New("not registered")
-	// ErrStopped is why an elector that does not run does nothing.
+	// ErrStopped is returned by an elector that is not running.
 	ErrStopped = errors.New("the elector is not running")
 )
 
-// Elector finds the job's leader, or becomes it, and lets it form rings. It runs
-// an election.Machine: carries its calls, reads the registry, keeps its time.
+// Elector finds the job's leader, or becomes the leader and lets it form rings. It runs an
+// election.Machine: it sends the machine's calls, reads the registry, and keeps the time.
 type Elector struct {
 	o          Options
 	log        hclog.Logger
-	start      time.Time // zero of the machine's clock
+	start      time.Time // when the machine's clock was 0
 	leadership chan Leadership
-	poke       chan struct{} // the next tick may have moved
+	poke       chan struct{} // the time of the next tick may have changed
 	pool       *pool
 
-	mu       sync.Mutex // of what follows; held for steps of the machine, never for I/O
+	mu       sync.Mutex // guards the fields below; held for steps of the machine, never during I/O
 	machine  *election.Machine
-	view     registry.View // last good one
+	view     registry.View // last successful one
 	viewErr  error
 	running  bool
-	ctx      context.Context // of Run
-	calls    *errgroup.Group // of Run
+	ctx      context.Context // Run's
+	calls    *errgroup.Group // Run's
 	forming  []chan error    // in the order of their Formed actions
-	reported string          // the problem last logged
+	reported string          // the problem logged last
 }
 
-// NewElector checks the options. The agent takes part once Run runs.
+// NewElector checks the options. The agent takes part while Run runs.
 func NewElector(o Options) (*Elector, error) {
 	switch {
 	case o.Self.AllocID == "":
@@ -94,25 +95,26 @@ func NewElector(o Options) (*Elector, error) {
 	}, nil
 }
 
-// Leadership sends each change, the latest one only.
+// Leadership returns a channel with each change of leadership. A newer change replaces one
+// that was not received.
 func (e *Elector) Leadership() <-chan Leadership { return e.leadership }
 
-// LeaderLost states that the session with the leader of the term broke, or could
-// not be opened. Late calls for earlier terms do nothing.
+// LeaderLost notes that the session with the leader of the term broke, or could not be
+// opened. Late calls for earlier terms do nothing.
 func (e *Elector) LeaderLost(term uint64) {
 	e.step(func(now time.Duration) []election.Action { return e.machine.LeaderLost(now, term) })
 }
 
-// Leave states that this agent is about to stop: it no longer stands for
-// election, and as leader gives way once another can lead.
+// Leave notes that this agent is about to stop: it no longer stands for election, and as a
+// leader it steps down once another agent can lead.
 func (e *Elector) Leave() {
 	e.step(e.machine.Leave)
 }
 
-// MayForm reports whether this agent may form a ring, given the allocations that
-// have a session with it, and if not, why. It is advice, cheap and possibly out
-// of date; Form decides. Ask again as time goes by: some reasons pass, and after
-// a refusal the peers that are not connected are asked whether they live.
+// MayForm reports whether this agent may form a ring with the allocations that have a
+// session with it, and if not, why. The answer is cheap advice that may be out of date;
+// Form decides. Ask again later, since some reasons pass: after a refusal the elector also
+// probes the peers that are not connected.
 func (e *Elector) MayForm(connected []string) (bool, string) {
 	err := ErrStopped
 	e.step(func(now time.Duration) (acts []election.Action) {
@@ -125,9 +127,9 @@ func (e *Elector) MayForm(connected []string) (bool, string) {
 	return true, ""
 }
 
-// Connect opens a connection to a peer that Form will soon need: two agents that
-// meet for the first time verify each other's identity, and training would wait for
-// it. Connect does not wait, and what fails shows in Form.
+// Connect opens a connection to a peer that Form will soon need. Two agents that meet for
+// the first time verify each other's identity, and training would have to wait for that.
+// Connect does not wait; Form reports any failure.
 func (e *Elector) Connect(allocID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,15 +144,14 @@ func (e *Elector) Connect(allocID string) {
 	})
 }
 
-// Form gets the peers' agreement to a new ring of the given hosts, in order, rank
-// 0's first, before any of its slots may start to train. It takes one round
-// trip to them and one to the registry where all is well, and waits while a quorum may still come about; ctx bounds
-// that. One call at a time: a second one ends the first with
-// election.ErrSuperseded.
+// Form gets the peers' agreement to a new ring. It must return before any slot of the ring
+// starts to train. hosts are in rank order. Form needs one round trip to the hosts and one
+// to the registry if all is well, and otherwise waits as long as a quorum is possible and
+// ctx allows. A second call ends the first with election.ErrSuperseded.
 //
-// After an error the ring must not start, and its generation is spent: ask again
-// with one above LastRing's. After nil the ring may start, as may none but its
-// successors (package election defines exactly what is promised).
+// After an error the ring must not start, and its generation is used up: call Form again
+// with one above LastRing's. After nil the ring may start, and no other ring may, except
+// its successors (package election defines the exact guarantee).
 func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) error {
 	done := make(chan error, 1)
 	hosts = append([]string(nil), hosts...)
@@ -179,15 +180,15 @@ func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) e
 	return fmt.Errorf("ring %d: %w: %w", generation, why, ctx.Err())
 }
 
-// LastRing returns the ring of the highest generation that this agent has
-// accepted or received. It need not have been formed.
+// LastRing returns the ring of the highest generation that this agent has accepted or
+// received. It may not have been formed.
 func (e *Elector) LastRing() Ring {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.machine.Rings().Latest()
 }
 
-// problem is what keeps this agent without a leader, nil when it has one. The caller
+// problem returns what keeps this agent without a leader, nil if it has one. The caller
 // holds e.mu.
 func (e *Elector) problem() error {
 	_, registered := e.view.Find(e.o.Self.AllocID)
@@ -203,5 +204,5 @@ func (e *Elector) problem() error {
 	return e.machine.Why()
 }
 
-// now is the machine's time. The caller holds e.mu.
+// now returns the machine's time. The caller holds e.mu.
 func (e *Elector) now() time.Duration { return time.Since(e.start) }

@@ -178,8 +178,8 @@ func TestElector_formWaits(t *testing.T) {
 	l := agreed(t, a, b)
 	lead := map[bool]*testAgent{true: a, false: b}[l.Leader.AllocID == "alloc-0"]
 
-	// A peer that is registered and silent: nothing may be formed before the
-	// first ring without it.
+	// A peer is registered but silent: nothing may be formed before the first ring
+	// without it.
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	must.NoError(t, err)
 	defer silent.Close()
@@ -203,7 +203,7 @@ func TestElector_formWaits(t *testing.T) {
 		return nil
 	})
 
-	// One that waits is formed as soon as the silent one is dropped.
+	// A waiting ring is formed as soon as the silent peer is dropped.
 	done := make(chan error, 1)
 	go func() { done <- lead.Form(t.Context(), next(), []string{"alloc-0", "alloc-1"}) }()
 	w.reg.Remove("silent")
@@ -251,8 +251,8 @@ func TestElector_speaksForItself(t *testing.T) {
 	must.Eq(t, codes.InvalidArgument, status.Code(err))
 }
 
-// TestElector_departing: an allocation that is no longer registered may ask
-// who leads, and have no say.
+// TestElector_departing: an allocation that is no longer registered may ask who
+// leads, and has no vote.
 func TestElector_departing(t *testing.T) {
 	w := newWorld(t)
 	a := startAgent(t, w, 0)
@@ -298,9 +298,9 @@ func TestNewElector_options(t *testing.T) {
 	}
 }
 
-// BenchmarkElector_first is the time from the last of four agents being
-// registered until all follow one leader; BenchmarkElector_takeover that from
-// the leader's death.
+// BenchmarkElector_first measures the time from the registration of the last of
+// four agents until all follow one leader, and BenchmarkElector_takeover the time
+// from the leader's death.
 func BenchmarkElector_first(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

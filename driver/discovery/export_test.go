@@ -3,14 +3,14 @@
 
 package discovery
 
-// Current is the leadership now.
+// Current returns the current leadership.
 func (e *Elector) Current() Leadership {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.machine.Leadership()
 }
 
-// Problem states what keeps this agent without a leader, nil when it has one.
+// Problem returns what keeps this agent without a leader, nil if it has one.
 func (e *Elector) Problem() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

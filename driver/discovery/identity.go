@@ -16,37 +16,39 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Audience is the one to give the identity by which agents know each other.
+// Audience is the audience of the identity by which agents recognize each other.
 const Audience = "kolo"
 
-// defaultAudience is that of a task's default identity.
+// defaultAudience is the audience of a task's default identity.
 const defaultAudience = "nomadproject.io"
 
 var (
-	// ErrInvalid is why an identity is not believed: it is malformed, not signed
-	// by Nomad, or expired.
+	// ErrInvalid means that an identity is malformed, not signed by Nomad, or
+	// expired.
 	ErrInvalid = errors.New("invalid identity")
-	// ErrOtherJob is why a true identity is refused: it is not one of this job.
+	// ErrOtherJob means that a genuine identity belongs to another job.
 	ErrOtherJob = errors.New("identity of another job")
-	// ErrOtherTask is why a true identity is refused: it is not an agent's.
+	// ErrOtherTask means that a genuine identity belongs to a task that is not an
+	// agent.
 	ErrOtherTask = errors.New("identity of another task")
 )
 
-// Identity is what a peer has proved to be.
+// Identity is the identity that a peer has proved.
 type Identity struct {
 	Namespace, JobID, Group, Task, AllocID string
-	// Issued is when Nomad signed the identity: its allocation had not ended.
+	// Issued is when Nomad signed the identity. The allocation had not ended at
+	// that time.
 	Issued time.Time
-	// Expires is zero for an identity that never does.
+	// Expires is zero for an identity that never expires.
 	Expires time.Time
 	// Until is when the certificate that proves the identity expires.
 	Until time.Time
-	// Departing states that the registry does not name the allocation, which may be
-	// about to leave. It is set by IdentityFrom only.
+	// Departing means that the registry does not list the allocation, which may be
+	// about to leave. Only IdentityFrom sets it.
 	Departing bool
 }
 
-// claims are those that Nomad writes into a workload identity.
+// claims are the claims that Nomad writes into a workload identity.
 type claims struct {
 	jwt.Claims
 
@@ -64,8 +66,8 @@ type VerifierOptions struct {
 	Keys *Keys
 }
 
-// Verifier believes certificates that prove the workload identity of an agent
-// of one job. Use NewVerifier.
+// Verifier accepts certificates that prove the workload identity of an agent of one
+// job. Use NewVerifier.
 type Verifier struct {
 	o      VerifierOptions
 	now    func() time.Time
@@ -77,19 +79,20 @@ func NewVerifier(o VerifierOptions) *Verifier {
 	return &Verifier{o: o, now: time.Now, proofs: newProofs()}
 }
 
-// Verify returns whose certificate a caller has, or why it is refused: ErrInvalid,
-// ErrOtherJob, ErrOtherTask, or ErrUnreachable where Nomad's keys cannot be had.
+// Verify returns the identity that a caller's certificate proves. Its errors are
+// ErrInvalid, ErrOtherJob, ErrOtherTask, or ErrUnreachable if Nomad's keys cannot
+// be read.
 func (v *Verifier) Verify(ctx context.Context, cert *x509.Certificate) (Identity, error) {
 	return v.verify(ctx, v.proofs.callers, cert)
 }
 
-// verifyCalled is Verify for a peer that this agent has called. It does not wait
-// for the proofs of callers.
+// verifyCalled is Verify for a peer that this agent has called. It does not queue
+// behind the proofs of callers.
 func (v *Verifier) verifyCalled(ctx context.Context, cert *x509.Certificate) (Identity, error) {
 	return v.verify(ctx, v.proofs.called, cert)
 }
 
-// verify checks first what costs little, the proof last.
+// verify does the cheap checks first and the proof last.
 func (v *Verifier) verify(ctx context.Context, t turn, cert *x509.Certificate) (Identity, error) {
 	now := v.now()
 	proof, err := readCertificate(cert, now)
@@ -121,7 +124,7 @@ func (v *Verifier) verify(ctx context.Context, t turn, cert *x509.Certificate) (
 // readClaims reads a token without its signature.
 func readClaims(message string) (jose.Header, claims, error) {
 	var c claims
-	// The parser wants a signature; this one is never looked at.
+	// The parser requires a signature, but nothing looks at it.
 	tok, err := jwt.ParseSigned(message+".AAAA", signatures)
 	if err != nil {
 		return jose.Header{}, c, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -135,7 +138,7 @@ func readClaims(message string) (jose.Header, claims, error) {
 	return tok.Headers[0], c, nil
 }
 
-// judge decides on the claims, as if they were proved.
+// judge checks the claims. Whether they are proved is checked elsewhere.
 func (v *Verifier) judge(c claims) (Identity, error) {
 	if err := c.validAt(v.now()); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -162,7 +165,8 @@ func (v *Verifier) judge(c claims) (Identity, error) {
 	return id, nil
 }
 
-// validAt returns nil when the claims are valid by a clock that may be wrong.
+// validAt returns nil if the claims are valid now, by a clock that may be
+// inaccurate.
 func (c claims) validAt(now time.Time) error {
 	begin, end := c.Claims, c.Claims
 	begin.Expiry = nil
@@ -173,16 +177,16 @@ func (c claims) validAt(now time.Time) error {
 	return end.ValidateWithLeeway(jwt.Expected{Time: now}, clockLeeway)
 }
 
-// sameJob reports whether an identity's job is ours. In identities Nomad puts
-// the parent's ID where the job is a dispatched or periodic one.
+// sameJob reports whether an identity's job is ours. In the identity of a
+// dispatched or periodic job Nomad writes the parent's ID.
 func sameJob(ours, theirs string) bool {
 	return theirs != "" && (ours == theirs ||
 		strings.HasPrefix(ours, theirs+"/dispatch-") || strings.HasPrefix(ours, theirs+"/periodic-"))
 }
 
-// group reads the task group from the subject, which is
-// region:namespace:job:group:task:identity. Job IDs may hold colons, so both
-// ends are taken off. It is empty where the subject is not of that form.
+// group reads the task group from the subject,
+// region:namespace:job:group:task:identity. Job IDs may hold colons, so group
+// counts from both ends. It returns "" if the subject has another form.
 func (c claims) group() string {
 	_, rest, _ := strings.Cut(c.Subject, ":")
 	rest, ours := strings.CutPrefix(rest, c.Namespace+":"+c.JobID+":")

@@ -62,7 +62,7 @@ func (i issuer) sign(t testing.TB, c any) string {
 	return out
 }
 
-// nomadClaims are those of a task of the job "train" in namespace "ml".
+// nomadClaims returns the claims of a task of the job "train" in namespace "ml".
 func nomadClaims(change ...func(*claims)) claims {
 	c := claims{
 		Claims: jwt.Claims{
@@ -80,7 +80,7 @@ func nomadClaims(change ...func(*claims)) claims {
 	return c
 }
 
-// fakeKeys serves keys and counts the questions.
+// fakeKeys serves keys and counts the requests.
 type fakeKeys struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -122,8 +122,8 @@ func (f *fakeKeys) verifier() *Verifier {
 	return v
 }
 
-// certify makes a certificate from a token, with a proof that its signature is
-// known where it is one of the key, and a worthless one where not.
+// certify makes a certificate from a token, with a valid proof if the key has
+// signed it, and otherwise a worthless one.
 func certify(t testing.TB, token string, key any, notBefore time.Time, life time.Duration) *x509.Certificate {
 	cert, err := newCertificate(notBefore, notBefore.Add(life), func(binding []byte) (possession.Proof, error) {
 		public, _ := key.(*rsa.PublicKey)
@@ -278,7 +278,8 @@ func TestKeys_rotation(t *testing.T) {
 	}
 	must.Eq(t, 2, f.asked)
 
-	// Nomad is away: known keys stay good, even old ones; others cannot be judged.
+	// Nomad is unreachable: known keys remain valid, even old ones. Other keys
+	// cannot be judged.
 	away := errors.New("connection refused")
 	f.set(func(f *fakeKeys) {
 		f.now, f.err = f.now.Add(20*time.Minute), away
@@ -296,5 +297,5 @@ func TestKeys_rotation(t *testing.T) {
 	must.ErrorIs(t, check(old), ErrInvalid)
 }
 
-// noSignature is what a peer sees of a token.
+// noSignature returns what a peer sees of a token.
 func noSignature(token string) string { return token[:strings.LastIndex(token, ".")] + "." }

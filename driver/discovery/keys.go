@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// keysAge is how long keys are believed without asking again. Nomad keeps a
-	// replaced key as long as something signed by it is valid.
+	// keysAge is how long keys are used without asking Nomad again. Nomad keeps a replaced
+	// key as long as anything signed by it is valid.
 	keysAge = 15 * time.Minute
-	// keysPause is the least time between two questions for a key that no one knows,
-	// so that forged tokens cannot make an agent flood Nomad.
+	// keysPause is the least time between two requests for an unknown key, so that forged
+	// tokens cannot make an agent flood Nomad.
 	keysPause = 5 * time.Second
-	// keysTimeout bounds one question.
+	// keysTimeout bounds one request.
 	keysTimeout = 5 * time.Second
 )
 
@@ -37,12 +37,12 @@ type Keys struct {
 	mu    sync.Mutex
 	set   jose.JSONWebKeySet
 	at    time.Time // of set
-	tried time.Time // last question
-	err   error     // its error
+	tried time.Time // time of the last request
+	err   error     // error of the last request
 }
 
-// NewKeys returns the keys at Nomad's /.well-known/jwks.json, read through the
-// address (see NomadOptions) with the token. It does not call Nomad.
+// NewKeys returns the keys at Nomad's /.well-known/jwks.json, read from the address (see
+// NomadOptions) with the token. It does not call Nomad yet.
 func NewKeys(address string, token nomadapi.Token) (*Keys, error) {
 	client, err := nomadapi.NewClient(address)
 	if err != nil {
@@ -63,21 +63,21 @@ func NewKeys(address string, token nomadapi.Token) (*Keys, error) {
 	return &Keys{fetch: fetch, now: time.Now}, nil
 }
 
-// Get returns the key with the ID, asking Nomad where that may help. The error
-// is ErrInvalid when Nomad has no such key, else why Nomad could not be asked.
+// Get returns the key with the ID, and asks Nomad if that may help. The error is ErrInvalid
+// if Nomad has no such key, otherwise it states why Nomad could not be asked.
 func (k *Keys) Get(ctx context.Context, id string) (jose.JSONWebKey, error) {
 	key, ok, stale := k.known(id)
 	if ok && !stale {
 		return key, nil
 	}
 	done := k.group.DoChan("", func() (any, error) {
-		// Not this caller's context: others wait for the same answer.
+		// Not this caller's context, since others wait for the same answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 		defer cancel()
 		k.refresh(ctx)
 		return nil, nil
 	})
-	if ok { // known, only old: no reason to wait
+	if ok { // known but old: no reason to wait
 		return key, nil
 	}
 	select {
@@ -109,7 +109,7 @@ func (k *Keys) known(id string) (key jose.JSONWebKey, ok, stale bool) {
 	return jose.JSONWebKey{}, false, true
 }
 
-// refresh asks Nomad, unless that was done just now.
+// refresh asks Nomad, unless it was asked just now.
 func (k *Keys) refresh(ctx context.Context) {
 	k.mu.Lock()
 	now := k.now()

@@ -14,12 +14,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// leaseRetry is how long an expired connection is left alone at a time while
-// its peer cannot have renewed its certificate.
+// leaseRetry is how long an expired connection is left open at a time, while its
+// peer cannot have renewed its certificate.
 const leaseRetry = 5 * time.Second
 
-// lease returns the connection, closed when the peer's certificate has expired.
-// Agents that go on open another one in time.
+// lease returns the connection, and closes it once the peer's certificate has
+// expired. Agents that stay in the job open another one in time.
 func (t *Transport) lease(conn net.Conn, id Identity) net.Conn {
 	l := &leased{Conn: conn, presence: t.Presence, log: t.Logger, id: id}
 	l.mu.Lock()
@@ -39,9 +39,9 @@ type leased struct {
 	closed bool
 }
 
-// expire closes the connection. While Nomad is out of reach no agent gets a new
-// identity: then nothing is known that speaks against the peer, and training
-// shall go on.
+// expire closes the connection, unless Nomad is out of reach. In that case no agent
+// can get a new identity, so an expired one is no evidence against the peer, and
+// training goes on.
 func (l *leased) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +66,8 @@ func (l *leased) Close() error {
 }
 
 // refusable logs that the server refused this agent. In TLS 1.3 a client learns
-// that from the first read after the handshake: it fails with the server's alert,
-// or is the end, as a server that takes the connection begins with its settings.
+// that from its first read after the handshake, which fails with the server's alert
+// or with EOF. A server that accepts the connection sends its settings first.
 type refusable struct {
 	net.Conn
 	log   hclog.Logger

@@ -20,24 +20,24 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
 )
 
-// poolIdle is how long a connection is kept without use.
+// poolIdle is how long an unused connection is kept.
 const poolIdle = time.Minute
 
-// pool carries calls to peers over connections that it keeps for a while, so
-// that a leader's calls do not wait for connects.
+// pool sends calls to peers over connections that it keeps for a while, so that a
+// leader's calls do not wait for new connections.
 type pool struct {
 	dial    Dialer
-	timeout time.Duration // of each call, with the connect it may need
+	timeout time.Duration // of each call, including a connect if needed
 	log     hclog.Logger
 
 	mu     sync.Mutex
 	conns  map[endpoint]*pooled
-	failed map[endpoint]string // what was last logged of one
+	failed map[endpoint]string // the last failure logged of each
 	closed bool
 }
 
-// endpoint is an allocation at an address. Ports are used again, and a
-// connection is one to its allocation only.
+// endpoint is an allocation at an address. Ports are reused, and a connection
+// belongs to one allocation only.
 type endpoint struct{ alloc, addr string }
 
 func endpointOf(p election.Peer) endpoint { return endpoint{alloc: p.AllocID, addr: p.Addr} }
@@ -66,7 +66,7 @@ func (p *pool) call(ctx context.Context, c election.Call) (election.Outcome, ele
 	return election.Unknown, reply
 }
 
-// note logs a failure, once until it changes.
+// note logs a failure, and logs it again only when it changes.
 func (p *pool) note(c election.Call, err error) {
 	text := ""
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *pool) note(c election.Call, err error) {
 	}
 }
 
-// try makes the call. A connection that has gone bad is replaced once.
+// try makes the call. It replaces a broken connection once.
 func (p *pool) try(ctx context.Context, c election.Call) (election.Reply, error) {
 	to := endpointOf(c.To)
 	if conn := p.get(to); conn != nil {
@@ -112,8 +112,9 @@ func (p *pool) try(ctx context.Context, c election.Call) (election.Reply, error)
 	return reply, err
 }
 
-// probeTCP reports whether anything listens. gRPC does not distinguish a refused
-// connection from others, and an election must: a refused one is a dead process.
+// probeTCP reports whether anything listens. An election must know a refused
+// connection, which means a dead process, from other failures, and gRPC does not
+// distinguish them.
 func probeTCP(ctx context.Context, addr string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -155,8 +156,8 @@ func (p *pool) get(to endpoint) *grpc.ClientConn {
 	return k.conn
 }
 
-// open returns a connection, the kept one if another call has made one
-// meanwhile.
+// open returns a connection. If another call has made one meanwhile, it returns
+// that.
 func (p *pool) open(ctx context.Context, to endpoint) (*grpc.ClientConn, error) {
 	if conn := p.get(to); conn != nil {
 		return conn, nil
@@ -178,7 +179,7 @@ func (p *pool) open(ctx context.Context, to endpoint) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
-// connect has a connection made, if there is none, for calls to come.
+// connect starts a connection for later calls, if there is none.
 func (p *pool) connect(ctx context.Context, to endpoint) {
 	conn, err := p.open(ctx, to)
 	if err != nil {
@@ -188,7 +189,7 @@ func (p *pool) connect(ctx context.Context, to endpoint) {
 	conn.Connect()
 }
 
-// drop closes a connection that has gone bad.
+// drop closes a broken connection.
 func (p *pool) drop(to endpoint, conn *grpc.ClientConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +199,7 @@ func (p *pool) drop(to endpoint, conn *grpc.ClientConn) {
 	_ = conn.Close()
 }
 
-// prune closes connections that nothing has used for long.
+// prune closes connections that have been unused for long.
 func (p *pool) prune() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,18 +13,19 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
-// ErrNotLive is why a true identity is refused: its allocation is not in the
-// registry, and not about to leave.
+// ErrNotLive means that a genuine identity is refused because its allocation is
+// neither in the registry nor about to leave.
 var ErrNotLive = errors.New("identity of an allocation that is not live")
 
 const (
-	// readTimeout bounds the question to the registry while a peer waits. An
-	// election's call has a second for everything.
+	// readTimeout bounds the registry read that a peer waits for. A call of an
+	// election has one second in all.
 	readTimeout = 400 * time.Millisecond
-	// renewalGrace, and as long as Nomad could not be reached, is how long after
-	// that certificates may be expired: tasks get no new identities meanwhile, and
-	// then not at once. Nomad's client tries again after a pause that doubles, so
-	// that the next try is at most as far away as the first that failed.
+	// renewalGrace is how long expired certificates are tolerated after an outage
+	// of Nomad, in addition to the length of the outage itself. Tasks get no new
+	// identities during an outage, nor right after it: Nomad's client retries with
+	// a doubling pause, so the next try is at most as far away as the first failed
+	// one.
 	renewalGrace = 2 * time.Minute
 	// renewalPause is the longest of these pauses.
 	renewalPause = time.Hour
@@ -32,44 +33,42 @@ const (
 
 // Presence knows which allocations are live. Use NewPresence and Run.
 //
-// Run follows the registry, which sends each change at once. A peer that the
-// newest view does not name is looked for in one that is read after it has
-// called, so that one that has found itself there is found here, too. Two things
-// keep the registry's word from being the last. Nomad takes an allocation from the
-// registry when it begins to stop it, and the allocation then has time to leave
-// the ring, perhaps under a new leader. And the registry may not answer, which
-// proves nothing about anyone. So an allocation that is not named is taken for
-// one that leaves while its absence, up to the newest view, has lasted less than
-// a window. It is counted from the last time that the allocation was known to be
-// live:
+// Run follows the registry, which sends each change at once. If the newest view
+// does not list a calling peer, Presence reads the registry again, so that a peer
+// that has just seen itself registered is found here, too. That reading is not
+// final, for two reasons. Nomad deregisters an allocation when it begins to stop
+// it, and the allocation then has time to leave the ring, perhaps under a new
+// leader. And the registry may not answer, which says nothing about the peer. So an
+// allocation that is not listed counts as leaving until its absence, up to the
+// newest view, has lasted for a window. The absence is measured from the last time
+// that the allocation was known to be live:
 //
-//   - a view named it,
-//   - Nomad signed the identity: it does so for allocations only that have not
+//   - a view listed it,
+//   - Nomad signed its identity, which it does only for allocations that have not
 //     ended,
-//   - this agent saw its first view: what was before, it does not know.
+//   - this agent saw its first view, as it knows nothing of the time before.
 //
-// The last two do not hold for dispatched and periodic jobs. Their identities
-// name the parent job, so a sibling's cannot be distinguished; only the registry
-// can.
+// The last two do not hold for dispatched and periodic jobs. Their identities name
+// the parent job, so only the registry can tell siblings apart.
 type Presence struct {
 	source  registry.Registry
 	jobID   string
 	window  time.Duration
 	now     func() time.Time
-	reading chan struct{} // held by the one who asks
+	reading chan struct{} // held while one caller reads
 
 	mu    sync.Mutex
-	view  registry.View // newest good one
-	begun time.Time     // At of the first good one
-	away  time.Time     // when the newest outage began; short ones in a row are one
-	back  time.Time     // when it ended
-	down  bool          // it has not
-	grace time.Time     // until when peers may be without new identities
+	view  registry.View // last successful one
+	begun time.Time     // At of the first successful one
+	away  time.Time     // start of the newest outage; short ones in a row count as one
+	back  time.Time     // its end
+	down  bool          // it has not ended
+	grace time.Time     // until when peers may lack new identities
 	seen  map[string]time.Time
 }
 
 // NewPresence returns the presence of a job's allocations. window is how long an
-// allocation may take to leave once it is no longer registered.
+// allocation may take to leave after it was deregistered.
 func NewPresence(r registry.Registry, jobID string, window time.Duration) *Presence {
 	return &Presence{source: r, jobID: jobID, window: window, now: time.Now,
 		reading: make(chan struct{}, 1), seen: make(map[string]time.Time)}
@@ -82,7 +81,7 @@ func (p *Presence) Run(ctx context.Context) {
 	}
 }
 
-// take notes what a view shows.
+// take records what a view shows.
 func (p *Presence) take(v registry.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +106,7 @@ func (p *Presence) take(v registry.View) {
 	}
 }
 
-// noteOutage notes whether the registry answers. The caller holds p.mu.
+// noteOutage records whether the registry answers. The caller holds p.mu.
 func (p *Presence) noteOutage(err error) {
 	now := p.now()
 	switch {
@@ -124,12 +123,12 @@ func (p *Presence) noteOutage(err error) {
 	p.down = err != nil
 }
 
-// Check returns nil when the identity's allocation is live or may be leaving,
-// else ErrNotLive.
+// Check returns nil if the identity's allocation is live or may be leaving, else
+// ErrNotLive.
 func (p *Presence) Check(ctx context.Context, id Identity) error {
 	now := p.now()
 	if p.namedSince(id.AllocID, now.Add(-p.window)) {
-		// It may have ended a moment ago, and would be let in as one that leaves.
+		// It may have ended a moment ago, but would then be admitted as leaving.
 		return nil
 	}
 	p.refresh(ctx, now)
@@ -152,8 +151,8 @@ func (p *Presence) Check(ctx context.Context, id Identity) error {
 	return nil
 }
 
-// departing reports whether the registry names other allocations now and not
-// this one. While it does not answer, that is not known of any.
+// departing reports whether the registry lists other allocations now but not this
+// one. It returns false if the registry does not answer.
 func (p *Presence) departing(ctx context.Context, allocID string) bool {
 	now := p.now()
 	if p.namedSince(allocID, time.Time{}) {
@@ -166,8 +165,8 @@ func (p *Presence) departing(ctx context.Context, allocID string) bool {
 	return fresh && !p.namedSince(allocID, time.Time{})
 }
 
-// namedSince reports whether the newest view names the allocation, and was read
-// after a time.
+// namedSince reports whether the newest view lists the allocation and was read
+// after the given time.
 func (p *Presence) namedSince(allocID string, since time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,8 +174,8 @@ func (p *Presence) namedSince(allocID string, since time.Time) bool {
 	return named && p.view.At.After(since)
 }
 
-// refresh sees to a view that is newer than a time, if the registry answers.
-// Those who wait at once share a read.
+// refresh reads the registry unless the view is newer than the given time.
+// Concurrent callers share one read.
 func (p *Presence) refresh(ctx context.Context, since time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -197,8 +196,9 @@ func (p *Presence) refresh(ctx context.Context, since time.Time) {
 	}
 }
 
-// renewable reports whether peers could have renewed what has expired: the
-// registry, which is where identities come from too, has answered for long enough.
+// renewable reports whether peers have had time to renew an expired identity: the
+// registry, which answers from the same Nomad that issues identities, has been
+// reachable for long enough.
 func (p *Presence) renewable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

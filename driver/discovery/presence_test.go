@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
-// views is a registry that answers what a test wants.
+// views is a registry whose answers a test chooses.
 type views struct {
 	next  registry.View
 	reads int
@@ -85,8 +85,8 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-// TestPresence_reads: the registry is asked about those only that the newest view
-// does not name, or when that is old, and not while the watch gets no answer.
+// TestPresence_reads: the registry is read for an allocation only if the newest
+// view does not list it or is old, and never while the watch gets no answer.
 func TestPresence_reads(t *testing.T) {
 	reg := &views{next: registry.View{At: testNow, Peers: []registry.Peer{{AllocID: "b"}}}}
 	p := NewPresence(reg, "train", time.Minute)
@@ -130,8 +130,8 @@ func TestPresence_renewable(t *testing.T) {
 }
 
 // TestPresence_renewable_afterOutages: Nomad's client tries again after 20 s, 40 s,
-// 80 s and so on, so peers may be without new identities for as long as the
-// registry was away.
+// 80 s and so on. So after an outage, peers may lack new identities for as long as
+// the outage lasted.
 func TestPresence_renewable_afterOutages(t *testing.T) {
 	const good, bad = true, false
 	type step struct {
@@ -170,8 +170,8 @@ func TestPresence_renewable_afterOutages(t *testing.T) {
 	}
 }
 
-// TestPresence_departing: what a connection may do changes with the registry, and
-// a registry that is slow or away counts against no one.
+// TestPresence_departing: a connection's permissions change with the registry. A
+// registry that is slow or unreachable counts against no peer.
 func TestPresence_departing(t *testing.T) {
 	reg := &views{next: registry.View{At: testNow, Peers: []registry.Peer{{AllocID: "a"}}}}
 	p := NewPresence(reg, "train", time.Minute)

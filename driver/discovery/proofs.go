@@ -15,17 +15,17 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
 )
 
-// proofsKept bounds how many good proofs are remembered.
+// proofsKept bounds the number of valid proofs remembered.
 const proofsKept = 1024
 
-// hashOfKeys distinguishes keys of Nomad.
+// hashOfKeys is the hash by which Nomad's keys are told apart.
 const hashOfKeys = crypto.SHA256
 
-// proofs verifies proofs, those of callers one at a time: anyone who reaches the
-// port can make an agent verify one, which takes milliseconds. Those of peers that
-// the agent itself calls have a turn of their own, which callers cannot delay. Good
-// ones are remembered, so that peers that connect again do not wait behind bad
-// ones.
+// proofs verifies proofs. It verifies those of callers one at a time, because
+// anyone who reaches the port can make an agent spend the milliseconds that a proof
+// takes. Proofs of peers that the agent itself calls have a queue of their own,
+// which callers cannot delay. Valid proofs are remembered, so that peers that
+// connect again do not queue behind invalid ones.
 type proofs struct {
 	callers, called turn
 
@@ -37,10 +37,10 @@ func newProofs() *proofs {
 	return &proofs{callers: make(turn, 1), called: make(turn, 1), good: make(map[[sha256.Size]byte]time.Time)}
 }
 
-// turn is held by the one whose proof is being verified.
+// turn is held by the caller whose proof is being verified.
 type turn chan struct{}
 
-// check returns nil when the certificate's proof holds for it.
+// check returns nil if the proof holds for the certificate.
 func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key signingKey, proof possession.Proof, now time.Time) error {
 	thumbprint, err := key.Thumbprint(hashOfKeys)
 	if err != nil {
@@ -70,9 +70,9 @@ func (p *proofs) known(id [sha256.Size]byte) bool {
 	return ok
 }
 
-// remember keeps a good proof, and drops those of certificates that have
-// expired. Only members of the job get here; a job larger than the limit has some
-// proofs verified again.
+// remember keeps a valid proof, and drops those whose certificates have expired.
+// Only members of the job get this far; in a job larger than the limit some proofs
+// are verified again.
 func (p *proofs) remember(id [sha256.Size]byte, until, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

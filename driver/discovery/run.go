@@ -18,11 +18,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
-// reportEvery is how often an agent without a leader states why.
+// reportEvery is the interval at which an agent without a leader logs why.
 const reportEvery = 5 * time.Second
 
-// Run works until ctx ends, then waits for what it has started. It returns
-// ctx's error. It can be called once.
+// Run works until ctx ends, then waits for the goroutines that it has started. It
+// returns ctx's error. Call it once only.
 func (e *Elector) Run(ctx context.Context) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	e.mu.Lock()
@@ -63,13 +63,13 @@ func (e *Elector) Run(ctx context.Context) error {
 	}
 	e.forming = nil
 	e.mu.Unlock()
-	_ = calls.Wait() // the calls answer to the machine, not here
+	_ = calls.Wait() // the calls report to the machine, not here
 	e.pool.close()
 	return ctx.Err()
 }
 
-// step lets the machine do something and carries out what it wants. It reports
-// whether the elector runs.
+// step runs one step of the machine and carries out the actions that it returns. It
+// reports whether the elector is running.
 func (e *Elector) step(do func(now time.Duration) []election.Action) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,8 +80,8 @@ func (e *Elector) step(do func(now time.Duration) []election.Action) bool {
 	return true
 }
 
-// carryOut does what the machine wants. The caller holds e.mu: nothing here
-// waits.
+// carryOut executes the machine's actions. The caller holds e.mu, so nothing here
+// may block.
 func (e *Elector) carryOut(actions []election.Action) {
 	for _, a := range actions {
 		switch a := a.(type) {
@@ -123,7 +123,7 @@ func (e *Elector) untilTick() (time.Duration, bool) {
 	return max(0, at-e.now()), ok
 }
 
-// look takes in what the registry answered.
+// look passes a view of the registry to the machine.
 func (e *Elector) look(v registry.View) {
 	e.step(func(now time.Duration) []election.Action {
 		e.viewErr = v.Err
@@ -135,7 +135,7 @@ func (e *Elector) look(v registry.View) {
 	})
 }
 
-// report states why there is no leader, once for each reason.
+// report logs why there is no leader, once for each reason.
 func (e *Elector) report() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,9 +149,9 @@ func (e *Elector) report() {
 	e.reported = text
 }
 
-// Register offers the election service on the agent's gRPC server. Call it
-// before the server starts. The server needs the credentials of a Transport: a
-// caller can speak only for the allocation that it has proved to be.
+// Register adds the election service to the agent's gRPC server. Call it before the
+// server starts. The server needs the credentials of a Transport, so that a caller
+// can speak only for the allocation that it has proved to be.
 func (e *Elector) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterElectionServer(r, &service{e: e})
 }
@@ -193,8 +193,9 @@ func (s *service) receive(ctx context.Context, kind election.Kind, r *pb.Request
 	case id.AllocID != from:
 		return nil, status.Errorf(codes.PermissionDenied, "allocation %s speaks for %s", id.AllocID, from)
 	case id.Departing && kind != election.Probe:
-		// It may ask who leads, to leave the ring in good order, and that is all.
-		return nil, status.Errorf(codes.PermissionDenied, "allocation %s is not registered any more", id.AllocID)
+		// Such a caller may ask who leads, in order to leave the ring cleanly, and
+		// nothing else.
+		return nil, status.Errorf(codes.PermissionDenied, "allocation %s is no longer registered", id.AllocID)
 	}
 	var reply election.Reply
 	if !s.e.step(func(now time.Duration) []election.Action {

@@ -18,34 +18,35 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Authentication names in a status how agents know each other.
+// Authentication describes in a job's status how agents authenticate each other.
 const Authentication = "mutual TLS, workload identities proved and never sent"
 
 const (
-	// alpn is the protocol within TLS: gRPC's.
+	// alpn is the protocol name of gRPC in TLS.
 	alpn = "h2"
-	// handshakeTimeout bounds a handshake, proof and registry included.
+	// handshakeTimeout bounds a handshake, including the proof and the registry
+	// read.
 	handshakeTimeout = 10 * time.Second
 	// refusalsEvery is the least time between two log lines about refused peers.
 	refusalsEvery = time.Second
 )
 
-// Transport is TLS 1.3 between agents of one job, in which both sides prove
-// their workload identities. A connection ends with the certificate of the peer.
+// Transport is TLS 1.3 between agents of one job, in which both sides prove their
+// workload identities. A connection ends when the peer's certificate expires.
 type Transport struct {
 	// Certifier makes this agent's certificates.
 	Certifier *Certifier
-	// Verifier judges those of peers.
+	// Verifier checks peers' certificates.
 	Verifier *Verifier
 	// Presence knows which allocations may call.
 	Presence *Presence
 	Logger   hclog.Logger
 
 	mu      sync.Mutex
-	refused time.Time // last line in the log
+	refused time.Time // when the last one was logged
 }
 
-// peerInfo is what gRPC keeps of a connection's peer.
+// peerInfo is what gRPC keeps about a connection's peer.
 type peerInfo struct {
 	credentials.CommonAuthInfo
 	identity Identity
@@ -71,24 +72,24 @@ func IdentityFrom(ctx context.Context) (Identity, bool) {
 	return id, true
 }
 
-// Admission is a connection that is bounded until its peer has authenticated
-// itself; a server's listener may give such ones out.
+// Admission is a connection that its listener limits until the peer has
+// authenticated itself.
 type Admission interface {
 	// Admitted is called once the peer is known.
 	Admitted()
-	// Gone is closed when the connection was closed for another one before that.
-	// Its handshake then ends, even where it waits for something else than the
-	// connection.
+	// Gone is closed if the connection is closed before that, in favour of another
+	// one. The handshake then ends, even while it waits for something other than
+	// the connection.
 	Gone() <-chan struct{}
 }
 
-// Server returns the credentials of a gRPC server: any live agent of the job may
-// call. Nothing of a call is read before.
+// Server returns the credentials of a gRPC server. Any live agent of the job may
+// call; the server reads nothing of a call before it knows that.
 func (t *Transport) Server() credentials.TransportCredentials { return &serverSide{t} }
 
 type serverSide struct{ t *Transport }
 
-// ServerHandshake authenticates both sides. Its caller bounds it in time, too.
+// ServerHandshake authenticates both sides. Its caller bounds its duration, too.
 func (s *serverSide) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, id, err := s.accept(raw)
 	if err != nil {
@@ -116,16 +117,16 @@ func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err erro
 	if err := conn.HandshakeContext(ctx); err != nil { // sets id
 		return nil, Identity{}, err
 	}
-	// Only now the caller has shown that it has the certificate's key; nothing is
-	// asked of the registry for one that replays a certificate.
+	// Only now the caller has shown that it has the certificate's key. A caller
+	// that replays a certificate must not cause a registry read.
 	if err := s.t.Presence.Check(ctx, id); err != nil {
-		_ = conn.Close() // the caller sees that
+		_ = conn.Close() // the caller notices
 		return nil, Identity{}, err
 	}
 	return conn, id, nil
 }
 
-// endWith cancels ctx when the connection is closed for another one.
+// endWith cancels ctx if the connection is closed in favour of another one.
 func endWith(ctx context.Context, cancel context.CancelFunc, raw net.Conn) {
 	a, ok := raw.(Admission)
 	if !ok {
@@ -140,7 +141,7 @@ func endWith(ctx context.Context, cancel context.CancelFunc, raw net.Conn) {
 	}()
 }
 
-// ClientHandshake is not for servers.
+// ClientHandshake fails: these are a server's credentials.
 func (s *serverSide) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a server's")
 }
@@ -151,7 +152,7 @@ func (s *serverSide) Info() credentials.ProtocolInfo { return protocol }
 // Clone returns the same credentials: they do not change.
 func (s *serverSide) Clone() credentials.TransportCredentials { return s }
 
-// OverrideServerName fails.
+// OverrideServerName fails: agents have no server names.
 func (s *serverSide) OverrideServerName(string) error { return errNoNames }
 
 var (
@@ -159,8 +160,8 @@ var (
 	errNoNames = errors.New("agents are known by allocation, not by name")
 )
 
-// Client returns the credentials for connections to the agent of an allocation.
-// Nothing is sent to any other.
+// Client returns the credentials for connections to the agent of one allocation.
+// They send nothing to any other agent.
 func (t *Transport) Client(allocID string) *ClientSide { return &ClientSide{t: t, alloc: allocID} }
 
 // ClientSide are the credentials of connections to one allocation.
@@ -172,8 +173,8 @@ type ClientSide struct {
 	until time.Time
 }
 
-// Until is when the newest connection ends: the earlier end of its two
-// certificates. Zero before the first.
+// Until returns when the newest connection ends, which is when the first of its two
+// certificates expires. It is zero before the first connection.
 func (c *ClientSide) Until() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +209,7 @@ func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 	return &refusable{Conn: c.t.lease(conn, id), log: c.t.Logger, alloc: c.alloc}, c.t.info(id), nil
 }
 
-// ServerHandshake is not for clients.
+// ServerHandshake fails: these are a client's credentials.
 func (c *ClientSide) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a client's")
 }
@@ -216,18 +217,19 @@ func (c *ClientSide) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, 
 // Info names the protocol.
 func (c *ClientSide) Info() credentials.ProtocolInfo { return protocol }
 
-// Clone returns the same credentials, so that Until reports connections of gRPC's
-// copy.
+// Clone returns the same credentials, so that Until also covers connections made
+// with gRPC's copy.
 func (c *ClientSide) Clone() credentials.TransportCredentials { return c }
 
-// OverrideServerName fails.
+// OverrideServerName fails: agents have no server names.
 func (c *ClientSide) OverrideServerName(string) error { return errNoNames }
 
 func (t *Transport) info(id Identity) peerInfo {
 	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, t.Presence}
 }
 
-// config is that of one connection, with the newest certificate.
+// config returns the TLS configuration of one connection, with the newest
+// certificate.
 func (t *Transport) config(ctx context.Context, verify func(tls.ConnectionState) error) (*tls.Config, error) {
 	cert, err := t.Certifier.Certificate(ctx)
 	if err != nil {
@@ -238,16 +240,16 @@ func (t *Transport) config(ctx context.Context, verify func(tls.ConnectionState)
 		MinVersion:   tls.VersionTLS13,
 		NextProtos:   []string{alpn},
 		ClientAuth:   tls.RequireAnyClientCert,
-		// There is no authority to verify against, and there are no names: what a
-		// certificate proves, VerifyConnection looks at.
+		// There is neither an authority to verify against nor a name.
+		// VerifyConnection checks what the certificate proves.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies
 		VerifyConnection:   verify,
-		// A resumed connection would outlive the certificate it began with.
+		// A resumed connection would outlive the certificate that it began with.
 		SessionTicketsDisabled: true,
 	}, nil
 }
 
-// identify states who the peer of a connection is.
+// identify returns the identity of a connection's peer.
 func (t *Transport) identify(ctx context.Context, cs tls.ConnectionState, verify func(context.Context, *x509.Certificate) (Identity, error)) (Identity, error) {
 	switch {
 	case len(cs.PeerCertificates) != 1:
@@ -258,7 +260,7 @@ func (t *Transport) identify(ctx context.Context, cs tls.ConnectionState, verify
 	return verify(ctx, cs.PeerCertificates[0])
 }
 
-// noteRefusal logs why a peer was refused, not for each of many.
+// noteRefusal logs why a peer was refused, at most once per interval.
 func (t *Transport) noteRefusal(from net.Addr, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

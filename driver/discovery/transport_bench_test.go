@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// BenchmarkConnect is the time from nothing to the answer to a first call, and
-// the end of the connection, in plaintext and with identities.
-// Certificates are made and proofs verified beforehand except in the
-// sub-benchmarks "first", where all is new.
+// BenchmarkConnect measures a new connection up to the answer to its first call,
+// and its end, in plaintext and with identities. Certificates are made and proofs
+// verified beforehand, except in the sub-benchmarks "first", where everything is
+// new.
 func BenchmarkConnect(b *testing.B) {
 	b.Run("plaintext", func(b *testing.B) {
 		addr := serveHealth(b, insecure.NewCredentials())

@@ -48,7 +48,7 @@ func TestTransport(t *testing.T) {
 	must.Eq(t, "bb22", (<-server.got).AllocID)
 }
 
-// TestTransport_strangers: none of these may call.
+// TestTransport_strangers: none of these callers is admitted.
 func TestTransport_strangers(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	w.reg.Add(registry.Peer{AllocID: "cc33"})
@@ -77,7 +77,7 @@ func TestTransport_strangers(t *testing.T) {
 	must.NoError(t, ask(t, dial(t, addr, w.transport(t, "bb22").Client("aa11"))))
 }
 
-// forged has a certificate from a token whose signature is not known.
+// forged makes a certificate from a token whose signature it does not know.
 func (w *world) forged(t *testing.T, token string) credentials.TransportCredentials {
 	tr := w.transportFor(w.issuer, noSignature(token))
 	tr.Certifier.token = noSignature(token)
@@ -96,8 +96,8 @@ func (boundConn) Admitted() {}
 
 func (c boundConn) Gone() <-chan struct{} { return c.gone }
 
-// TestTransport_evicted: a connection that is given up for another one stops
-// waiting for its proof to be verified.
+// TestTransport_evicted: a connection that was evicted for another one stops waiting for
+// its proof to be verified.
 func TestTransport_evicted(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	server := w.transport(t, "aa11")
@@ -119,8 +119,8 @@ func TestTransport_evicted(t *testing.T) {
 	}
 }
 
-// TestTransport_floodedServerDials: proofs of callers that wait to be verified do
-// not delay the connections that the agent opens itself.
+// TestTransport_floodedServerDials: queued proofs of callers do not delay the connections
+// that the agent opens itself.
 func TestTransport_floodedServerDials(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	addr, _ := serve(t, w.transport(t, "aa11").Server())
@@ -133,8 +133,7 @@ func TestTransport_floodedServerDials(t *testing.T) {
 	must.NoError(t, err)
 }
 
-// holdCallersTurn has the proof of another caller under verification until
-// release.
+// holdCallersTurn keeps the proof of another caller under verification until release.
 func holdCallersTurn(p *proofs) (release func()) {
 	p.callers <- struct{}{}
 	return func() { <-p.callers }
@@ -164,8 +163,8 @@ func (c *readCounter) Read(ctx context.Context) registry.View {
 	return c.Registry.Read(ctx)
 }
 
-// TestTransport_replayedCertificate: whose certificate is shown without its key has
-// nothing asked of the registry.
+// TestTransport_replayedCertificate: a caller that shows a certificate without its key
+// causes no registry read.
 func TestTransport_replayedCertificate(t *testing.T) {
 	w := newWorld(t, "aa11")
 	server := w.transport(t, "aa11")
@@ -193,8 +192,8 @@ func TestTransport_replayedCertificate(t *testing.T) {
 	must.Eq(t, 1, reg.reads.Load())
 }
 
-// TestTransport_refusedCaller: a caller that the server refuses reports it in its log,
-// as the reason is in the server's.
+// TestTransport_refusedCaller: a caller that the server refuses logs that; the reason is in
+// the server's log.
 func TestTransport_refusedCaller(t *testing.T) {
 	for name, first := range map[string]error{"an alert": &net.OpError{Op: "remote error", Err: errors.New("bad certificate")}, "the end": io.EOF} {
 		t.Run(name, func(t *testing.T) {
@@ -224,8 +223,8 @@ type failingConn struct {
 
 func (c failingConn) Read([]byte) (int, error) { return 0, c.err }
 
-// TestTransport_clocks: agents whose clocks differ by less than startLeeway know
-// each other, also when certificate and identity have just been made.
+// TestTransport_clocks: agents whose clocks differ by less than startLeeway accept each
+// other, even if certificate and identity have just been made.
 func TestTransport_clocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-110 * time.Second, -45 * time.Second, 45 * time.Second, 110 * time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -276,7 +275,7 @@ func TestTransport_portReuse(t *testing.T) {
 	}
 }
 
-// recorded passes connections on and keeps what the callers send.
+// recorded passes connections on and records the callers' data.
 func recorded(t *testing.T, addr string) (string, func() []byte) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -316,16 +315,16 @@ func recorded(t *testing.T, addr string) (string, func() []byte) {
 	}
 }
 
-// TestTransport_expiry: a connection ends when the certificate of the peer does,
-// and the next call makes another one with a new certificate.
+// TestTransport_expiry: a connection ends when the peer's certificate expires, and the next
+// call opens another one with a new certificate.
 func TestTransport_expiry(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	server := w.transport(t, "aa11")
 	addr, who := serve(t, server.Server())
 	caller := w.transport(t, "bb22")
 	client := dial(t, addr, caller.Client("aa11"))
-	// The server's clock shows what is left of the certificate with the leeway. On a
-	// busy machine that may be over before the call arrives: again with more of it.
+	// The server's clock leaves some time of the certificate and the leeway. On a busy
+	// machine that may be over before the call arrives, so it tries again with more.
 	var left atomic.Int64
 	server.Verifier.now = func() time.Time {
 		return testNow.Add(certificateLife - startLeeway + clockLeeway - time.Duration(left.Load()))

@@ -80,7 +80,8 @@ func newWorld(t testing.TB, allocs ...string) *world {
 	return w
 }
 
-// transport is that of an allocation, from claims that may be changed.
+// transport returns an allocation's transport, from claims that the caller may
+// change.
 func (w *world) transport(t testing.TB, alloc string, change ...func(*claims)) *Transport {
 	token := w.issuer.sign(t, nomadClaims(append([]func(*claims){func(c *claims) { c.AllocID = alloc }}, change...)...))
 	return w.transportFor(w.issuer, token)

@@ -8,7 +8,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
 )
 
-// The wire form has what package election defines, field by field.
+// The messages mirror the types of package election, field by field.
 
 func toPeer(p election.Peer) *pb.Peer {
 	return &pb.Peer{AllocId: p.AllocID, Group: p.Group, Index: int32(p.Index), Addr: p.Addr, Registered: p.Registered} //nolint:gosec // an allocation's index

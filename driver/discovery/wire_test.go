@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
 )
 
-// TestProperty_wire: what is sent is what arrives.
+// TestProperty_wire: messages survive encoding and decoding unchanged.
 func TestProperty_wire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		host := rapid.Custom(func(t *rapid.T) election.Host {

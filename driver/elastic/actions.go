@@ -10,13 +10,13 @@ type Action interface{ action() }
 type Start struct {
 	Proc       Proc
 	Assignment Assignment
-	// Generation is set when the process replaces one that died while this
-	// ring forms: it is admitted at once.
+	// Generation is set if the process replaces one that died while this ring forms. The
+	// process is then admitted at once.
 	Generation uint64
-	// Surrogate is set when the process replaces rank 0 and does not have its state.
-	// It completes the rendezvous for the others, but its own last request is held,
-	// so that it never broadcasts. It is killed when the others are up; they then
-	// recover and form the next ring without it.
+	// Surrogate is set if the process replaces rank 0 and does not have its state. It
+	// completes the rendezvous for the others, but its own last request is kept waiting, so
+	// that it never broadcasts. It is killed when the others are up; they then recover and
+	// form the next ring without it.
 	Surrogate bool
 }
 
@@ -24,45 +24,43 @@ type Start struct {
 type Stop struct {
 	Proc   Proc
 	Reason string
-	// Kill skips SIGTERM: the process can't react to it.
+	// Kill skips SIGTERM, because the process can't react to it.
 	Kill bool
-	// Retire lets a process that waits and has no place in the next ring end by
-	// itself, within the time that its host has left. Kill is set as well, for hosts
-	// of an earlier version that ignore Retire.
+	// Retire lets a waiting process that has no place in the next ring end by itself,
+	// within the time that its host has left. Kill is set as well, for hosts of an earlier
+	// version that ignore Retire.
 	Retire bool
 }
 
-// Form admits the held members to a ring. It is sent to every host, is repeated
-// when a host registers again, and takes effect once per process.
+// Form admits waiting members to a ring. It is sent to every host, is repeated when a host
+// registers again, and takes effect once per process.
 type Form struct {
 	Ring Ring
-	// Hosts limits the action to some hosts; nil is all.
+	// Hosts limits the action to some hosts; nil means all.
 	Hosts []HostID
 }
 
-// Synced reports to every host that all members of a ring hold the training
-// state. The host repeats this when it registers again.
+// Synced tells every host that all members of a ring have the training state. The host
+// repeats this when it registers again.
 type Synced struct{ Generation uint64 }
 
-// Failed reports to a host that the end of a member counts as a failure of its slot.
-// The host repeats this when it registers again. It is sent where processes can't
-// change their ring: when one crashes, its peers crash as well, and only the machine
-// knows which was first.
+// Failed tells a host that the end of a member counts as a failure of its slot. The host
+// repeats this when it registers again. It is sent if processes can't change their ring:
+// when one crashes, its peers crash as well, and only the machine knows which was first.
 type Failed struct{ Slot SlotID }
 
-// Notify reports to the process with rank 0 that hosts changed. Where processes
-// can't change their ring, one is sent to every member, which is to save a checkpoint
-// and end.
+// Notify notifies the process with rank 0 that hosts changed. If processes can't change
+// their ring, every member gets one, and should save a checkpoint and end.
 type Notify struct {
 	Proc       Proc
 	Generation uint64
 }
 
-// Break cuts the connections of a ring that lost a member, so that the others
-// notice before a time-out.
+// Break cuts the connections of a ring that lost a member, so that the other members notice
+// before a time-out.
 type Break struct{ Generation uint64 }
 
-// ReleaseHost lets a host end: its processes are gone.
+// ReleaseHost lets a host end, because its processes are gone.
 type ReleaseHost struct {
 	Host HostID
 	// Failed asks Nomad to place the host's allocation elsewhere.
@@ -70,14 +68,14 @@ type ReleaseHost struct {
 	Reason string
 }
 
-// End ends the job: no process is left, and every agent is to exit.
+// End ends the job: no process is left, and every agent should exit.
 type End struct {
 	Success bool
 	Reason  string
 }
 
-// TaskEvent is a message for the user, emitted as a task event of Nomad. Host is empty
-// when it concerns the whole job.
+// TaskEvent is a message for the user, shown as a Nomad task event. Host is empty if it
+// concerns the whole job.
 type TaskEvent struct {
 	Host HostID
 	Text string

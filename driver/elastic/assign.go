@@ -11,14 +11,14 @@ import (
 // candidate is a slot that may take part in a ring, before ranks are assigned.
 type candidate struct {
 	proc        Proc
-	number      int    // of its slot; a local rank where these may have gaps
-	syncedSince uint64 // generation since which it holds the state, 0 when it does not
+	number      int    // number of its slot; a local rank if these may have gaps
+	syncedSince uint64 // generation since which it has the state, 0 if it does not
 }
 
 // slot returns the slot by its number.
 func (c candidate) slot() SlotID { return SlotID{Host: c.proc.Slot.Host, Local: c.number} }
 
-// syncOrder orders candidates: those that have held the state longest come first.
+// syncOrder orders candidates: those that have had the state longest come first.
 func (c candidate) syncOrder() uint64 {
 	if c.syncedSince == 0 {
 		return unsynced
@@ -26,20 +26,20 @@ func (c candidate) syncOrder() uint64 {
 	return c.syncedSince
 }
 
-// assign gives ranks to candidates that are grouped by host, in this order, and
-// returns the members in rank order. lead is the slot number of rank 0, see leading.
+// assign gives ranks to candidates that are grouped by host, in this order, and returns the
+// members in rank order. lead is the slot number of rank 0, see leading.
 //
 // Ranks are contiguous by host: Horovod's controller relies on that
 // (horovod/common/gloo/gloo_controller.cc). Local ranks follow the order of the
 // candidates. They are the slots' own numbers, by which scripts choose their GPU,
 // unless the host has lost a slot for good.
 //
-// Rank 0 must hold the state, so its slot need not be a slot 0. Slot lead comes first
-// on every host, and the others follow in order. Every host needs the same order,
-// because Horovod identifies the peers of a slot in two ways: it names the meshes of
-// its process sets by the slot's position among the ranks of its host, and looks for
-// their members by local rank
-// (GlooContext::InitializeForProcessSet in horovod/common/gloo/gloo_context.cc).
+// Rank 0 must have the state, so its slot need not be slot 0 of its host. Slot lead comes
+// first on every host, and the others follow in order. Every host needs the same order,
+// because Horovod identifies the peers of a slot in two ways: it names the meshes of its
+// process sets by the slot's position among the ranks of its host, and looks for their
+// members by local rank (GlooContext::InitializeForProcessSet in
+// horovod/common/gloo/gloo_context.cc).
 func assign(hosts [][]candidate, lead int) []Member {
 	size := 0
 	crossSize := map[int]int{}
@@ -71,8 +71,8 @@ func assign(hosts [][]candidate, lead int) []Member {
 	return members
 }
 
-// assignSlots does what assign does, for a framework whose local ranks may have gaps:
-// they are the slots' numbers. Rank 0 is the slot of the first host that has held the
+// assignSlots does the same as assign for a framework whose local ranks may have gaps:
+// local ranks are the slots' numbers. Rank 0 is the slot of the first host that has had the
 // state longest.
 func assignSlots(hosts [][]candidate) []Member {
 	size, crossSize := 0, map[int]int{}
@@ -102,10 +102,10 @@ func assignSlots(hosts [][]candidate) []Member {
 	return members
 }
 
-// leading returns the hosts in the order of their ranks, and the slot number that
-// comes first on each. Of the numbers that all hosts have, it is that of the candidate
-// that has held the state longest. If no candidate with such a number holds the state,
-// the hosts with the fewest slots are left out, and join the ring after this one.
+// leading returns the hosts in the order of their ranks, and the slot number that comes
+// first on each host. It must be a number that all hosts have, and is that of the candidate
+// that has had the state longest. If no candidate with such a number has the state, leading
+// leaves out the hosts with the fewest slots, which join the ring after this one.
 func leading(hosts [][]candidate) ([][]candidate, int) {
 	for len(hosts) > 0 {
 		fewest := len(slices.MinFunc(hosts, func(a, b []candidate) int { return cmp.Compare(len(a), len(b)) }))

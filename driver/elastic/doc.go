@@ -8,9 +8,8 @@
 //
 // # Slots
 //
-// A host offers slots. A slot runs one training process at a time; where processes
-// can't change their ring, its standby runs another. An exit leads from any state to
-// Down:
+// A host offers slots. A slot runs one training process at a time. If processes can't
+// change their ring, the slot's standby runs another. An exit leads from any state to Down:
 //
 //	        Start           first request        Form
 //	Down ─────────> Starting ──────────> Arrived ─────> InRing ──┐
@@ -43,39 +42,39 @@
 //	dissolved    no member is left in the ring
 //	returned     a lost host registers again, with a member still in the ring
 //
-// From every phase, a host that registers with a newer ring of another leader
-// leads to forming: the ring is adopted. A notice is not a phase, because Horovod
-// may drop it, and because the change may be cancelled while the ring trains on.
+// From every phase, a host that registers with a newer ring of another leader leads to
+// forming: the ring is adopted. A notice is not a phase, because Horovod may drop it, and
+// because the change may be cancelled while the ring keeps training.
 //
 // The outcome of the job is separate from the phase. Once it is decided (ending.go),
 // no ring forms and processes are stopped. End follows when the last one has exited.
 //
 // # Changes
 //
-// Growth is staged. Newcomers start with the ranks that they will have and are held
-// at their first request. When all of them have arrived, the ring is notified to stop
-// at its next commit. Shrinking needs no staging.
+// Growth is staged. Newcomers start with their future ranks, and their first request is
+// kept waiting. When all of them have arrived, the ring is notified to stop at its next
+// commit. Shrinking needs no staging.
 //
-// After a failure the survivors form the next ring at once, if there are enough of
-// them. A failure while a ring forms depends on the framework
-// (Framework.AbandonsForming): where processes can't give the ring up, another
-// process takes the place of the one that died.
+// After a failure the survivors form the next ring at once, if there are enough of them.
+// The response to a failure while a ring forms depends on the framework
+// (Framework.AbandonsForming). If processes can't give the ring up, another process
+// replaces the one that died.
 //
 // # Unmodified scripts
 //
-// A process that has its rank and size in the environment can't change its ring and
-// never reaches Waiting (Options.Restarts, SlotArrived.Restarts). The phases are the
-// same; restart.go has the differences:
+// A process that has its rank and size in the environment can't change its ring and never
+// reaches Waiting (Options.Restarts, SlotArrived.Restarts). The phases are the same;
+// restart.go has the differences:
 //
 //	                 ring 1 trains          all arrived    ring 2 trains
 //	slot 0      #1 ──────────────────────────┬─── ends ─┐
 //	  standby       #1 starts ── is held ────┴──────────┴───────────────
 //	                                       notice    rank 0 out
 //
-// The processes of the next ring start in the standbys of the slots. When all have
-// arrived, every member is asked to save a checkpoint and end. From then on every exit
-// is expected. When rank 0 has exited, the others are stopped; when all have, the next
-// ring forms.
+// The processes of the next ring start in the standbys of the slots. When all have arrived,
+// every member is asked to save a checkpoint and end. From then on every exit is expected.
+// When rank 0 has exited, the other members are stopped; when all members have exited, the
+// next ring forms.
 //
 // A member that exits with 0 without a notice completes the job. Any other exit without
 // a notice breaks the ring: the others are killed, and the next ring forms from spares
@@ -83,14 +82,14 @@
 //
 // # State
 //
-// Slots that hold the training state are called synced. Rank 0 broadcasts its
-// state when a ring forms, so rank 0 is never assigned to an unsynced slot while
-// a synced one lives. When none lives, the state is lost. The machine then ends the
-// job or, where Options allow it, starts again from the script's checkpoint.
+// Slots that have the training state are called synced. Rank 0 broadcasts its state when a
+// ring forms, so rank 0 is never assigned to an unsynced slot while a synced one is alive.
+// If none is alive, the state is lost. The machine then ends the job or, if Options allow
+// it, starts again from the script's checkpoint.
 //
-// Where a model is sharded, the slots of a replica share the state (Options.Replica).
-// A ring then has whole replicas only, and the first of them has the whole state. A
-// replica that lacks a slot waits for it; see replica.go.
+// If a model is sharded, the slots of a replica share the state (Options.Replica). A ring
+// then has whole replicas only, and the first of them has the whole state. A replica that
+// lacks a slot waits for it; see replica.go.
 //
 // The protocol is Horovod's (runner/elastic/driver.py and registration.py at
 // v0.28.1); comments explain where the package departs from it.

@@ -13,7 +13,7 @@ type ending struct {
 	done  bool // no process is left, and End was returned
 }
 
-// decide ends the job: from now on processes are only stopped.
+// decide sets the job's outcome. From now on processes are only stopped.
 func (m *Machine) decide(e End) {
 	if m.end != nil {
 		return
@@ -22,8 +22,8 @@ func (m *Machine) decide(e End) {
 	m.emit("", "%s", e.Reason)
 }
 
-// endProcesses stops all processes once the outcome is decided. After a success
-// the others get time to exit by themselves: rank 0 may still write its last
+// endProcesses stops all processes once the outcome is decided. After a success the other
+// processes get time to exit by themselves, because rank 0 may still write its last
 // checkpoint.
 func (m *Machine) endProcesses(e *ending) {
 	if e.done {

@@ -5,25 +5,25 @@ package elastic
 
 import "time"
 
-// Event reports something that happened. Any event may come late, twice or for a
-// process that is gone.
+// Event reports something that happened. Any event may come late, twice or for a process
+// that is gone.
 type Event interface{ event() }
 
 // HostJoined reports that an agent registered, for the first time or again after
 // its connection or the leader was lost.
 type HostJoined struct{ Info HostInfo }
 
-// HostLeaving reports that a host's task is being stopped. Its processes train on
+// HostLeaving reports that a host's task is being stopped. Its processes keep training
 // until a ring without them forms.
 type HostLeaving struct {
 	Host HostID
-	// Within is the time until the host kills them, 0 when unknown.
+	// Within is the time until the host kills them, 0 if unknown.
 	Within time.Duration
 }
 
-// HostSlots reports that a host now offers another number of slots. Slots with the
-// highest numbers are the first to leave. The number of slots is constant for an
-// allocation, and may change for a host that a discovery script lists.
+// HostSlots reports that a host now offers another number of slots. The slots with the
+// highest numbers leave first. An allocation's number of slots is constant; that of a host
+// from a discovery script may change.
 type HostSlots struct {
 	Host  HostID
 	Slots int
@@ -33,21 +33,21 @@ type HostSlots struct {
 // connection timed out, or Nomad dropped it.
 type HostLost struct{ Host HostID }
 
-// SlotArrived reports that a started process sent its first request and is held.
+// SlotArrived reports that a started process sent its first request and waits.
 type SlotArrived struct {
 	Proc Proc
-	// Restarts reports that the process can't change its ring: its rank and size are
-	// in its environment, and for each ring another process takes its place.
+	// Restarts states that the process can't change its ring: its rank and size are in its
+	// environment, and for each ring another process replaces it.
 	Restarts bool
 }
 
-// SlotWaiting reports that a process left the ring of Generation and asks for its
-// next rank; it is held.
+// SlotWaiting reports that a process left the ring of Generation and waits for its next
+// rank.
 type SlotWaiting struct {
 	Proc       Proc
 	Generation uint64
-	// Retiring reports that its host has asked it to retire, see Stop.Retire. A host
-	// that leaves does so by itself while it has no leader.
+	// Retiring states that its host has asked it to retire, see Stop.Retire. A leaving host
+	// decides that by itself while it has no leader.
 	Retiring bool `json:",omitempty"`
 }
 
@@ -60,15 +60,15 @@ type SlotUp struct {
 // SlotNotifiable reports that a process accepts notices.
 type SlotNotifiable struct{ Proc Proc }
 
-// SlotIdle reports that a process in a ring that broke became idle, or is busy again;
-// see IdleTime.
+// SlotIdle reports that a process in a broken ring became idle, or is busy again; see
+// IdleTime.
 type SlotIdle struct {
 	Proc       Proc
 	Generation uint64
 	Idle       bool
 }
 
-// Trained reports that a ring made a step, so all its members hold the state.
+// Trained reports that a ring made a step, so all its members have the state.
 type Trained struct{ Generation uint64 }
 
 // Stalled reports that a ring made no step for too long, because one of its processes
@@ -82,13 +82,14 @@ type Intruded struct{ Generation uint64 }
 // SlotExited reports that a process ended.
 type SlotExited struct {
 	Proc Proc
-	// Success is exit code 0.
+	// Aborted states that the framework ended the process because its peers vanished. It is
+	// not the process's own fault.
 	Success bool
-	// Aborted reports that the framework ended the process because its peers
-	// vanished; it is not the process's own fault.
-	Aborted bool
-	// Visible reports that other processes have read its addresses in the ring
+	// Visible states that other processes have read the process's addresses for the ring
 	// that forms, so that it can't be replaced in place.
+	Aborted bool
+	// Noticed states that the host had asked the process to end; see HostInfo.Noticed. A
+	// leaving host decides that by itself while its leader may form no rings.
 	Visible bool
 	// Noticed reports that the host had asked it to end; see HostInfo.Noticed. A host
 	// that leaves does so by itself while its leader may form no rings.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// collateralDelay precedes the restart of a process that ended because its ring
+// collateralDelay is the pause before the restart of a process that ended because its ring
 // broke.
 const collateralDelay = time.Second
 
@@ -37,7 +37,7 @@ func (m *Machine) slotExited(ev SlotExited) {
 	case ev.Success:
 		ev.Status = "exited 0 before it joined the ring"
 		m.slotFailed(ev, s, was)
-	case m.restarts && was.state == InRing && m.broken(): // because another ended
+	case m.restarts && was.state == InRing && m.broken(): // another member ended
 	case ev.Aborted && was.state == InRing && m.broken():
 		m.memberDied(ev, was)
 		s.retryAt = m.now.Add(collateralDelay)
@@ -47,7 +47,7 @@ func (m *Machine) slotExited(ev SlotExited) {
 	}
 }
 
-// memberDied handles the unplanned end of a process of the present ring.
+// memberDied handles the unplanned end of a process of the current ring.
 func (m *Machine) memberDied(ev SlotExited, was slot) {
 	h := m.hosts[ev.Proc.Slot.Host]
 	if r := m.Ring(); r != nil && was.state == InRing && was.generation == r.Generation && was.up && h.staying() && !was.leaving {
@@ -55,8 +55,8 @@ func (m *Machine) memberDied(ev SlotExited, was slot) {
 	}
 }
 
-// slotFailed counts a failure of a process. Its slot is started again, or, after too
-// many failures, its host is given back.
+// slotFailed counts a failure of a process. It starts the slot again or, after too many
+// failures, gives its host back to Nomad.
 func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 	h, local := m.hosts[ev.Proc.Slot.Host], m.number(ev.Proc.Slot).Local
 	failures, delay := h.fail(local, m.now)
@@ -79,8 +79,8 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 		failures, m.opt.SlotRestarts, delay)
 }
 
-// restartsSpent handles a slot that failed too often, and reports whether its host is
-// given back. The host is kept while another process of the slot is in a ring.
+// restartsSpent handles a slot that failed too often, and reports whether its host is given
+// back. It keeps the host while another process of the slot is in a ring.
 func (m *Machine) restartsSpent(h *host, number int, how string) bool {
 	if m.restarts && h.besideMember(number) {
 		m.emit(h.id, "slot %d %s; its next process starts when the one that trains has ended", number, how)
@@ -90,8 +90,8 @@ func (m *Machine) restartsSpent(h *host, number int, how string) bool {
 	return true
 }
 
-// replaceable returns the member that the process was if another process can take its
-// place, else nil. It can while no other member has learned its address: the others
+// replaceable returns the member of a process if another process can replace it, otherwise
+// nil. It can be replaced as long as no other member has learned its address: the others
 // wait in the rendezvous and do not notice.
 func (m *Machine) replaceable(ev SlotExited, was slot) *Member {
 	mem := m.Ring().Find(ev.Proc.Slot)
@@ -108,11 +108,11 @@ func (m *Machine) replace(mem *Member, s *slot, status string) {
 	s.state, s.generation, s.started, s.admitted = InRing, m.last.Generation, m.now, true
 	mem.Proc.Incarnation = s.incarnation
 	s.surrogate = mem.Assignment.Rank == 0 && mem.SyncedSince != m.last.Generation
-	if mem.SyncedSince != m.last.Generation { // else no member holds more than a new process
+	if mem.SyncedSince != m.last.Generation { // otherwise no member has more than a new process
 		mem.SyncedSince = 0
 	}
 	s.syncedSince = mem.SyncedSince
-	m.intact().formed = m.now // the new process has to import first
+	m.intact().formed = m.now // the new process must import its modules first
 	m.emit(mem.Proc.Slot.Host, "slot %d ended with %s while ring %d formed; replaced in place", mem.Proc.Slot.Local, status, m.last.Generation)
 	m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment, Generation: m.last.Generation, Surrogate: s.surrogate})
 }

@@ -32,8 +32,8 @@ func (m *Machine) reconcileNoRing(none *noRing) {
 	m.awaitProcesses(none)
 }
 
-// awaitProcesses starts newcomers while too few slots hold the state for a ring of
-// their own.
+// awaitProcesses starts newcomers while too few slots have the state for a ring of their
+// own.
 func (m *Machine) awaitProcesses(none *noRing) {
 	m.admitNewcomers()
 	m.admitBesideHolders()
@@ -50,8 +50,8 @@ func (m *Machine) awaitProcesses(none *noRing) {
 	m.enforceElasticTimeout(none, m.opt.MinNP, len(want))
 }
 
-// ready reports whether each newcomer of a plan has arrived, with the assignment
-// that this plan gives it.
+// ready reports whether each newcomer of a plan has arrived, with the assignment in this
+// plan.
 func (m *Machine) ready(plan []Member) bool {
 	for _, mem := range plan {
 		s := m.slot(mem.Proc.Slot)
@@ -62,8 +62,8 @@ func (m *Machine) ready(plan []Member) bool {
 	return true
 }
 
-// reconcileNoState forms a ring when no process holds the state: the first ring, one
-// after the state was lost, or any ring where processes can't change theirs.
+// reconcileNoState forms a ring when no process has the state: the first ring, one after
+// the state was lost, or any ring if processes can't change theirs.
 func (m *Machine) reconcileNoState(none *noRing) {
 	m.admitNewcomers()
 	need := m.opt.NP
@@ -76,8 +76,8 @@ func (m *Machine) reconcileNoState(none *noRing) {
 			return
 		}
 		need = m.opt.MinNP
-		// Processes that wait hold an old state, or none: the script must load
-		// its checkpoint.
+		// Waiting processes have an old state, or none: the script must load its
+		// checkpoint.
 		m.each(func(_ *host, p Proc, s *slot) {
 			if s.state == Waiting {
 				m.stop(p, true, "the training state is lost; starting again from the script's checkpoint")
@@ -101,7 +101,7 @@ func (m *Machine) ringLost() string {
 		"a script again that resumes from its own checkpoint", m.last.Generation, failure)
 }
 
-// enforceElasticTimeout ends the job after too few processes for ElasticTimeout.
+// enforceElasticTimeout ends the job if there were too few processes for ElasticTimeout.
 func (m *Machine) enforceElasticTimeout(none *noRing, need, have int) {
 	if have >= need {
 		none.tooFew = time.Time{}
@@ -143,7 +143,7 @@ func (m *Machine) form(plan []Member) {
 	m.startForming(ring)
 	m.each(func(_ *host, _ Proc, s *slot) {
 		if s.state == Waiting {
-			s.syncedSince = 0 // the ring trains on without it
+			s.syncedSince = 0 // the ring continues without it
 		}
 	})
 	m.wake(m.now.Add(m.opt.FormTimeout))

@@ -16,15 +16,15 @@ type slot struct {
 	incarnation int
 	assignment  Assignment // what a Starting or Arrived process was started for
 	generation  uint64     // last ring it was admitted to
-	syncedSince uint64     // generation since which it holds the state, 0 when it does not
+	syncedSince uint64     // generation since which it has the state, 0 if it does not
 	up          bool       // finished the rendezvous of its ring
 	notifiable  bool
-	surrogate   bool // takes the place of rank 0 in the rendezvous; see Start
-	idle        bool // does nothing in a ring that broke
-	admitted    bool // part of the present batch of newcomers
+	surrogate   bool // replaces rank 0 in the rendezvous; see Start
+	idle        bool // does nothing in a broken ring
+	admitted    bool // part of the current batch of newcomers
 	leaving     bool // its host no longer offers it
-	stopping    bool // was sent a Stop, and may take long where that is to retire
-	restage     bool // and is started again, with another assignment
+	stopping    bool // was sent a Stop, which may take long if it is to retire
+	restage     bool // will be started again, with another assignment
 	started     time.Time
 	failures    int
 	failedAt    time.Time // last failure
@@ -38,9 +38,9 @@ func newSlot(r SlotReport, now time.Time) slot {
 		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 
-// skipTo keeps a slot from naming two processes alike. A process that was to replace
-// the member in place may never have been started, but its name is in a ring that may
-// still admit it.
+// skipTo prevents a slot from giving two processes the same name. A process that should
+// have replaced the member in place may never have been started, but a ring that may still
+// admit it contains its name.
 func (s *slot) skipTo(mem *Member) { s.incarnation = max(s.incarnation, mem.Proc.Incarnation) }
 
 // unsynced sorts after every generation.
@@ -52,17 +52,17 @@ type host struct {
 	index      int
 	topology   string // its domains in the network; see CheckTopology
 	slots      []slot
-	width      int  // slots from here on are standbys; 0: there are none
+	width      int  // slots from this number on are standbys; 0: there are none
 	registered bool // false: a placeholder for a host of an adopted ring
 	leaving    bool
-	leaveBy    time.Time // until when it waits for processes that take the place of its own
+	leaveBy    time.Time // until when it waits for processes that replace its own
 	failed     bool      // to be given back to Nomad
 	failReason string
 	released   bool
 }
 
-// fail counts a failure of a slot in each of its entries, and returns the number of
-// failures that count and the delay before its next process starts.
+// fail counts a failure of a slot in each of its entries. It returns the number of failures
+// that still count, and the delay before the slot's next process starts.
 func (h *host) fail(local int, now time.Time) (failures int, delay time.Duration) {
 	for _, s := range h.entries(h.number(local)) {
 		s.failures = Forgive(s.failures, now.Sub(s.failedAt)) + 1
@@ -73,15 +73,15 @@ func (h *host) fail(local int, now time.Time) (failures int, delay time.Duration
 	return failures, delay
 }
 
-// staying reports whether the host may hold slots of a later ring.
+// staying reports whether the host may have slots of a later ring.
 func (h *host) staying() bool { return !h.leaving && !h.failed }
 
-// giveBack marks a host that Nomad is to replace.
+// giveBack marks a host for replacement by Nomad.
 func (h *host) giveBack(format string, args ...any) {
 	h.failed, h.failReason = true, fmt.Sprintf(format, args...)
 }
 
-// syncOrder orders hosts: those with a slot that has held the state longest come first.
+// syncOrder orders hosts: those with a slot that has had the state longest come first.
 func (h *host) syncOrder() uint64 {
 	first := unsynced
 	for i := range h.slots {
@@ -92,8 +92,9 @@ func (h *host) syncOrder() uint64 {
 	return first
 }
 
-// sorted returns the hosts in the order in which they get ranks: those that have held
-// the state longest first, then as in the newest ring, then by group and index.
+// sorted returns the hosts in the order in which they get ranks. Those that have had the
+// state longest come first, then the order is that of the newest ring, then that of group
+// and index.
 func (m *Machine) sorted() []*host {
 	position := map[HostID]int{}
 	for i, id := range m.last.Hosts() {
@@ -134,7 +135,7 @@ func (m *Machine) slot(s SlotID) *slot {
 	return &h.slots[s.Local]
 }
 
-// proc returns the slot that runs p now, or nil when p is gone.
+// proc returns the slot that currently runs p, or nil if p is gone.
 func (m *Machine) proc(p Proc) *slot {
 	s := m.slot(p.Slot)
 	if s == nil || s.incarnation != p.Incarnation || s.state == Down {

@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The time of a leaving host is up while a member that stays is still on its way to the
+// The time of a leaving host expires while a member that stays is still on its way to the
 // commit. The ring breaks, and the member keeps its time.
 func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
 	for name, framework := range map[string]Framework{"horovod": {}, "torch": torch} {
@@ -83,8 +83,8 @@ func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
 	}
 }
 
-// A change is pending, and a member dies that was not to leave. A member that hangs from
-// then on hangs in Gloo, and does not wait for a commit that can't come.
+// A change is pending, and a member dies unexpectedly. A member that hangs from then on
+// hangs in Gloo, and is not waiting for a commit, which can't come.
 func TestAFailureEndsTheTimeToTheCommit(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, CommitTimeout: 5 * time.Minute})
 	for i, name := range []string{"a", "b", "c"} {
@@ -103,8 +103,8 @@ func TestAFailureEndsTheTimeToTheCommit(t *testing.T) {
 	s.expect("stop a:0")
 }
 
-// A member that does nothing in a ring that broke is started again as soon as another
-// holds the state outside of it, and only then.
+// An idle member of a broken ring is started again as soon as a process outside of the ring
+// has the state, and only then.
 func TestAProcessThatHangsInABrokenRingIsStartedAgain(t *testing.T) {
 	idle := func(s *script, generation uint64, idle bool) {
 		s.event(SlotIdle{s.proc("b:0"), generation, idle})

@@ -36,8 +36,8 @@ func TestAStrangerBreaksItsRing(t *testing.T) {
 	s.expect("break "+number(generation), "form "+number(generation+1)+": a:0 b:0")
 }
 
-// A change is pending when an intruder is found. A member that hangs in the ring, which
-// broke, does not wait for a commit.
+// A change is pending when an intruder is found. A member that hangs in the broken ring is
+// not waiting for a commit.
 func TestAnIntrusionEndsTheTimeToTheCommit(t *testing.T) {
 	s := newScript(t, Options{NP: 2, MinNP: 1, CommitTimeout: 5 * time.Minute})
 	s.join("a", 0, 1)
@@ -54,7 +54,7 @@ func TestAnIntrusionEndsTheTimeToTheCommit(t *testing.T) {
 	s.expect("break 1", "stop a:0")
 }
 
-// A verdict on a ring that is over breaks no other.
+// A verdict on an ended ring breaks no other.
 func TestALateIntrusionIsIgnored(t *testing.T) {
 	s := pair(t, elasticPair)
 	s.did = nil

@@ -10,13 +10,13 @@ import (
 
 // layout returns the ring that the slots accepted by ok would form.
 //
-// Without Framework.LocalGaps, it takes the slots of each host from 0 up to the first
-// that is not accepted. Horovod requires local ranks without a gap, and a script's GPU
-// is its local rank, so slots are not renumbered. The exception is a host or slot that
-// is leaving: the missing slot will not be started again there.
+// Without Framework.LocalGaps, it takes the slots of each host from 0 up to the first one
+// that is not accepted. Horovod requires local ranks without a gap, and a script's GPU is
+// its local rank, so slots are not renumbered. The exception is a host or slot that is
+// leaving: the missing slot will not be started again there.
 func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutMax(ok, m.opt.MaxNP) }
 
-// layoutMax does what layout does, with another limit of processes; 0 means no limit.
+// layoutMax does the same as layout with another limit of processes; 0 means no limit.
 func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	var hosts [][]candidate
 	for _, h := range m.sorted() {
@@ -82,9 +82,10 @@ func firstSync(list []candidate) uint64 {
 // live accepts slots that need no start: they are in a ring or wait for the next one.
 func live(_ *host, s *slot) bool { return s.state == InRing || s.state == Waiting }
 
-// usable accepts live slots and newcomers that were admitted. A newcomer that has to
-// wait before it starts again is not accepted. Where processes can't change their ring
-// it is: without it, the others would have to start again for another size.
+// usable accepts live slots and newcomers that were admitted. It does not accept a newcomer
+// that has to wait before it starts again. The exception is a job whose processes can't
+// change their ring: without that newcomer, the others would have to start again for
+// another size.
 func (m *Machine) usable(h *host, s *slot) bool {
 	return live(h, s) || s.admitted && (s.state != Down || m.restarts || !m.now.Before(s.retryAt))
 }
@@ -99,7 +100,7 @@ func (m *Machine) sameSlots(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return m.number(x.Proc.Slot) == m.number(y.Proc.Slot) })
 }
 
-// holdsState reports whether rank 0 of the plan holds the training state.
+// holdsState reports whether rank 0 of the plan has the training state.
 func (m *Machine) holdsState(plan []Member) bool {
 	return len(plan) > 0 && plan[0].SyncedSince > 0
 }

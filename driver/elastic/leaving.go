@@ -8,9 +8,9 @@ import (
 	"math"
 )
 
-// handoffPlan returns a ring in which leaving slots hand over the state to slots that
-// stay. Where max_np leaves no room for all, fewer of the leaving slots are kept. If no
-// other slot holds the state, one of those kept does.
+// handoffPlan returns a ring in which leaving slots hand over the state to slots that stay.
+// If max_np leaves no room for all, it keeps fewer of the leaving slots. If no other slot
+// has the state, one of those kept does.
 func (m *Machine) handoffPlan() []Member {
 	if m.replicated() {
 		return m.handoffReplicas()
@@ -41,7 +41,7 @@ func (m *Machine) handoffPlan() []Member {
 	}, limit)
 }
 
-// leavingHolder returns the leaving slot that has held the state longest, or nil.
+// leavingHolder returns the leaving slot that has had the state longest, or nil.
 func (m *Machine) leavingHolder() *slot {
 	var holder *slot
 	m.each(func(h *host, _ Proc, s *slot) {
@@ -52,8 +52,8 @@ func (m *Machine) leavingHolder() *slot {
 	return holder
 }
 
-// handoffExpired reports whether hosts that are leaving no longer wait for newcomers:
-// all hosts are leaving, and no newcomer came in time.
+// handoffExpired reports whether leaving hosts no longer wait for newcomers, because all
+// hosts are leaving and no newcomer came in time.
 func (m *Machine) handoffExpired() bool {
 	for _, h := range m.hosts {
 		if !h.leaving {
@@ -99,8 +99,9 @@ func (m *Machine) releaseSlots(h *host) bool {
 	return running
 }
 
-// needed reports whether a ring may still need a leaving process that waits: while a
-// ring exists, if it is a member; else until the time to hand over the state is up.
+// needed reports whether a ring may still need a waiting process that leaves. While a ring
+// exists, it needs its members. Otherwise the process is needed until the time to hand over
+// the state is up.
 func (m *Machine) needed(p Proc) bool {
 	if r := m.Ring(); r != nil {
 		mem := r.Find(p.Slot)

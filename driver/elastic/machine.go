@@ -17,35 +17,35 @@ type Machine struct {
 	quorum Quorum
 	hosts  map[HostID]*host
 
-	restarts bool   // processes can't change their ring, known from one of them; see restart.go
+	restarts bool   // processes can't change their ring, as one of them has shown; see restart.go
 	asked    uint64 // generation of the last ring whose members were asked to end
 
 	phase  phase // of the newest ring; changes in phase.go only
-	last   *Ring // the newest ring, the present one unless the phase is noRing
+	last   *Ring // the newest ring, which is the current one unless the phase is noRing
 	resend bool  // some of its hosts may not know of it
 	resets int   // rings that replaced an earlier one
 
-	end *ending // the job's outcome, nil while it goes on
+	end *ending // the job's outcome, nil until it is decided
 
-	lastFailure string // how the last process that failed ended; empty where none has
+	lastFailure string // how the last failed process ended, empty if none has
 
-	newcomersSince time.Time // first newcomer that is not admitted
-	lastNewcomer   time.Time // latest newcomer
-	leavingSince   time.Time // first host of the present ring to leave
+	newcomersSince time.Time // when the first newcomer came that is not admitted yet
+	lastNewcomer   time.Time // when the latest newcomer came
+	leavingSince   time.Time // when the first host of the current ring began to leave
 
-	intrusions int       // rings that broke because of an intrusion, and still count
-	intrudedAt time.Time // the last of them
-	formAfter  time.Time // no ring forms before
+	intrusions int       // number of rings broken by an intrusion that still count
+	intrudedAt time.Time // time of the last one
+	formAfter  time.Time // no ring forms before this
 
 	stepsReported      bool // the script reports its steps
-	warnedUnnotifiable bool // reported that rank 0 can't be notified
+	warnedUnnotifiable bool // the warning that rank 0 can't be notified was sent
 
-	// What Step returns.
+	// Results of Step.
 	wakeAt  time.Time
 	actions []Action
 }
 
-// New returns a machine for the leader of the given term. It starts empty: hosts
+// New returns a machine for the leader of the given term. It starts empty, because hosts
 // report everything that it needs to know when they register.
 func New(opt Options, term uint64) *Machine {
 	opt.setDefaults()
@@ -76,26 +76,26 @@ func (m *Machine) Ring() *Ring {
 	return m.last
 }
 
-// Last returns the newest ring, which may be gone, or nil where there was none.
+// Last returns the newest ring, which may have ended, or nil if there was none.
 func (m *Machine) Last() *Ring { return m.last }
 
-// Up reports whether all members of the present ring finished the rendezvous.
+// Up reports whether all members of the current ring finished the rendezvous.
 func (m *Machine) Up() bool {
 	_, ok := m.phase.(*training)
 	return ok
 }
 
-// Forming reports whether members of the present ring are still connecting.
+// Forming reports whether members of the current ring are still connecting.
 func (m *Machine) Forming() bool {
 	_, ok := m.phase.(*forming)
 	return ok
 }
 
-// Intact reports whether the present ring forms or trains, and has lost no member.
+// Intact reports whether the current ring forms or trains, and has lost no member.
 func (m *Machine) Intact() bool { return m.Forming() || m.Up() }
 
-// FormingEnds returns the time at which members of the present ring that have not
-// connected are killed; zero where no ring forms or trains.
+// FormingEnds returns when members of the current ring that have not connected are killed.
+// It is zero if no ring forms or trains.
 func (m *Machine) FormingEnds() time.Time {
 	if p := m.intact(); p != nil {
 		return p.formed.Add(m.opt.FormTimeout)
@@ -103,15 +103,15 @@ func (m *Machine) FormingEnds() time.Time {
 	return time.Time{}
 }
 
-// Ending reports whether the job's outcome is decided: its processes are being
+// Ending reports whether the job's outcome is decided. Then its processes are being
 // stopped, and make no steps.
 func (m *Machine) Ending() bool { return m.end != nil }
 
 // Restarts reports whether the job's processes can't change their ring.
 func (m *Machine) Restarts() bool { return m.restarts }
 
-// Asked returns the generation of the last ring whose members were asked to end,
-// because they can't change their ring; 0 where there was none.
+// Asked returns the generation of the last ring whose members were asked to end because
+// they can't change their ring, 0 if there was none.
 func (m *Machine) Asked() uint64 { return m.asked }
 
 // Resets returns how many rings replaced an earlier one.
@@ -144,9 +144,9 @@ func (m *Machine) stop(p Proc, kill bool, format string, args ...any) {
 	m.do(Stop{Proc: p, Kill: kill, Reason: fmt.Sprintf(format, args...)})
 }
 
-// retire ends a process that waits and has no place in the next ring, once. The process
-// has time to flush its output, upload and log: only the release of its host and the
-// end of the job wait for it.
+// retire ends a waiting process that has no place in the next ring, once. The process has
+// time to flush its output, upload and log: only the release of its host and the end of the
+// job wait for it.
 func (m *Machine) retire(p Proc, why string) {
 	s := m.proc(p)
 	if s == nil || s.stopping {
@@ -215,7 +215,7 @@ func (m *Machine) hostSlots(ev HostSlots) {
 	if h == nil {
 		return
 	}
-	h.width = 0 // its processes change their ring, and need no standbys
+	h.width = 0 // its processes can change their ring, and need no standbys
 	for len(h.slots) < ev.Slots {
 		h.slots = append(h.slots, slot{})
 		m.lastNewcomer = m.now
@@ -250,7 +250,7 @@ func (m *Machine) slotWaiting(ev SlotWaiting) {
 	case ev.Retiring:
 		s.stopping = true
 	case s.state == InRing && ev.Generation < s.generation && m.last != nil:
-		// It asked before it knew of the ring it is in.
+		// It asked before it learned of the ring that it is in.
 		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return
 	}

@@ -390,9 +390,9 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 	})
 }
 
-// besideADeadSlot returns a host whose slot 1 alone holds the state. The slot can't be
+// nextToADeadSlot returns a host whose slot 1 alone holds the state. The slot can't be
 // used before slot 0 has been started again.
-func besideADeadSlot(t *testing.T) *script {
+func nextToADeadSlot(t *testing.T) *script {
 	s := newScript(t, elasticPair)
 	s.join("a", 0, 2)
 	s.wait(time.Second)
@@ -412,8 +412,8 @@ func (s *script) deadline() {
 }
 
 // No tick comes between the deadlines that the machine sets.
-func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
-	s := besideADeadSlot(t)
+func TestTheLastHolderLeavesNextToADeadSlot(t *testing.T) {
+	s := nextToADeadSlot(t)
 	s.event(HostSlots{"a", 1}) // of which the dead slot is to remain
 	s.expect("break 1")
 	s.deadline()
@@ -427,9 +427,9 @@ func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
 	s.expect("form 3: a:0", "retire a:1")
 }
 
-// A ring of newcomers alone can't form while another process holds the state.
-func TestNewcomersWaitForTheHolderBesideADeadSlot(t *testing.T) {
-	s := besideADeadSlot(t)
+// A ring of newcomers alone can't form while another process has the state.
+func TestNewcomersWaitForTheHolderNextToADeadSlot(t *testing.T) {
+	s := nextToADeadSlot(t)
 	s.join("b", 1, 2)
 	s.expect("break 1")
 	s.deadline()
@@ -597,7 +597,7 @@ func formOf(t *testing.T, actions []Action) *Ring {
 	return nil
 }
 
-// Agents read the ring of an action while the machine goes on.
+// Agents read an action's ring while the machine changes its own.
 func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
 	for name, again := range map[string]func(*script) []Action{
 		"to a host that is back": func(s *script) []Action {
@@ -621,8 +621,8 @@ func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
 	}
 }
 
-// A process that was to replace another in place was never started, because its host's
-// session broke. The ring names it, and would admit a later process with that name.
+// A process that should have replaced another in place was never started, because its
+// host's session broke. The ring names it, and would admit a later process with that name.
 func TestANameIsNotGivenTwice(t *testing.T) {
 	lost := func(t *testing.T) (*script, HostInfo) {
 		s := newScript(t, elasticPair)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// admitNewcomers admits newcomers to the next ring as one batch, once no more came for
-// a while. It waits while an earlier batch starts, which would have to start again for
-// a larger ring.
+// admitNewcomers admits newcomers to the next ring as one batch, once no more have come for
+// a while. It waits while an earlier batch starts, because a larger ring would make that
+// batch start again.
 func (m *Machine) admitNewcomers() {
 	tooFew := m.Ring() == nil && len(m.layout(ofStaying(m.usable))) < m.opt.MinNP
 	if !tooFew && m.batchStarting() {
@@ -54,8 +54,8 @@ func (m *Machine) batchStarting() bool {
 	return starting
 }
 
-// admitBesideHolders admits dead slots of hosts that hold the state: without them, the
-// slots above can't be used.
+// admitBesideHolders admits dead slots of hosts that have the state. Without them, the
+// slots with higher numbers can't be used.
 func (m *Machine) admitBesideHolders() {
 	m.each(func(h *host, p Proc, s *slot) {
 		if p.Slot.Local < h.offered() && h.staying() && !s.leaving && h.syncOrder() != unsynced && s.state == Down && m.wake(s.retryAt) {
@@ -64,15 +64,15 @@ func (m *Machine) admitBesideHolders() {
 	})
 }
 
-// isNewcomer reports whether a member of a plan has to start first. Where processes
-// can't change their ring, every member has to.
+// isNewcomer reports whether a member of a plan must be started first. If processes can't
+// change their ring, every member must.
 func (m *Machine) isNewcomer(mem Member) bool {
 	return m.restarts || !live(nil, m.slot(mem.Proc.Slot))
 }
 
-// stageNewcomers starts the newcomers of a plan with their assignments, and reports
-// whether all of them have arrived. A newcomer with another assignment is stopped, and
-// started again once it has exited.
+// stageNewcomers starts the newcomers of a plan with their assignments, and reports whether
+// all of them have arrived. A newcomer with another assignment is stopped, and started
+// again once it has exited.
 func (m *Machine) stageNewcomers(plan []Member) bool {
 	all := true
 	planned := map[SlotID]bool{}

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// connectGrace is how long a process may still connect to a ring that broke, where
-// processes can't give a ring up; see abandonGrace.
+// connectGrace is how long a process may still connect to a broken ring if processes can't
+// give a ring up; see abandonGrace.
 const connectGrace = 2 * time.Second
 
-// census counts the members of the present ring: those in it, those out of it that
+// census counts the members of the current ring: those in it, those that have left it and
 // wait for the next one, and those lost.
 type census struct {
 	in, out, lost int
-	connected     bool    // all that are in finished the rendezvous, except for the surrogate
-	saved         bool    // one that is out, and does not retire, holds the state
-	kept          bool    // and did so when the ring formed: newcomers may still be receiving it while the ring trains
+	connected     bool    // all that are in it finished the rendezvous, except for the surrogate
+	saved         bool    // one that has left and does not retire has the state
+	kept          bool    // and already had it when the ring formed: newcomers may still be receiving it while the ring trains
 	surrogate     *Member // of rank 0, or nil
 }
 
@@ -51,7 +51,7 @@ func (m *Machine) census() census {
 	return c
 }
 
-// observeRing moves the present ring to the phase that its members show.
+// observeRing moves the current ring to the phase that its members' states imply.
 func (m *Machine) observeRing() {
 	if m.Ring() == nil {
 		return
@@ -79,7 +79,7 @@ func (m *Machine) observeIntact(c census) {
 		}
 		timeout := m.opt.FormTimeout
 		if m.restarts {
-			timeout = m.opt.StageTimeout // hosts without room for two processes start them now
+			timeout = m.opt.StageTimeout // hosts without memory for two processes start them only now
 		}
 		if m.wake(m.intact().formed.Add(timeout)) {
 			m.killMembers(func(s *slot) bool { return !s.up }, "it did not finish the rendezvous of ring %d in %s", m.last.Generation, timeout)
@@ -94,14 +94,14 @@ func (m *Machine) observeIntact(c census) {
 }
 
 func (m *Machine) observeDissolving(d *dissolving, c census) {
-	lost := c.lost > 0 && !m.restarts // where processes can't change their ring, every one that left counts as lost
+	lost := c.lost > 0 && !m.restarts // if processes can't change their ring, every member that left counts as lost
 	if !d.broken && (lost || !d.noticed) {
 		m.breakRing(d)
 	}
 	if c.in == 0 {
 		if !d.broken {
-			// Only once all have left alive: the first may have left because rank 0
-			// died during its broadcast, of which the leader learns later.
+			// Only if all have left alive: the first may have left because rank 0 died
+			// during its broadcast, which the leader learns later.
 			m.markSynced()
 		}
 		m.dissolved()
@@ -142,10 +142,10 @@ func (m *Machine) breakRing(d *dissolving) {
 }
 
 // restartIdle kills idle members of a broken ring, so that their slots start other
-// processes. Gloo may leave a process waiting for hours although its connections are
-// cut (Pair::signalException, gloo/transport/tcp/pair.cc): an operation that is partly
-// sent or received does not learn of it. The caller leaves members alone that were
-// notified of a change where none failed: an idle one may be uploading a checkpoint.
+// processes. Gloo may leave a process waiting for hours although its connections are cut
+// (Pair::signalException, gloo/transport/tcp/pair.cc), because an operation that is partly
+// sent or received does not learn of that. The caller excludes members that were notified
+// of a change in a ring without failures: an idle one may be uploading a checkpoint.
 func (m *Machine) restartIdle() {
 	m.killMembers(func(s *slot) bool { return s.idle }, "it hangs in ring %d, which broke: it has used hardly any CPU time for %s",
 		m.last.Generation, IdleTime)

@@ -5,38 +5,37 @@ package elastic
 
 import "time"
 
-// OnRingLost selects what the machine does when no process that holds the training
-// state is left. Processes that can't change their ring start again in any case.
+// OnRingLost selects what the machine does when no process with the training state is left.
+// Processes that can't change their ring start again in any case.
 type OnRingLost int
 
-// The choices of OnRingLost.
+// Values of OnRingLost.
 const (
 	// Fail ends the job with an error.
 	Fail OnRingLost = iota
-	// Restart starts all slots again; the script resumes from its own
-	// checkpoint.
+	// Restart starts all slots again; the script resumes from its own checkpoint.
 	Restart
 )
 
 // Framework describes the training framework to the machine.
 type Framework struct {
 	// Name, Rendezvous and Entry are terms for messages: the framework's name, the
-	// rendezvous that a process reaches first, and the function in which a script
-	// trains elastically.
+	// rendezvous that a process contacts first, and the function in which a script trains
+	// elastically.
 	Name, Rendezvous, Entry string
-	// AbandonsForming states that a process can give up a ring that breaks while it
-	// forms, and ask for its next place. If a member dies then, the ring is broken at
-	// once. Without AbandonsForming, a process that connects can only be killed, so
-	// another one takes the dead member's place while that is possible; see replace.
+	// AbandonsForming states that a process can give up a ring that breaks while it forms,
+	// and ask for its next place. If a member dies then, the ring is broken at once.
+	// Without AbandonsForming, a connecting process can only be killed, so another one
+	// replaces the dead member while that is possible; see replace.
 	AbandonsForming bool
-	// LocalGaps states that a ring may have any slots of a host. Local ranks are then
-	// the slots' numbers, and have gaps while a slot is started again. Without
-	// LocalGaps, slots with higher numbers wait for that slot.
+	// LocalGaps states that a ring may use any of a host's slots. Local ranks are then the
+	// slots' numbers, and have gaps while a slot is started again. Without LocalGaps, slots
+	// with higher numbers wait for that slot.
 	LocalGaps bool
 }
 
-// Options configure the machine. Zero is a value like any other for options that users
-// set; for the other durations, it selects the default (see setDefaults).
+// Options configure the machine. In options that users set, zero has its literal meaning.
+// In the other durations, zero selects the default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring
@@ -54,38 +53,38 @@ type Options struct {
 
 	StageTimeout   time.Duration // longest start of a newcomer
 	FormTimeout    time.Duration // longest forming of a ring
-	BarrierTimeout time.Duration // longest wait for a member after the first one is out of the ring
-	CommitTimeout  time.Duration // the same, where members were notified of a change: they may be busy until their commit
+	BarrierTimeout time.Duration // longest wait for a member after the first one has left the ring
+	CommitTimeout  time.Duration // the same if members were notified of a change: they may be busy until their commit
 	NotifyInterval time.Duration // between two notices
-	LeaveGrace     time.Duration // wait for newcomers when every host is leaving
+	LeaveGrace     time.Duration // wait for newcomers if every host is leaving
 	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence; see Machine.syncGrace
 
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
 	OnRingLost   OnRingLost
-	// Restarts states, before any SlotArrived.Restarts does, that no process can
-	// change its ring.
+	// Restarts states, before any SlotArrived.Restarts does, that no process can change its
+	// ring.
 	Restarts bool
-	// Spares keeps a spare process started for each member of the present ring, for
-	// the next failure, where processes can't change their ring.
+	// Spares keeps a spare process for each member of the current ring, for the next
+	// failure, if processes can't change their ring.
 	Spares bool
 
-	// Floor is the highest generation that may be in use already, as far as the
-	// leader knows; new rings have higher ones.
+	// Floor is the highest generation that may be in use already, as far as the leader
+	// knows. New rings have higher ones.
 	Floor uint64
 }
 
-// stallGrace replaces BarrierTimeout for a ring that stalled, once a member that
-// holds the state has left it. It is short, because members that do not hang leave as
-// soon as the connections are cut.
+// stallGrace replaces BarrierTimeout for a stalled ring, once a member that has the state
+// has left it. It is short, because members that do not hang leave as soon as the
+// connections are cut.
 const stallGrace = 5 * time.Second
 
-// IdleTime is how long a process in a ring that broke must be idle before it counts as
-// hung. Processes that recover leave the ring much sooner.
+// IdleTime is how long a process in a broken ring must be idle before it counts as hung.
+// Processes that recover leave the ring much sooner.
 const IdleTime = 2 * time.Second
 
-// abandonGrace is how long a process may take to give up a ring that broke while
-// it formed; see Framework.AbandonsForming.
+// abandonGrace is how long a process may take to give up a ring that broke while forming;
+// see Framework.AbandonsForming.
 const abandonGrace = 10 * time.Second
 
 // forgive is the time after which one failure of a slot no longer counts, so that one

@@ -5,41 +5,42 @@ package elastic
 
 import "time"
 
-// phase is the phase of the newest ring, with the state that only this phase has.
-// A transition replaces it as a whole, so that no state of one ring remains in a later
-// one. All transitions are in this file; the package comment shows them.
+// phase is the phase of the newest ring, with the state that only this phase has. A
+// transition replaces it as a whole, so that no state of one ring remains in a later one.
+// All transitions are in this file; the package comment shows them.
 type phase interface{ isPhase() }
 
-// noRing: no ring has formed yet, or no member is left in the newest one.
+// noRing means that no ring has formed yet, or that no member is left in the newest one.
 type noRing struct {
 	tooFew time.Time // since when there are too few slots; zero: there are enough
 }
 
-// forming: a ring formed or was adopted, and its members connect.
+// forming means that a ring formed or was adopted, and its members connect.
 type forming struct{ intact }
 
-// training: all members finished the rendezvous.
+// training means that all members finished the rendezvous.
 type training struct {
 	intact
 	since time.Time
 }
 
-// intact is what forming and training share: no member has left the ring.
+// intact is the state that forming and training share: no member has left the ring.
 type intact struct {
 	formed   time.Time // when the ring formed, or a member was last replaced
-	notified time.Time // last notice; zero: none that explains why a member leaves
-	told     bool      // members were notified of a change, at any time
-	failed   bool      // a member was lost that was not to leave
+	notified time.Time // last notice; zero if none explains why a member leaves
+	told     bool      // members were notified of a change at some time
+	failed   bool      // a member was lost unexpectedly
 }
 
-// dissolving: a member left the ring or was lost. The others follow, or are killed.
+// dissolving means that a member left the ring or was lost. The others follow, or are
+// killed.
 type dissolving struct {
 	since   time.Time
 	noticed bool // the members leave because of a notice
 	broken  bool // the ring lost a member, and its connections are cut
 	stalled bool // the ring made no steps
 	told    bool // members were notified of a change, and none failed: those still in the ring may be busy until their commit
-	failed  bool // a member was lost that was not to leave
+	failed  bool // a member was lost unexpectedly
 }
 
 func (*noRing) isPhase()     {}
@@ -58,14 +59,14 @@ func (m *Machine) startTraining(f *forming) {
 	m.phase = &training{intact: f.intact, since: m.now}
 }
 
-// resumeForming goes back to forming: a host of an adopted ring, whose members all
-// counted as connected, registered with one that is not.
+// resumeForming goes back to forming. All members of an adopted ring counted as connected,
+// but one of its hosts has registered with a member that is not.
 func (m *Machine) resumeForming(t *training) {
 	m.phase = &forming{t.intact}
 }
 
-// startDissolving starts the phase in which members leave: the first one left the ring
-// or was lost.
+// startDissolving starts the phase in which members leave, after the first one left the
+// ring or was lost.
 func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
 		m.markSynced()
@@ -84,13 +85,13 @@ func (m *Machine) stalled(ev Stalled) {
 	}
 }
 
-// survivorReturned dissolves the newest ring again: a lost host is back with a process
-// that still has to leave it. Its time to do so starts now.
+// survivorReturned dissolves the newest ring again, because a lost host is back with a
+// process that still has to leave it. The process's time to do so starts now.
 func (m *Machine) survivorReturned() {
 	m.phase = &dissolving{since: m.now, failed: true}
 }
 
-// dissolved ends the ring: no member is left in it.
+// dissolved ends the ring, because no member is left in it.
 func (m *Machine) dissolved() {
 	m.phase = &noRing{}
 }
@@ -107,13 +108,13 @@ func (m *Machine) intact() *intact {
 	}
 }
 
-// broken reports whether the present ring lost a member.
+// broken reports whether the current ring lost a member.
 func (m *Machine) broken() bool {
 	d, ok := m.phase.(*dissolving)
 	return ok && d.broken
 }
 
-// noticed reports whether the present ring was notified, and members may leave because
+// noticed reports whether the current ring was notified, so that members may leave because
 // of that.
 func (m *Machine) noticed() bool {
 	if in := m.intact(); in != nil {
@@ -132,8 +133,8 @@ func (m *Machine) rememberNotice() {
 	}
 }
 
-// rememberTold records that the present ring was notified, perhaps by an earlier leader:
-// a host reports it.
+// rememberTold records that the current ring was notified, perhaps by an earlier leader, as
+// a host reports.
 func (m *Machine) rememberTold() {
 	switch p := m.phase.(type) {
 	case *forming:
@@ -145,9 +146,9 @@ func (m *Machine) rememberTold() {
 	}
 }
 
-// memberLost records that a member was lost that was not to leave, or that an intruder
-// may have taken its place. From then on Gloo may hang in the others, so a notice no
-// longer gives them time until their commit.
+// memberLost records that a member was lost unexpectedly, or that an intruder may have
+// replaced it. From then on Gloo may hang in the other members, so a notice no longer gives
+// them time until their commit.
 func (m *Machine) memberLost() {
 	if in := m.intact(); in != nil {
 		in.failed = true
@@ -156,9 +157,9 @@ func (m *Machine) memberLost() {
 	}
 }
 
-// forgetNotice discards the notice after a host of the ring was lost: members that leave
-// from now on may do so because they lost their connections to it. Members that can't
-// change their ring were asked to end, and still are to.
+// forgetNotice discards the notice after a host of the ring was lost, because members that
+// leave from now on may do so because they lost their connections to it. It does not apply
+// to members that can't change their ring: they were asked to end, and should still do so.
 func (m *Machine) forgetNotice() {
 	if m.restarts {
 		return

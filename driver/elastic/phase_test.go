@@ -40,7 +40,7 @@ func TestAnAdoptedRingDoesNotInheritAStall(t *testing.T) {
 	s.expect("stop b:0")
 }
 
-// The time to leave a ring starts again when its last member is back: it may
+// When the last member of a ring is back, its time to leave starts again, because it may
 // hold the only copy of the state.
 func TestASurvivorThatIsBackGetsTimeToLeaveItsRing(t *testing.T) {
 	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})

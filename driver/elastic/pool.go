@@ -24,8 +24,8 @@ func newPool(hosts [][]candidate) *pool {
 	return p
 }
 
-// take removes the candidates of slots and returns them; if one is missing, it removes
-// none and returns nil.
+// take removes the candidates of slots and returns them. If one is missing, it removes none
+// and returns nil.
 func (p *pool) take(ids []SlotID) []candidate {
 	group := make([]candidate, 0, len(ids))
 	for _, id := range ids {
@@ -41,12 +41,12 @@ func (p *pool) take(ids []SlotID) []candidate {
 	return group
 }
 
-// hold reports whether all slots are in the pool and hold the state.
+// hold reports whether all slots are in the pool and have the state.
 func (p *pool) hold(ids []SlotID) bool {
 	return !slices.ContainsFunc(ids, func(id SlotID) bool { return p.free[id].syncedSince == 0 })
 }
 
-// rest returns the candidates that are left, by host.
+// rest returns the remaining candidates, by host.
 func (p *pool) rest() [][]candidate {
 	var hosts [][]candidate
 	for _, h := range p.hosts {
@@ -57,8 +57,8 @@ func (p *pool) rest() [][]candidate {
 	return hosts
 }
 
-// gather makes as many groups of size candidates as possible. A group is of one host
-// where that has enough, else of as few hosts as possible.
+// gather makes as many groups of size candidates as possible. It fills a group from one
+// host if that has enough candidates, otherwise from as few hosts as possible.
 func gather(hosts [][]candidate, size int) [][]candidate {
 	var groups, rest [][]candidate
 	left := 0
@@ -76,8 +76,8 @@ func gather(hosts [][]candidate, size int) [][]candidate {
 	return groups
 }
 
-// span takes size candidates of hosts that are sorted by how many they have, most
-// first. It takes the last ones from the host with the fewest that are enough.
+// span takes size candidates from hosts sorted by their number of candidates, most first.
+// It takes the last ones from the smallest host that has enough.
 func span(hosts [][]candidate, size int) []candidate {
 	var group []candidate
 	for i := 0; len(group) < size; i++ {

@@ -11,8 +11,8 @@ import (
 // noticeDelay is how long a notice waits for a ring that is still forming.
 const noticeDelay = 5 * time.Second
 
-// reconcile compares the present state with the wanted one and acts on the
-// difference. It is level-triggered: an action that was missed is due again.
+// reconcile compares the current state with the wanted one and acts on the difference. It
+// is level-triggered: a missed action is due again.
 func (m *Machine) reconcile() {
 	if m.end == nil && !m.quorum.OK {
 		return // this leader's view may be out of date; training goes on
@@ -34,7 +34,7 @@ func (m *Machine) reconcile() {
 	}
 }
 
-// reconcileRing prepares a better ring while the present one trains.
+// reconcileRing prepares a better ring while the current one trains.
 func (m *Machine) reconcileRing(in *intact) {
 	m.admitNewcomers()
 	want, remain := m.layout(ofStaying(m.usable)), m.layout(ofStaying(live))
@@ -45,12 +45,12 @@ func (m *Machine) reconcileRing(in *intact) {
 			m.notify(in)
 		}
 	case len(remain) >= m.opt.MinNP && m.carriesOn(remain):
-		// Members that are leaving go now. Newcomers, unless all of them have
-		// arrived, start again for the smaller ring.
+		// Leaving members go now. Newcomers start again for the smaller ring, unless all of
+		// them have arrived.
 		m.notify(in)
 	default:
-		// Too few would remain: members that are leaving stay until newcomers
-		// hold the state.
+		// Too few members would remain, so leaving ones stay until newcomers have the
+		// state.
 		plan := m.handoffPlan()
 		if m.stageNewcomers(plan) && (!m.sameSlots(plan, m.last.Members) || m.handoffExpired()) {
 			m.notify(in)
@@ -64,9 +64,9 @@ func (m *Machine) membersLeaving() bool {
 	})
 }
 
-// notify notifies rank 0 of a change, or all members where they can't change their
-// ring. It repeats the notice until a member leaves the ring, because Horovod drops
-// notices that come during a reset (horovod/common/elastic.py, on_reset).
+// notify notifies rank 0 of a change, or all members if they can't change their ring. It
+// repeats the notice until a member leaves the ring, because Horovod drops notices that
+// come during a reset (horovod/common/elastic.py, on_reset).
 func (m *Machine) notify(in *intact) {
 	if !m.Up() && !m.wake(in.formed.Add(noticeDelay)) {
 		return

@@ -50,7 +50,7 @@ func (m *Machine) register(info HostInfo) {
 	}
 }
 
-// restore replaces the slots of a host with those that it reports.
+// restore replaces the machine's slots of a host with the reported ones.
 func (m *Machine) restore(h *host, info HostInfo) {
 	h.slots, h.width = make([]slot, len(info.Slots)), info.Width
 	for l, r := range info.Slots {
@@ -84,7 +84,7 @@ func (m *Machine) review(h *host) {
 func (m *Machine) reviewSlot(id SlotID, s *slot) {
 	p, mem := Proc{Slot: id, Incarnation: s.incarnation}, m.last.Find(id)
 	if mem != nil && s.state == InRing && s.generation == m.last.Generation && s.incarnation > mem.Proc.Incarnation {
-		mem.Proc, mem.SyncedSince = p, s.syncedSince // it replaced one that died while the ring formed
+		mem.Proc, mem.SyncedSince = p, s.syncedSince // it replaced a process that died while the ring formed
 	}
 	switch {
 	case s.state == Down:
@@ -92,13 +92,13 @@ func (m *Machine) reviewSlot(id SlotID, s *slot) {
 			s.skipTo(mem)
 		}
 	case mem == nil || mem.Proc != p:
-		// The newest ring went on without it, or never had it.
+		// The newest ring went on without it, or never included it.
 		s.syncedSince = 0
 		if s.state == InRing {
 			m.stop(p, true, "its ring went on without it")
 		}
 	case s.state == Waiting && s.stopping: // it retires, and will be in no ring
-	case s.generation < m.last.Generation: // it does not know of its ring yet
+	case s.generation < m.last.Generation: // it has not learned of its ring yet
 		s.syncedSince = mem.SyncedSince
 		if m.Ring() != nil {
 			s.state, s.generation, s.up = InRing, m.last.Generation, false
@@ -107,7 +107,7 @@ func (m *Machine) reviewSlot(id SlotID, s *slot) {
 	}
 }
 
-// adopt takes over a newer ring, formed by another leader. Its hosts count as present
+// adopt takes over a newer ring that another leader formed. Its hosts count as present
 // until HostLost reports otherwise.
 func (m *Machine) adopt(r *Ring) {
 	if !r.Newer(m.last) {
@@ -118,7 +118,7 @@ func (m *Machine) adopt(r *Ring) {
 	m.startForming(&ring)
 	m.resend = true
 	for id, h := range m.hosts {
-		if !h.registered { // of a ring that was not the newest after all
+		if !h.registered { // the host is of a ring that was not the newest after all
 			delete(m.hosts, id)
 		}
 	}

@@ -28,8 +28,8 @@ func (r *Ring) Replicas() [][]Member {
 // replicated reports whether rings consist of replicas of several slots.
 func (m *Machine) replicated() bool { return m.opt.Replica > 1 }
 
-// lastReplicas returns the replicas of the newest ring. If their size was another one,
-// it returns none, because members then have other parts of the state.
+// lastReplicas returns the replicas of the newest ring. It returns none if their size was
+// different, because members then have different parts of the state.
 func (m *Machine) lastReplicas() [][]Member {
 	if m.last == nil || m.last.Replica != m.opt.Replica {
 		return nil
@@ -37,8 +37,8 @@ func (m *Machine) lastReplicas() [][]Member {
 	return m.last.Replicas()
 }
 
-// replicas groups candidates, given by host, into at most limit/Replica replicas; 0
-// means no limit. Replicas that hold the state come first. All others count as holding
+// replicas groups candidates, given by host, into at most limit/Replica replicas; 0 means
+// no limit. Replicas that have the state come first. All other replicas count as having
 // none of it.
 func (m *Machine) replicas(hosts [][]candidate, limit int) [][]candidate {
 	pool := newPool(hosts)
@@ -57,9 +57,9 @@ func (m *Machine) replicas(hosts [][]candidate, limit int) [][]candidate {
 	return groups
 }
 
-// survivors takes the replicas that hold the state from p; those that have held it
-// longest come first. If all have lost members, it makes one replica of the remaining
-// members, provided that they have every part of the state.
+// survivors takes the replicas that have the state from p, those that have had it longest
+// first. If all have lost members, it makes one replica of the remaining members, provided
+// that they have every part of the state.
 func (m *Machine) survivors(p *pool) [][]candidate {
 	var groups [][]candidate
 	for _, members := range m.lastReplicas() {
@@ -76,7 +76,7 @@ func (m *Machine) survivors(p *pool) [][]candidate {
 	return groups
 }
 
-// replicaSync orders replicas by the generation since which they hold the whole state.
+// replicaSync orders replicas by the generation since which they have the whole state.
 func replicaSync(group []candidate) uint64 {
 	last := uint64(0)
 	for _, c := range group {
@@ -85,8 +85,8 @@ func replicaSync(group []candidate) uint64 {
 	return last
 }
 
-// stateless returns the candidates marked as holding no state: their parts of it are of
-// no use.
+// stateless returns the candidates marked as having no state, because their parts of it are
+// of no use.
 func stateless(group []candidate) []candidate {
 	group = slices.Clone(group)
 	for i := range group {
@@ -104,8 +104,8 @@ func (m *Machine) numbers(members []Member) []SlotID {
 	return ids
 }
 
-// holders returns, for each place of a replica, a slot that holds the place's part of
-// the state, where there is one.
+// holders returns, for each place of a replica, a slot that has the place's part of the
+// state, if there is one.
 func (m *Machine) holders(p *pool) []SlotID {
 	ids := make([]SlotID, m.opt.Replica)
 	for _, members := range m.lastReplicas() {
@@ -139,8 +139,8 @@ func assignReplicas(groups [][]candidate) []Member {
 	return members
 }
 
-// partsHeld reports whether the slots that ok accepts hold the whole state. Any one
-// slot is enough; with replicas, one slot of each place is needed.
+// partsHeld reports whether the slots that ok accepts have the whole state. Any one slot is
+// enough; with replicas, one slot of each place is needed.
 func (m *Machine) partsHeld(ok func(*slot) bool) bool {
 	if !m.replicated() {
 		held := false
@@ -158,9 +158,9 @@ func (m *Machine) partsHeld(ok func(*slot) bool) bool {
 	return len(places) == m.opt.Replica
 }
 
-// carriesOn reports whether a plan can continue from the state of the present ring,
-// once all members of that ring hold it. With replicas, the plan needs a whole replica
-// of the present ring.
+// carriesOn reports whether a plan can continue from the state of the current ring, once
+// all members of that ring have it. With replicas, the plan needs a whole replica of the
+// current ring.
 func (m *Machine) carriesOn(plan []Member) bool {
 	if !m.replicated() {
 		return true
@@ -171,13 +171,13 @@ func (m *Machine) carriesOn(plan []Member) bool {
 	})
 }
 
-// handoffReplicas does what handoffPlan does, for replicas. It keeps as many replicas
-// with leaving slots as there is room for, and at least one where no other replica
-// holds the state.
+// handoffReplicas does the same as handoffPlan, for replicas. It keeps as many replicas
+// with leaving slots as there is room for, and at least one if no other replica has the
+// state.
 func (m *Machine) handoffReplicas() []Member {
 	stay := m.layout(ofStaying(m.usable))
 	if len(stay) >= m.opt.MinNP && m.holdsState(stay) {
-		return stay // it may have slots of replicas that lose their leaving slots
+		return stay // it may include slots of replicas that lose their leaving slots
 	}
 	size := m.opt.Replica
 	var leaving [][]Member
@@ -207,7 +207,7 @@ func (m *Machine) handoffReplicas() []Member {
 	}
 }
 
-// Surplus returns how many slots wait because they make up no whole replica.
+// Surplus returns how many slots wait because they do not make up a whole replica.
 func (m *Machine) Surplus() int {
 	offered := 0
 	for _, h := range m.hosts {

@@ -71,8 +71,8 @@ func TestAReplicaLeavesAndComesBackAsAWhole(t *testing.T) {
 	}
 }
 
-// Both replicas lose a member, with different places. The remaining members have all
-// parts of the state.
+// Both replicas lose a member, with different places. The remaining members have all parts
+// of the state.
 func TestAReplicaIsMadeOfTheMembersThatAreLeft(t *testing.T) {
 	s := twoReplicas(t, Options{SlotRestarts: 2})
 	s.die("a:0", "killed")
@@ -91,8 +91,8 @@ func TestTheStateIsLostWithAPartOfIt(t *testing.T) {
 	s.expect("break 1", "retire a:1", "retire b:1")
 }
 
-// One that retires gives no one its part of the state: a member that alone holds this part
-// still is not killed for doing nothing.
+// A retiring process gives no one its part of the state. So the only other member that has
+// this part is not killed for being idle.
 func TestOneThatRetiresKeepsNoPartOfTheState(t *testing.T) {
 	s := replicas(t, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, Options{SlotRestarts: 2})
 	s.arrive("a:0", "b:0", "c:0", "d:0")
@@ -110,7 +110,7 @@ func TestOneThatRetiresKeepsNoPartOfTheState(t *testing.T) {
 	s.expect("form 2: a:0 b:0")
 }
 
-// A host leaves with a part of each replica.
+// A leaving host has a part of each replica.
 func TestReplicasAcrossHostsLeaveWhenOthersHoldTheState(t *testing.T) {
 	s := replicas(t, map[string]int{"a": 1, "b": 1}, Options{SlotRestarts: 2})
 	s.arrive("a:0", "b:0")

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Processes of an unmodified script have their rank and size in the environment. They
-// can't change their ring; other processes form the next one. No process holds the
-// training state: each loads the script's checkpoint. This file has the rules for such
-// processes; standby.go selects the entries in which the next ones run.
+// Processes of an unmodified script have their rank and size in the environment. They can't
+// change their ring; other processes form the next one. No process keeps the training
+// state: each loads the script's checkpoint. This file has the rules for such processes;
+// standby.go selects the entries in which the next ones run.
 
-// otherMode is the reason for refusing a process that can't change its ring in a job
-// whose processes can.
+// otherMode is the reason to refuse a process that can't change its ring in a job whose
+// processes can.
 const otherMode = "can't change its ring as the job's other processes can: all must train in one way"
 
-// slotArrived handles a process that is held for its first ring. The first one of
-// the job shows whether the job's processes can change their ring.
+// slotArrived handles a process that waits for its first ring. The first process of the job
+// shows whether the job's processes can change their ring.
 func (m *Machine) slotArrived(ev SlotArrived) {
 	s := m.proc(ev.Proc)
 	switch {
@@ -31,7 +31,7 @@ func (m *Machine) slotArrived(ev SlotArrived) {
 	}
 }
 
-// inProcess reports whether processes of other hosts can change their ring. Then a host
+// inProcess reports whether processes of other hosts can change their ring. If so, a host
 // with other processes does not set the job's mode.
 func (m *Machine) inProcess(except HostID) bool {
 	others := false
@@ -41,9 +41,9 @@ func (m *Machine) inProcess(except HostID) bool {
 	return others && !m.restarts
 }
 
-// reconcileNext prepares the ring that follows the present one. Its processes start
-// while the members train. When all have arrived, the members are asked to save a
-// checkpoint and end. That notice can't be taken back.
+// reconcileNext prepares the ring after the current one. Its processes start while the
+// members train. When all have arrived, the members are asked to save a checkpoint and end.
+// That notice can't be withdrawn.
 func (m *Machine) reconcileNext(in *intact) {
 	noticed := !in.notified.IsZero()
 	if !noticed {
@@ -55,7 +55,7 @@ func (m *Machine) reconcileNext(in *intact) {
 	case len(want) < m.opt.MinNP, !change && !m.opt.Spares:
 		want = nil
 	case !change && !m.Up():
-		return // spares start when the members have
+		return // spares start after the members
 	}
 	arrived := m.stageNewcomers(want) && want != nil
 	if change && (noticed || arrived || m.membersMustLeave()) {
@@ -75,8 +75,8 @@ func (m *Machine) membersMustLeave() bool {
 	return must
 }
 
-// isSpare reports whether a process was started to take the place of a member of the
-// present ring when the ring fails.
+// isSpare reports whether a process was started to replace a member of the current ring
+// when the ring fails.
 func (m *Machine) isSpare(p Proc, s *slot) bool {
 	if !m.restarts || m.Ring() == nil {
 		return false
@@ -89,9 +89,9 @@ func (m *Machine) isSpare(p Proc, s *slot) bool {
 	return false
 }
 
-// startsLater reports whether the next process of a slot starts only when the present
-// ring is gone: its entry is not free, or too many processes failed while the slot's
-// member trained.
+// startsLater reports whether the next process of a slot must wait until the current ring
+// is gone. It must if its entry is not free, or if too many processes failed while the
+// slot's member trained.
 func (m *Machine) startsLater(id SlotID, s *slot) bool {
 	h := m.hosts[id.Host]
 	if !m.restarts || m.Ring() == nil || !h.besideMember(h.number(id.Local)) {
@@ -101,8 +101,8 @@ func (m *Machine) startsLater(id SlotID, s *slot) bool {
 	return live(h, s) || excess > 0 && !m.wake(s.failedAt.Add(time.Duration(excess)*forgive))
 }
 
-// memberFailed breaks a ring that lost a member. Members that end from now on end
-// because of that.
+// memberFailed breaks a ring that lost a member. Members that end from now on do so because
+// of that.
 func (m *Machine) memberFailed(id SlotID) {
 	m.do(Failed{Slot: id})
 	if m.intact() != nil {
@@ -110,9 +110,9 @@ func (m *Machine) memberFailed(id SlotID) {
 	}
 }
 
-// dismiss ends the remaining members of a ring that dissolves: at once where it broke,
-// else when rank 0 has exited. Rank 0 gets time to exit by itself, because it may still
-// be saving the checkpoint. The others may wait for it in a collective.
+// dismiss ends the remaining members of a dissolving ring: at once if it broke, otherwise
+// when rank 0 has exited. Rank 0 gets time to exit by itself, because it may still be
+// saving the checkpoint. The others may be waiting for it in a collective.
 func (m *Machine) dismiss(d *dissolving) {
 	all := func(*slot) bool { return true }
 	switch {
@@ -125,8 +125,8 @@ func (m *Machine) dismiss(d *dissolving) {
 	}
 }
 
-// oldGone reports whether no process of an earlier ring is left, and kills any that is:
-// two rings have no room on one GPU.
+// oldGone reports whether no process of an earlier ring is left, and kills any that is: a
+// GPU has no room for two rings.
 func (m *Machine) oldGone() bool {
 	gone := true
 	m.each(func(h *host, p Proc, s *slot) {
@@ -138,9 +138,9 @@ func (m *Machine) oldGone() bool {
 	return gone
 }
 
-// resumeNext restores the preparation of the next ring from the report of a host that
-// registers: whether the present ring was notified, and which slots have a process for
-// the next ring or are to have one.
+// resumeNext restores the preparation of the next ring from the report of a registering
+// host: whether the current ring was notified, and which slots have, or should have, a
+// process for the next ring.
 func (m *Machine) resumeNext(h *host, info HostInfo) {
 	if !m.restarts {
 		return

@@ -30,7 +30,7 @@ func TestANextProcessFails(t *testing.T) {
 		s.die("c:0", "exit code 1")
 		s.expect("start c:0 2/3", "start c:0 2/3", "stop a:1", "stop b:1", "release c failed=true")
 	})
-	t.Run("beside a member, which does not cost the host", func(t *testing.T) {
+	t.Run("next to a member, which does not cost the host", func(t *testing.T) {
 		s := growing(t)
 		for range 2 {
 			s.die("b:1", "exit code 1")

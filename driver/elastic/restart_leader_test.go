@@ -116,8 +116,8 @@ func TestANewLeaderCarriesOnWithTheNextRing(t *testing.T) {
 	})
 }
 
-// A host that was cut off returns, and its process has exited 0. If the ring was notified,
-// that exit was expected, even where the notice never reached the host.
+// A host that was cut off returns, and its process has exited with 0. If the ring was
+// notified, that exit was expected, even if the notice never reached the host.
 func TestAHostThatMissedTheNoticeDoesNotCompleteTheJob(t *testing.T) {
 	for notice, next := range map[bool][]string{true: {"a:1", "b:1", "c:0"}, false: {"a:1"}} {
 		s := growing(t)
@@ -130,7 +130,7 @@ func TestAHostThatMissedTheNoticeDoesNotCompleteTheJob(t *testing.T) {
 	}
 }
 
-func TestNoRingFormsBesideAnEarlierOne(t *testing.T) {
+func TestNoRingFormsNextToAnEarlierOne(t *testing.T) {
 	t.Run("that was the last", func(t *testing.T) {
 		s := unmodified(t, planned)
 		infos := s.reports(0)

@@ -128,8 +128,8 @@ func TestStandbysAreNotUsedByProcessesThatChangeTheirRing(t *testing.T) {
 	s.expect("start c:0 2/3", "notify a:0", "form 2: a:0 b:0 c:0")
 }
 
-// Nor does a process of another script, or one that uses the store too early, take the
-// ring of the others for one of its kind.
+// A process of another script, or one that uses the store too early, does not change the
+// mode of the others' ring.
 func TestTheModeOfARingIsNotChangedByANewcomer(t *testing.T) {
 	o := planned
 	o.Restarts = false
@@ -354,8 +354,8 @@ func TestExitZeroCompletesTheJobWithoutANotice(t *testing.T) {
 	s.expect("end success=true")
 }
 
-// Where processes can't change their ring, the next ones load a checkpoint. So it does not
-// change the order of hosts which of them knows that its processes hold the state.
+// If processes can't change their ring, the next ones load a checkpoint. So it does not
+// affect the order of hosts which of them knows that its processes have the state.
 func TestAHostThatRegistersAgainKeepsItsRanks(t *testing.T) {
 	s := unmodified(t, planned)
 	s.event(Trained{1})

@@ -26,8 +26,8 @@ func TestTheNextRingDoesNotWaitForOneThatRetires(t *testing.T) {
 	s.expect("release b failed=false")
 }
 
-// A slot that its host no longer offers leaves without the host. It is started again
-// only once its process has ended.
+// A slot that its host no longer offers leaves without the host. It is started again only
+// after its process has ended.
 func TestASlotRetiresOnAHostThatStays(t *testing.T) {
 	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 2)
@@ -46,7 +46,7 @@ func TestASlotRetiresOnAHostThatStays(t *testing.T) {
 	s.expect("start a:1 1/2")
 }
 
-// A new leader finds a process that retires. It gives it no place in a ring, and the
+// A new leader finds a retiring process. It gives the process no place in a ring, and the
 // process's exit does not complete the job.
 func TestANewLeaderKnowsWhoRetires(t *testing.T) {
 	s := pair(t, elasticPair)
@@ -73,7 +73,7 @@ func TestAHostReportsThatAProcessRetires(t *testing.T) {
 	s.expect("release b failed=false")
 }
 
-// The host may have done so before it knew of the ring.
+// The host may have retired the process before it learned of the ring.
 func TestARingBreaksWhoseMemberRetires(t *testing.T) {
 	s := pair(t, Options{NP: 2, MinNP: 2, SlotRestarts: 2})
 	s.join("c", 2, 1)
@@ -85,8 +85,8 @@ func TestARingBreaksWhoseMemberRetires(t *testing.T) {
 	s.expect("break 2")
 }
 
-// A process that retires gives no other the state. So the only other member that holds
-// it is not killed for being idle.
+// A retiring process gives no other process the state. So the only other member that has it
+// is not killed for being idle.
 func TestOneThatRetiresKeepsNoState(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
 	for i, host := range []string{"a", "b", "c"} {

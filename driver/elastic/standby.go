@@ -5,9 +5,9 @@ package elastic
 
 import "slices"
 
-// A host whose processes can't change their ring has two entries per slot: entry i and
-// its standby, entry width+i, both on the GPU of slot i. The process of the next ring
-// starts in one while that of the present ring runs in the other.
+// A host whose processes can't change their ring has two entries per slot: entry i and its
+// standby, entry width+i, both on the GPU of slot i. The process of the next ring starts in
+// one entry while that of the current ring runs in the other.
 
 // offered returns the number of slots that the host offers, without standbys.
 func (h *host) offered() int {
@@ -38,15 +38,15 @@ func (h *host) entries(number int) []*slot {
 	return list
 }
 
-// admitted reports whether a slot is part of a ring or of the present batch of
+// admitted reports whether a slot is part of a ring or of the current batch of
 // newcomers.
 func (h *host) admitted(number int) bool {
 	return slices.ContainsFunc(h.entries(number), func(s *slot) bool { return s.admitted })
 }
 
-// besideMember reports whether a process of the slot is in a ring. While one is,
-// failures of the slot's next process do not cost the job this host: some scripts can't
-// run twice on one machine.
+// besideMember reports whether a process of the slot is in a ring. As long as one is,
+// failures of the slot's next process do not cost the job this host, because some scripts
+// can't run twice on one machine.
 func (h *host) besideMember(number int) bool {
 	return slices.ContainsFunc(h.entries(number), func(s *slot) bool { return live(h, s) })
 }
@@ -59,9 +59,9 @@ func (m *Machine) number(id SlotID) SlotID {
 	return id
 }
 
-// nextCandidates returns the processes that are to form the next ring, where processes
-// can't change theirs. A slot is a candidate whether or not its next process already
-// runs, so that the plan stays the same when one fails.
+// nextCandidates returns the processes that should form the next ring, if processes can't
+// change theirs. A slot is a candidate whether or not its next process already runs, so
+// that the plan stays the same when one fails.
 func (h *host) nextCandidates(ok func(*host, *slot) bool) []candidate {
 	var list []candidate
 	for number := range h.offered() {

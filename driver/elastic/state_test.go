@@ -32,7 +32,7 @@ func handingOut(t *testing.T, connected bool) *script {
 	return s
 }
 
-// A member that leaves a ring after a notice need not leave because of the notice.
+// A member that leaves a ring after a notice may leave for another reason.
 func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 	t.Run("does not hold it when rank 0 died", func(t *testing.T) {
 		s := handingOut(t, true)
@@ -84,8 +84,8 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 	})
 }
 
-// A process that waits while a ring forms without it has an old state from then on. When
-// the state of this ring is lost, training does not go on from the old one.
+// A process that waits while a ring forms without it has an old state from then on. If the
+// state of this ring is lost, training does not resume from the old one.
 func TestOneThatARingFormsWithoutHoldsNoState(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 2)
@@ -134,7 +134,7 @@ func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {
 	}
 }
 
-// One of three slots is to remain, and the highest holds the state.
+// One of three slots should remain, and the highest one has the state.
 func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 3)
@@ -157,7 +157,7 @@ func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
 	s.expect("notify a:2", "form 3: a:0", "retire a:2")
 }
 
-// max_np leaves room for one of the two slots of a host that leaves.
+// max_np leaves room for one of the two slots of a leaving host.
 func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
 	s := newScript(t, Options{NP: 3, MinNP: 3, MaxNP: 3, Debounce: time.Millisecond, SlotRestarts: 2})
 	ring := Ring{Generation: 2, Members: []Member{
@@ -173,9 +173,9 @@ func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
 	s.expect("start new:0 1/3", "start new:1 2/3", "form 3: old:1 new:0 new:1", "retire old:0")
 }
 
-// No number of newcomers is enough while none of them may have rank 0.
+// Any number of newcomers is too few while none of them may get rank 0.
 func TestElasticTimeoutWaitsForTheState(t *testing.T) {
-	s := besideADeadSlot(t)
+	s := nextToADeadSlot(t)
 	s.m.opt.ElasticTimeout = 800 * time.Millisecond // less than the back-off of the dead slot
 	s.join("b", 1, 2)
 	s.wait(600 * time.Millisecond) // b's are admitted
@@ -186,8 +186,8 @@ func TestElasticTimeoutWaitsForTheState(t *testing.T) {
 	s.expect("end success=false")
 }
 
-// Members of a ring that hangs are killed when they do not leave it, but only after one
-// that holds the state has left. On a busy machine that may take a while.
+// Members of a hanging ring are killed if they do not leave it, but only after one that has
+// the state has left. On a busy machine that may take a while.
 func TestAHangCostsNoStateOnABusyMachine(t *testing.T) {
 	start := func(t *testing.T) *script {
 		s := newScript(t, Options{NP: 2, MinNP: 1})
@@ -225,7 +225,7 @@ func TestNoDebounce(t *testing.T) {
 	s.expect("start a:0 0/2", "start b:0 1/2")
 }
 
-// Without a time to finish, the others are stopped when the first has succeeded.
+// Without a finish timeout, the others are stopped when the first has succeeded.
 func TestNoFinishTimeout(t *testing.T) {
 	s := pair(t, elasticPair)
 	s.m.opt.FinishTimeout = 0

@@ -5,13 +5,12 @@ package elastic
 
 import "time"
 
-// markSynced records that every member of the ring holds the state. The evidence is a
-// reported step, the age of the ring (syncGrace), or that all members left it alive
-// because of a notice: Horovod handles notices at a commit, after rank 0 has broadcast
-// its state.
+// markSynced records that every member of the ring has the state. The evidence is a
+// reported step, the age of the ring (syncGrace), or that all members left it alive because
+// of a notice: Horovod handles notices at a commit, after rank 0 has broadcast its state.
 func (m *Machine) markSynced() {
 	if m.restarts {
-		return // no process of the next ring gets its state from one of this
+		return // processes of the next ring do not get their state from this one
 	}
 	changed := false
 	for _, mem := range m.last.Members {
@@ -24,10 +23,10 @@ func (m *Machine) markSynced() {
 	}
 }
 
-// syncGrace returns the age at which a ring counts as synced without other evidence.
-// It is longer where the script reports its steps: a ring without a reported step may
-// still be broadcasting a large state. It is not endless, because a script may report
-// only once an epoch.
+// syncGrace returns the age at which a ring counts as synced without other evidence. It is
+// longer if the script reports its steps, because a ring without a reported step may still
+// be broadcasting a large state. It is not infinite, because a script may report only once
+// per epoch.
 func (m *Machine) syncGrace() time.Duration {
 	if m.stepsReported {
 		return 10 * m.opt.SyncGrace
@@ -35,7 +34,7 @@ func (m *Machine) syncGrace() time.Duration {
 	return m.opt.SyncGrace
 }
 
-// stateHeld reports whether a process that holds the training state is left.
+// stateHeld reports whether any process with the training state is left.
 func (m *Machine) stateHeld() bool {
 	return m.partsHeld(func(s *slot) bool { return s.state != Down && !s.stopping })
 }

@@ -26,9 +26,9 @@ const (
 	maxLevels   = 8   // domains in it
 )
 
-// CheckTopology returns an error if path is not a valid place of a host in the network:
-// the names of the domains that it is in, outermost first, separated by slashes. A name
-// that is not known may be empty.
+// CheckTopology returns an error if path is not a valid place of a host in the network. A
+// path has the names of the host's domains, outermost first, separated by slashes. A name
+// may be empty if it is unknown.
 func CheckTopology(path string) error {
 	switch {
 	case len(path) > maxTopology:
@@ -43,11 +43,11 @@ func CheckTopology(path string) error {
 	return nil
 }
 
-// byTopology sorts hosts or replicas, which get ranks in the returned order, by domain.
-// The first stays first, because it holds the state. The others follow as in the newest
-// ring, newcomers last. All of a domain come together, at the place of its first one. A
-// host without a path stays behind the one before it. If no host has a path, the order
-// does not change.
+// byTopology sorts hosts or replicas by domain; they get ranks in the returned order. The
+// first stays first, because it has the state. The others follow as in the newest ring,
+// newcomers last. All members of a domain come together, at the place of its first one. A
+// host without a path stays behind the one before it. If no host has a path, the order does
+// not change.
 func (m *Machine) byTopology(list [][]candidate) [][]candidate {
 	path := func(group []candidate) string { return m.hosts[group[0].proc.Slot.Host].topology }
 	if !slices.ContainsFunc(list, func(group []candidate) bool { return path(group) != "" }) {
@@ -87,8 +87,8 @@ func (m *Machine) positions() func([]candidate) int {
 	}
 }
 
-// neighbours returns an order of paths, as indices, in which paths with a common prefix
-// are adjacent, at every level; otherwise the order is kept. An empty path counts as the
+// neighbours returns an order of paths, as indices, in which paths with a common prefix are
+// adjacent at every level. Apart from that it keeps the order. An empty path counts as the
 // one before it. A path that ends early is in a domain without a name.
 func neighbours(paths []string) []int {
 	paths = slices.Clone(paths)
@@ -99,7 +99,7 @@ func neighbours(paths []string) []int {
 		}
 		levels = max(levels, strings.Count(paths[i], "/"))
 	}
-	first := map[string]int{} // where a domain appears first
+	first := map[string]int{} // where a domain first appears
 	keys := make([][]int, len(paths))
 	for i, path := range paths {
 		path += strings.Repeat("/", levels-strings.Count(path, "/")+1)

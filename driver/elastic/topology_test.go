@@ -83,9 +83,9 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// The order is a permutation that keeps the first path and makes domains whole. Ordering
-// it again changes nothing. Removing a host does not change the order of the others,
-// unless it was the first of its domain.
+// The order is a permutation that keeps the first path and makes domains contiguous.
+// Ordering it again changes nothing. Removing a host does not change the order of the
+// others, unless it was the first of its domain.
 func TestNeighboursOfAnyPaths(t *testing.T) {
 	names := []string{"", "x", "y", "x/1", "x/2", "y/1", "y/2/a", "y/2/b", "x/"}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -116,7 +116,7 @@ func TestNeighboursOfAnyPaths(t *testing.T) {
 		if slices.Contains(paths, "") || len(paths) == 1 {
 			continue
 		}
-		gone := 1 + rng.IntN(len(paths)-1) // of the present ring
+		gone := 1 + rng.IntN(len(paths)-1) // of the current ring
 		left := slices.Delete(slices.Clone(grouped), gone, gone+1)
 		must.Eq(t, left, pick(left, neighbours(left)))
 	}
@@ -212,7 +212,7 @@ func TestRanksFollowTheTopology(t *testing.T) {
 	})
 }
 
-// Where no host reports its place, ranks do not depend on topology.
+// If no host reports its place, ranks do not depend on topology.
 func TestRanksWithoutTopology(t *testing.T) {
 	s := newScript(t, Options{NP: 4, MinNP: 1})
 	s.joinRacks("c", "a", "d", "b")
@@ -220,8 +220,8 @@ func TestRanksWithoutTopology(t *testing.T) {
 	s.expect("start a:0 0/4", "start b:0 1/4", "start c:0 2/4", "start d:0 3/4")
 }
 
-// The members of a replica send most of their data to each other, so they are in one
-// rack where that has enough slots.
+// The members of a replica send most of their data to each other, so they are in one rack
+// if it has enough slots.
 func TestReplicasFollowTheTopology(t *testing.T) {
 	s := newScript(t, Options{NP: 4, MinNP: 2, Replica: 2, Framework: torch})
 	s.joinRacks("a r1", "b r2", "c r1", "d r2")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// HostID identifies one run of one agent. An allocation that restarts its task comes
-// back with another HostID.
+// HostID identifies one run of one agent. An allocation that restarts its task gets another
+// HostID.
 type HostID string
 
 // SlotID identifies a slot for a training process: its host and its index there.
@@ -44,8 +44,8 @@ type Assignment struct {
 type Member struct {
 	Proc       Proc       `json:"proc"`
 	Assignment Assignment `json:"assignment"`
-	// SyncedSince is the generation since which the process holds the training
-	// state; 0 if it receives the state from rank 0 as this ring forms.
+	// SyncedSince is the generation since which the process has the training state. It is 0
+	// if the process receives the state from rank 0 as this ring forms.
 	SyncedSince uint64 `json:"synced_since"`
 }
 
@@ -57,13 +57,13 @@ type Ring struct {
 	// Term is the term of the leader that formed the ring.
 	Term    uint64   `json:"term"`
 	Members []Member `json:"members"`
-	// Replica is the number of members in each replica, 0 where each member has the
-	// whole state; see replica.go.
+	// Replica is the number of members in each replica, 0 if each member has the whole
+	// state; see replica.go.
 	Replica int `json:"replica,omitempty"`
-	// Restarts reports that its members can't change their ring; see SlotArrived.
+	// Restarts states that its members can't change their ring; see SlotArrived.
 	Restarts bool `json:"restarts,omitempty"`
-	// Attests reports that the leader checks the connections of the members before
-	// they may exchange the training state.
+	// Attests states that the leader checks the connections of the members before they may
+	// exchange the training state.
 	Attests bool `json:"attests,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func (r *Ring) Hosts() []HostID {
 	return hosts
 }
 
-// Find returns the member that holds the slot, or nil.
+// Find returns the member in the slot, or nil.
 func (r *Ring) Find(s SlotID) *Member {
 	if r == nil {
 		return nil
@@ -94,7 +94,7 @@ func (r *Ring) Find(s SlotID) *Member {
 	return nil
 }
 
-// clone returns a copy of the ring for an action. The machine changes its own when a
+// clone returns a copy of the ring for an action. The machine changes its own ring when a
 // member is replaced in place, while agents read theirs.
 func (r *Ring) clone() Ring {
 	c := *r
@@ -134,24 +134,24 @@ func (s SlotState) String() string {
 type SlotReport struct {
 	State       SlotState `json:"state"`
 	Incarnation int       `json:"incarnation"`
-	// Assignment is what a Starting or Arrived process was started for.
+	// Assignment is the place that a Starting or Arrived process was started for.
 	Assignment Assignment `json:"assignment"`
 	// Generation is that of the last ring that admitted the process, 0 if none did.
 	Generation uint64 `json:"generation"`
-	// SyncedSince is the generation since which the process holds the training state,
-	// 0 if the agent does not know that it does; see Form and Synced.
+	// SyncedSince is the generation since which the process has the training state, 0 if
+	// the agent does not know that it does; see Form and Synced.
 	SyncedSince uint64 `json:"synced_since"`
 	Up          bool   `json:"up"`
 	Notifiable  bool   `json:"notifiable"`
-	// Restarts reports that the process can't change its ring; see SlotArrived.
+	// Restarts states that the process can't change its ring; see SlotArrived.
 	Restarts  bool `json:"restarts,omitempty"`
 	Surrogate bool `json:"surrogate,omitempty"`
-	// Retiring reports that the process was asked to retire; see Stop.Retire.
+	// Retiring states that the process was asked to retire; see Stop.Retire.
 	Retiring bool `json:"retiring,omitempty"`
-	// Idle reports that the process is idle in its ring, which broke; see SlotIdle.
+	// Idle states that the process is idle in its broken ring; see SlotIdle.
 	Idle bool `json:"idle,omitempty"`
-	// Failures is how many failures counted at the last one, FailedAgo the seconds
-	// since then; see Forgive.
+	// Failures is the number of failures that counted at the last one, and FailedAgo the
+	// time in seconds since then; see Forgive.
 	Failures  int     `json:"failures"`
 	FailedAgo float64 `json:"failed_ago,omitempty"`
 }
@@ -168,30 +168,28 @@ type HostInfo struct {
 	Index int    `json:"index"`
 	// Topology is the host's place in the network, or empty; see CheckTopology.
 	Topology string `json:"topology,omitempty"`
-	// Slots has one entry per slot, by slot number, and then their standbys, from
-	// entry Width on; Width 0 means that there are none. Standby Width+i runs on the
-	// GPU of slot i. While one of the two entries trains, the process of the other is
-	// for a later ring.
+	// Slots has one entry per slot, by slot number, and then their standbys, from entry
+	// Width on; Width 0 means that there are none. Standby Width+i runs on the GPU of slot
+	// i. While one of the two entries trains, the process of the other is for a later ring.
 	Slots []SlotReport `json:"slots"`
 	Width int          `json:"width,omitempty"`
 	// Ring is the newest ring that the host knows of, or nil.
 	Ring *Ring `json:"ring,omitempty"`
-	// Resets is the number of rings that replaced an earlier one, as far as the host
-	// knows.
+	// Resets is the number of rings that replaced an earlier one, as far as the host knows.
 	Resets int `json:"resets"`
 	// Noticed is the generation of the last ring that was notified, as far as the host
-	// knows. Where members can't change their ring, the host has asked its own to end.
+	// knows. If members can't change their ring, the host has asked its own to end.
 	Noticed uint64 `json:"noticed,omitempty"`
-	// Leaving reports that the host's task is being stopped. LeavesIn is the seconds
+	// Leaving states that the host's task is being stopped. LeavesIn is the time in seconds
 	// until the host kills its processes, 0 if unknown.
 	Leaving  bool    `json:"leaving,omitempty"`
 	LeavesIn float64 `json:"leaves_in,omitempty"`
-	// Dropped reports that Nomad has given up the host's allocation, for example
-	// after its node was disconnected for too long. No later ring includes the host.
+	// Dropped states that Nomad has given up the host's allocation, for example after its
+	// node was disconnected for too long. No later ring includes the host.
 	Dropped bool `json:"dropped,omitempty"`
-	// Completed reports that one of the host's processes exited 0.
+	// Completed states that one of the host's processes exited with 0.
 	Completed bool `json:"completed,omitempty"`
-	// CompletedIn is the generation of the ring in which the process exited 0; 0 if
-	// the host learned of the completion from a leader.
+	// CompletedIn is the generation of the ring in which that process exited, 0 if the host
+	// learned of the completion from a leader.
 	CompletedIn uint64 `json:"completed_in,omitempty"`
 }

@@ -72,8 +72,8 @@ func (w *world) checkStop(a Stop) {
 	}
 }
 
-// checkHang holds that a member of a ring that dissolves is killed for hanging only where
-// others that wait, and do not retire, keep the state that it has.
+// checkHang fails if a member of a dissolving ring is killed for hanging, unless other
+// members that wait, and do not retire, keep its state.
 func (w *world) checkHang(a Stop) {
 	h := w.host(a.Proc.Slot.Host)
 	d, ok := w.m.phase.(*dissolving)

@@ -160,7 +160,7 @@ func (w *world) kill() {
 	}
 }
 
-// elect puts another leader in place of the present one.
+// elect puts another leader in place of the current one.
 func (w *world) elect() {
 	w.term++
 	w.m = New(w.opt, w.term)

@@ -110,7 +110,7 @@ func (w *world) checkAtRest(ring *Ring) {
 			switch {
 			case s.State == Down || mem.Proc.Slot == id:
 			case !w.opt.Spares || !ok || s.State != Arrived || s.Assignment != mem.Assignment:
-				w.fail("%s is %v beside the ring", id, s.State)
+				w.fail("%s is %v outside of the ring", id, s.State)
 			default:
 				spares[mem.Proc.Slot] = true
 			}

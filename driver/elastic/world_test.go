@@ -271,13 +271,13 @@ func explore(k wkind, pick func(int) int, steps int) *world {
 	return w
 }
 
-// TestMachineInvariants explores random orders of events. Ranks are dense and contiguous
-// by host, racks are whole, and rings stay within bounds and follow one another. A ring
-// never goes back behind a state that a live process holds. Once faults stop, every slot
-// that can train does. A process that retires is in no ring, keeps the state for no one,
-// and completes no job. Where processes can't change their ring, each is only in the ring
-// that it was started for, no ring forms while a process of another lives or has two
-// processes of one slot, and an exit after a notice does not complete the job.
+// TestMachineInvariants explores random orders of events. Ranks are dense and contiguous by
+// host, racks are contiguous, and rings stay within bounds and follow one another. A ring
+// never goes back to an older state than that of a live process. Once faults stop, every
+// slot that can train does. A retiring process is in no ring, keeps the state for no one,
+// and completes no job. If processes can't change their ring, each is only in the ring that
+// it was started for. No ring then forms while a process of another is alive, no ring has
+// two processes of one slot, and an exit after a notice does not complete the job.
 func TestMachineInvariants(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  wkind

@@ -14,46 +14,45 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
-// facts are what check knows of a task and of the machine that it sees.
+// facts are what check knows about a task and the machine that it sees.
 type facts struct {
 	framework string
-	// label is that of the service's port, address the address that Nomad gave for it.
+	// label is the label of the service's port, address the address that Nomad gave for it.
 	label, address string
-	// addresses are those of the network interfaces that the task sees, none where they
-	// can't be listed.
+	// addresses are those of the task's network interfaces, empty if they can't be listed.
 	addresses []string
-	// name is what the machine is called, resolved what that resolves to, as far as can
-	// be found out. renames states that the agent may give its slots another.
+	// name is the machine's name, and resolved the addresses that it resolves to, as far as
+	// known. renames states that the agent may give its slots another name.
 	name     string
 	resolved []string
 	renames  bool
-	// slots are of this host, maxNP of the job, 0 where it is not limited.
+	// slots is the number of this host's slots, maxNP the job's limit, 0 if there is none.
 	slots, maxNP int
-	// slotsGiven, killGiven and glooGiven state that the user has set them.
+	// slotsGiven, killGiven and glooGiven state whether the user has set them.
 	slotsGiven, killGiven, glooGiven bool
-	// shm is the size of /dev/shm in bytes, negative where it is not known.
+	// shm is the size of /dev/shm in bytes, negative if unknown.
 	shm int64
-	// cuts is why the agent may not cut connections of its slots, nil where it may.
+	// cuts is why the agent may not cut connections of its slots, nil if it may.
 	cuts error
-	// root states that the task's user is root.
+	// root states whether the task's user is root.
 	root bool
-	// visible is the variable by which an image or Nomad names GPUs, gpus are those
-	// that Nomad reserved, nodes those whose device nodes the task sees.
+	// visible is the variable by which an image or Nomad names GPUs. gpus are those that
+	// Nomad reserved, and nodes is the number of GPU device nodes that the task sees.
 	visible string
 	gpus    []string
 	nodes   int
 }
 
-// leastShm is less than the processes of most trainings share in /dev/shm, and
-// twice what container runtimes give.
+// leastShm is less than most trainings need in /dev/shm, and twice the default of container
+// runtimes.
 const leastShm = 128 << 20
 
-// withoutCutting is the default of gloo_timeout where processes notice a peer's death
-// by it alone.
+// withoutCutting is the default of gloo_timeout if only the time-out makes processes notice
+// a peer's death.
 const withoutCutting = "5s"
 
-// check states what keeps the job from training, with what to do about it, and what
-// makes it train worse.
+// check returns the problems that keep the job from training, with their remedies, and
+// warnings about settings that make it train worse.
 func (f *facts) check() (problems, warnings problem.List) {
 	f.checkNetwork(&problems)
 	f.checkName(&problems)
@@ -76,13 +75,13 @@ func (f *facts) check() (problems, warnings problem.List) {
 	return problems, warnings
 }
 
-// yamaError is the value of kernel.yama.ptrace_scope that denies cutting connections.
+// yamaError is a value of kernel.yama.ptrace_scope that forbids cutting connections.
 type yamaError string
 
 func (s yamaError) Error() string { return "kernel.yama.ptrace_scope = " + string(s) }
 
-// cuttingRemedy is what lets the agent cut connections. A capability is of no use to
-// a user other than root, and at scope 3 to no one.
+// cuttingRemedy returns how to let the agent cut connections. A capability does not help a
+// user other than root, and at scope 3 it helps no one.
 func (f *facts) cuttingRemedy() string {
 	var scope yamaError
 	if errors.As(f.cuts, &scope) && (scope == "3" || !f.root) {
@@ -91,8 +90,8 @@ func (f *facts) cuttingRemedy() string {
 	return `cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list`
 }
 
-// checkNetwork finds a network of the task's own: in one only the group's own ports
-// are mapped, and the processes of a ring listen at ports that they pick.
+// checkNetwork reports a network of the task's own. In such a network only the group's own
+// ports are mapped, while the processes of a ring listen at ports of their choice.
 func (f *facts) checkNetwork(p *problem.List) {
 	if f.address != "" && len(f.addresses) > 0 && !slices.Contains(f.addresses, f.address) {
 		p.Add("config.network_mode", nil, fmt.Sprintf("the task is not in the host's network, as none of its interfaces has %s, the address of port %q, and processes of a ring listen at ports of their own choice", f.address, f.label),
@@ -100,9 +99,9 @@ func (f *facts) checkNetwork(p *problem.List) {
 	}
 }
 
-// checkName finds a name by which Horovod's processes would listen at a loopback
-// address, see package hostnet. Of another name that is not the service's address, the
-// agent warns: Go's resolver does not find all that the C library's does.
+// checkName reports a host name by which Horovod's processes would listen at a loopback
+// address, see package hostnet. If the name resolves to another wrong address, the agent
+// only warns, because Go's resolver does not find everything that the C library's does.
 func (f *facts) checkName(p *problem.List) {
 	alone := f.maxNP > 0 && f.maxNP <= f.slots
 	others := slices.ContainsFunc(f.resolved, func(a string) bool { return !loopback(a) })
@@ -115,8 +114,7 @@ func (f *facts) checkName(p *problem.List) {
 
 func loopback(address string) bool { return net.ParseIP(address).IsLoopback() }
 
-// checkGPUs finds GPUs that nothing but the image's variable claims. They may be in
-// use by others.
+// checkGPUs reports GPUs that only the image's variable claims. Others may be using them.
 func (f *facts) checkGPUs(p, w *problem.List) {
 	if f.nodes == 0 || len(f.gpus) > 0 || !claims(f.visible) {
 		return

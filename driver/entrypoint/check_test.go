@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goodFacts are of a task that is set up as jobspecs/container.nomad.hcl has it.
+// goodFacts returns the facts of a task that is set up like
+// jobspecs/container.nomad.hcl.
 func goodFacts() *facts {
 	return &facts{
 		framework: "horovod", label: "kolo", address: "10.0.0.5", addresses: []string{"127.0.0.1", "10.0.0.5"},

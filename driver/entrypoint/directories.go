@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 )
 
-// makeDirs makes the directories that the agent writes to, at the places that they
-// have under the task driver.
+// makeDirs makes the directories that the agent writes to, at the same places as under the
+// task driver.
 func makeDirs(c *config.Config, local string) error {
 	c.LogDir, c.ProgressDir = filepath.Join(local, "kolo/logs"), filepath.Join(local, "kolo/progress")
 	for _, dir := range []string{c.LogDir, c.ProgressDir} {
@@ -26,14 +26,14 @@ func makeDirs(c *config.Config, local string) error {
 	return nil
 }
 
-// temporaryVariables are those that name a directory for temporary files, to Python and
-// to most others.
+// temporaryVariables name the directory for temporary files to Python and to most other
+// programs.
 var temporaryVariables = []string{"TMPDIR", "TEMP", "TMP"}
 
-// giveTemporary gives the script a directory for temporary files where it would find
-// none, as in a container whose root is read-only: importing PyTorch fails without. It
-// is in the task's directory, because PyTorch's data loaders make Unix sockets there,
-// whose names are short.
+// giveTemporary gives the script a directory for temporary files if there is none, as in a
+// container with a read-only root: without one, importing PyTorch fails. It lies in the
+// task's directory to keep its path short, because PyTorch's data loaders make Unix sockets
+// there.
 func giveTemporary(c *config.Config, env map[string]string, usual ...string) error {
 	for _, name := range temporaryVariables {
 		if env[name] != "" {
@@ -46,9 +46,9 @@ func giveTemporary(c *config.Config, env map[string]string, usual ...string) err
 	return give(c, env, "TMPDIR", "kolo/tmp")
 }
 
-// giveHome gives the script a home where the one in its environment, of the job, the image
-// or the client, is not there or not writable: importing DeepSpeed or Triton fails without.
-// A job may name one that is yet to be made.
+// giveHome gives the script a home directory if the one in its environment does not exist
+// or is not writable: importing DeepSpeed or Triton would fail. The variable may come from
+// the job, the image or the client. A job may name a directory that does not exist yet.
 func giveHome(c *config.Config, env map[string]string) error {
 	if home := env["HOME"]; filepath.IsAbs(home) && os.MkdirAll(home, 0o700) == nil && writable(home) {
 		return nil
@@ -56,7 +56,7 @@ func giveHome(c *config.Config, env map[string]string) error {
 	return give(c, env, "HOME", "kolo/home")
 }
 
-// give makes a directory of the task's own and names it to the script by a variable.
+// give makes a directory of the task's own and sets a variable to its path for the script.
 func give(c *config.Config, env map[string]string, variable, path string) error {
 	dir := filepath.Join(env["NOMAD_TASK_DIR"], path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -66,5 +66,5 @@ func give(c *config.Config, env map[string]string, variable, path string) error 
 	return nil
 }
 
-// writable reports whether this process can make files in a directory.
+// writable reports whether this process can create files in a directory.
 func writable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
-// environ is the environment of this process.
+// environ returns the environment of this process.
 func environ() map[string]string {
 	env := map[string]string{}
 	for _, line := range os.Environ() {
@@ -31,8 +31,8 @@ func environ() map[string]string {
 	return env
 }
 
-// reservation is the part of the environment by which Nomad's devices name reserved
-// GPUs. An image may set NVIDIA_VISIBLE_DEVICES too, but it knows no UUIDs.
+// reservation returns the variables by which Nomad's devices name reserved GPUs. An image
+// may set NVIDIA_VISIBLE_DEVICES too, but it knows no UUIDs.
 func reservation(env map[string]string) map[string]string {
 	devices := map[string]string{}
 	for name, value := range env {
@@ -46,7 +46,7 @@ func reservation(env map[string]string) map[string]string {
 
 const nvidiaVisible = "NVIDIA_VISIBLE_DEVICES"
 
-// surroundings are what package taskconfig may know, by asking this process.
+// surroundings collects from this process what package taskconfig needs.
 func surroundings(env map[string]string) (*taskconfig.Surroundings, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -88,7 +88,7 @@ func executable(path string) error {
 	return unix.Access(path, unix.X_OK)
 }
 
-// bare is an error without the path, which messages have already.
+// bare returns the error without the path, which messages already contain.
 func bare(err error) error {
 	if perr := (*os.PathError)(nil); errors.As(err, &perr) {
 		return perr.Err
@@ -96,8 +96,8 @@ func bare(err error) error {
 	return err
 }
 
-// collect asks this machine what check wants to know of a task. cuts is what mayCut
-// returned.
+// collect collects from this machine what check needs about a task. cuts is the result of
+// mayCut.
 func collect(o *workerflags.Flags, env map[string]string, t *taskconfig.Task, cuts error) *facts {
 	c := &t.Agent
 	f := &facts{
@@ -106,11 +106,11 @@ func collect(o *workerflags.Flags, env map[string]string, t *taskconfig.Task, cu
 	}
 	f.name, _ = os.Hostname()
 	label, service, err := taskconfig.ServiceAddress(env, c.Listen)
-	if err == nil { // otherwise package taskconfig has found no port
+	if err == nil { // otherwise package taskconfig reports that there is no port
 		f.label = label
 		f.address, _, _ = net.SplitHostPort(service)
 	}
-	addresses, _ := net.InterfaceAddrs() // none, where they can't be listed
+	addresses, _ := net.InterfaceAddrs() // none if they can't be listed
 	for _, a := range addresses {
 		if n, ok := a.(*net.IPNet); ok {
 			f.addresses = append(f.addresses, n.IP.String())
@@ -123,7 +123,7 @@ func collect(o *workerflags.Flags, env map[string]string, t *taskconfig.Task, cu
 	return f
 }
 
-// sizeOf is the size of a file system in bytes, -1 where it is not known.
+// sizeOf returns the size of a file system in bytes, -1 if unknown.
 func sizeOf(path string) int64 {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil {
@@ -132,11 +132,11 @@ func sizeOf(path string) int64 {
 	return int64(st.Blocks) * st.Bsize
 }
 
-// noLimit is the least of what cgroups of version 1 have for a limit that is not set.
+// noLimit is the smallest value that a cgroup of version 1 shows for an unset limit.
 const noLimit = 1 << 60
 
-// memoryLimit is the most memory that the cgroup at the top of those that this process
-// sees may use, in bytes, 0 where it is not limited. A container's is at the top.
+// memoryLimit returns the memory limit, in bytes, of the topmost cgroup that this process
+// sees, 0 if there is none. In a container that is the container's own.
 func memoryLimit(cgroups string) int64 {
 	for _, file := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
 		text, err := os.ReadFile(filepath.Join(cgroups, file))
@@ -150,30 +150,30 @@ func memoryLimit(cgroups string) int64 {
 	return 0
 }
 
-// gpuNodes is how many GPUs have a device node here.
+// gpuNodes returns the number of GPUs with a device node here.
 func gpuNodes() int {
-	nodes, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is not malformed
+	nodes, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is valid
 	return len(nodes)
 }
 
-// mayCut is nil where this process may cut connections of its children, as it does
-// to end a ring of which a member has died. What denies that is the seccomp profile of a
-// container, or Yama.
+// mayCut returns nil if this process may cut connections of its child processes, as it does
+// to end a ring that lost a member. The seccomp profile of a container, or Yama, may forbid
+// that.
 func mayCut() error {
 	if err := mayTake(); err != nil {
 		if callErr := remotecall.Possible(); callErr != nil {
 			return fmt.Errorf("pidfd_getfd: %w, %w", err, callErr)
 		}
 	}
-	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // none without Yama
+	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // empty without Yama
 	if level := strings.TrimSpace(string(scope)); slices.Contains([]string{"2", "3"}, level) && (level == "3" || !ptraces()) {
 		return yamaError(level)
 	}
 	return nil
 }
 
-// mayTake is nil where this process may take over files of others. It asks with itself
-// in place of a child.
+// mayTake returns nil if this process may duplicate other processes' descriptors. It tries
+// that on itself instead of a child process.
 func mayTake() error {
 	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {

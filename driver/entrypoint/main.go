@@ -30,31 +30,31 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
-// Framework is a training framework as kolo-worker needs it.
+// Framework has kolo-worker's parts of a training framework.
 type Framework struct {
 	Task  workerflags.Framework
 	Agent framework.Framework
 }
 
-// Exit codes besides those of the agent.
+// Exit codes in addition to the agent's.
 const (
 	codeRefused = 1
 	codeUsage   = 2
-	// codeLeft is that of a program that SIGTERM ends: not a success, so that Nomad
-	// replaces a task that it has not stopped itself.
+	// codeLeft is the exit code of a program that SIGTERM ends. It is not a success, so
+	// that Nomad replaces a task that it has not stopped itself.
 	codeLeft = 128 + int(syscall.SIGTERM)
 )
 
 // systemdStop is SIGRTMIN+3, the STOPSIGNAL of images that start with systemd.
 const systemdStop = syscall.Signal(37)
 
-// stop are the signals that ask to leave: which one a runtime sends may be the image's
-// choice (STOPSIGNAL).
+// stop are the signals that ask the agent to leave. The image may choose which one a
+// runtime sends (STOPSIGNAL).
 var stop = append(slices.Clone(agent.Stop), syscall.SIGQUIT, systemdStop)
 
 // Main runs a task's program and returns its exit code.
 func Main(ctx context.Context, frameworks []Framework, args []string, stdout, stderr io.Writer) int {
-	signals := agent.Signals(systemdStop) // before anything that takes time
+	signals := agent.Signals(systemdStop) // before anything slow
 	process.IgnoreSIGPIPE()
 	if os.Getpid() == 1 { // of a container
 		ctx, cancel := context.WithCancel(ctx)
@@ -90,7 +90,7 @@ func Main(ctx context.Context, frameworks []Framework, args []string, stdout, st
 	return exitCode(agent.Run(ctx, agent.Options{Config: *c, Framework: agentOf(frameworks, o.Framework), Signals: signals, Stop: stop, Events: ev, Logger: log}))
 }
 
-// refuse prints what is wrong, a line for each problem.
+// refuse prints the problems, one per line.
 func refuse(stderr io.Writer, err error) {
 	var refused problem.List
 	if !errors.As(err, &refused) {
@@ -102,12 +102,12 @@ func refuse(stderr io.Writer, err error) {
 	}
 }
 
-// lingering is how long a container that can't train still lives. Nomad's docker driver
-// begins to read a container's output after its start, and removes it at its end: of one
-// that ends at once, the reason would be lost.
+// lingering is how long a container that can't train stays alive. Nomad's docker driver
+// starts to read a container's output after the start, and removes the container at its
+// end. If it ended at once, the reason would be lost.
 const lingering = 3 * time.Second
 
-// linger waits for the reason of a failure to be read, where this is the first process of
+// linger gives Nomad time to read the reason of a failure, if this is the first process of
 // a container.
 func linger(ctx context.Context, signals <-chan os.Signal) {
 	if os.Getpid() != 1 {
@@ -133,7 +133,7 @@ func agentOf(frameworks []Framework, task workerflags.Framework) framework.Frame
 	return frameworks[at].Agent
 }
 
-// exitCode is how Nomad learns how the agent ended.
+// exitCode returns the exit code that tells Nomad how the agent ended.
 func exitCode(r host.Result) int {
 	if r.Code == 0 && !r.Completed {
 		return codeLeft
@@ -141,11 +141,11 @@ func exitCode(r host.Result) int {
 	return r.Code
 }
 
-// errNoNomad is what one gets who starts the program by hand.
+// errNoNomad is the error if the program is started by hand.
 var errNoNomad = errors.New("not started by Nomad, as NOMAD_ALLOC_ID is not set: it is the program of a Nomad task; " +
 	"nomad-driver-horovod run and nomad-driver-torch run train without Nomad")
 
-// configure makes the agent's configuration, and checks where it runs.
+// configure makes the agent's configuration, and checks the environment that it runs in.
 func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, warnings problem.List, err error) {
 	if env["NOMAD_ALLOC_ID"] == "" {
 		return nil, nil, errNoNomad
@@ -181,8 +181,8 @@ func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, w
 	return c, warnings, giveTemporary(c, env, "/tmp", "/var/tmp")
 }
 
-// useEnvironment leaves identities where they are that Nomad gave in the environment
-// alone: the agent finds them there.
+// useEnvironment leaves identities that Nomad put only into the environment there: the
+// agent finds them.
 func useEnvironment(c *config.Config, tokens map[string]string) {
 	for _, file := range []*string{&c.TokenFile, &c.PeerTokenFile} {
 		if tokens[filepath.Base(*file)] != "" {

@@ -26,7 +26,7 @@ import (
 
 var both = []Framework{{Task: torchtask.PyTorch{}}, {Task: horovodtask.Horovod{}}}
 
-// nomadTask is the environment of a task on this machine, with its directories.
+// nomadTask returns the environment of a task on this machine, with its directories.
 func nomadTask(t *testing.T) map[string]string {
 	secrets, local := t.TempDir(), t.TempDir()
 	for _, name := range []string{"nomad_token", "nomad_kolo.jwt", "api.sock"} {
@@ -84,7 +84,7 @@ func TestConfigure(t *testing.T) {
 	must.Eq(t, "", c.TokenFile+c.PeerTokenFile)
 }
 
-// Where nothing is writable but the task's own directories.
+// Nothing is writable except the task's own directories.
 func TestGiveTemporary(t *testing.T) {
 	writable, missing := t.TempDir(), filepath.Join(t.TempDir(), "tmp")
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestGiveTemporary(t *testing.T) {
 	}
 }
 
-// Most images know no user 65534: Docker gives it / as its home, podman the one of the
+// Most images have no user 65534. Docker gives it / as its home, podman the home of the
 // client's user.
 func TestGiveHome(t *testing.T) {
 	there := t.TempDir()
@@ -195,7 +195,7 @@ func TestConfigure_Refuses(t *testing.T) {
 	}
 }
 
-// A user whose number is another in the image than on the client.
+// The user has another number in the image than on the client.
 func TestConfigure_UnreadableToken(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root reads everything")
@@ -206,7 +206,7 @@ func TestConfigure_UnreadableToken(t *testing.T) {
 	must.ErrorContains(t, err, `; where the task's user is a name, which may have one number on the client and another in the image, set its number: user = "65534"`)
 }
 
-// Nomad replaces what ends with another code than 0.
+// Nomad replaces tasks that exit with a code other than 0.
 func TestExitCode(t *testing.T) {
 	must.Eq(t, 0, exitCode(host.Result{Completed: true}))
 	must.Eq(t, 143, exitCode(host.Result{Reason: "the task was stopped"}))

@@ -11,23 +11,22 @@ import (
 	"strings"
 )
 
-// alias is a flag of another name, or of another launcher.
+// alias maps other names to a flag of run.
 type alias struct {
 	flag  string // of run, with the same meaning
 	names string // separated by spaces
 }
 
-// Not flags of run: names that are accepted and ignored, with a value and without.
+// Values of alias.flag for names that are accepted and ignored, with a value and without.
 const ignored, ignoredSwitch = "", "-"
 
-// aliases are the flags that run takes in addition to its own, by the launcher that has
-// them.
+// aliases are the additional flags that run accepts, by the launcher that they come from.
 var aliases = map[string][]alias{
 	"horovodrun": {
 		{"slots-per-host", "slots"}, {"np", "num-proc"}, {"min-np", "min-num-proc"}, {"max-np", "max-num-proc"}, {"network-interface", "network-interfaces"},
 		{ignored, "start-timeout " + coolDownFlag}, {ignoredSwitch, "gloo"},
 	},
-	"torchrun": { // which takes "_" for "-", too
+	"torchrun": { // "_" works as "-", too
 		{"slot-restarts", "max-restarts max_restarts"}, {"slots-per-host", "slots nproc-per-node nproc_per_node"}, {"output-filename", "log-dir log_dir"},
 		{ignoredSwitch, "standalone no-python no_python"},
 		{ignored, "rdzv-backend rdzv_backend rdzv-endpoint rdzv_endpoint rdzv-id rdzv_id rdzv-conf rdzv_conf monitor-interval monitor_interval " +
@@ -36,8 +35,8 @@ var aliases = map[string][]alias{
 	},
 }
 
-// checks are what launchers ask of the values of flags that are ignored, by their names
-// with "-" alone. Other ignored flags may have any value.
+// checks are the launchers' checks of the values of ignored flags, by the flag's name
+// written with "-". Other ignored flags may have any value.
 var checks = map[string]func(string) error{
 	"start-timeout": checkWhole, coolDownFlag: checkWhole, "node-rank": checkWhole, "master-port": checkWhole,
 	"monitor-interval":   checkNumber,
@@ -74,10 +73,10 @@ func matches(pattern, remedy string) func(string) error {
 	}
 }
 
-// ignoredUsage is the help of a flag that is not shown.
+// ignoredUsage is the help text of an ignored flag, which is not shown.
 const ignoredUsage = "accepted and ignored"
 
-// addAliases declares the aliases of a launcher for run's flags, which f has.
+// addAliases adds a launcher's aliases for run's flags, which f already has.
 func addAliases(f *flag.FlagSet, launcher string) {
 	for _, a := range aliases[launcher] {
 		for name := range strings.FieldsSeq(a.names) {
@@ -93,7 +92,7 @@ func addAliases(f *flag.FlagSet, launcher string) {
 				f.Bool(name, true, ignoredUsage)
 			default:
 				value := f.Lookup(a.flag).Value
-				if s, ok := value.(*settingFlag); ok { // whose errors name the flag as it was written
+				if s, ok := value.(*settingFlag); ok { // its errors name the flag as the user wrote it
 					value = &settingFlag{s.Setting, name, s.seconds, s.wrong}
 				}
 				f.Var(value, name, "same as -"+a.flag)

@@ -58,8 +58,8 @@ func (r *record) String() string {
 
 func (r *record) has(text string) bool { return strings.Contains(r.String(), text) }
 
-// A host that leaves runs out of time while rank 0, which stays, is busy: the ring breaks
-// without it, and rank 0 is ended by its own limit alone.
+// A leaving host runs out of time while rank 0, which stays, is busy. The ring breaks
+// without that host, and only rank 0's own limit ends rank 0.
 func TestRankZeroIsBusyWhenANeighbourMustLeave(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]Framework{"horovod": horovodrun, "torch": torchrun} {

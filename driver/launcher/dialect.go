@@ -10,7 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Framework is a training framework as `run` needs it.
+// Framework has the parts of a training framework that `run` needs.
 type Framework struct {
 	framework.Framework
 	// Program is the name of the program in messages.
@@ -21,16 +21,16 @@ type Framework struct {
 // Dialect adapts `run` to a framework's own launcher: the framework's settings, the
 // launcher's flags, and its words in the help.
 type Dialect struct {
-	// usage is what the help has before the flags; PROGRAM stands for the name.
+	// usage is the help before the flags; PROGRAM stands for the program's name.
 	usage string
-	// launcher is that of the framework, whose flags run takes as aliases.
+	// launcher is the framework's launcher, whose flags run accepts as aliases.
 	launcher string
 	// bind declares the framework's own settings.
 	bind func(*flags) []settings.Setting
 	// inSeconds are the settings whose flags are numbers of seconds.
 	inSeconds []string
-	// unknown is what to do instead of a flag that is not known.
+	// unknown states what to do instead of using an unknown flag.
 	unknown string
-	// extra declares flags that are no settings and no aliases; may be nil.
+	// extra declares flags that are neither settings nor aliases; it may be nil.
 	extra func(*flags, *flag.FlagSet)
 }

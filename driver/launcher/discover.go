@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// listedHost is a host as -H or the discovery script lists it.
+// listedHost is a host as listed by -H or the discovery script.
 type listedHost struct {
 	name  string
 	slots int
@@ -24,8 +24,8 @@ func (o *flags) fixedHosts() ([]listedHost, error) {
 	return parseHosts(strings.ReplaceAll(o.hosts, ",", "\n"), o.slots, true)
 }
 
-// parseHosts reads "name" or "name:slots" lines. Where a host may be named
-// twice, the last line counts, as with horovodrun.
+// parseHosts parses "name" or "name:slots" lines. With once, naming a host twice is an
+// error; otherwise the last line counts, as with horovodrun.
 func parseHosts(text string, slots int, once bool) ([]listedHost, error) {
 	var hosts []listedHost
 	for i, line := range strings.Split(text, "\n") {
@@ -58,12 +58,13 @@ func parseHosts(text string, slots int, once bool) ([]listedHost, error) {
 	return slices.DeleteFunc(hosts, func(h listedHost) bool { return h.slots == 0 }), nil
 }
 
-// emptyTime is how long a discovery script has to list no host until all are released:
-// what it asks may be restarting, and the job ends with its last host.
+// emptyTime is how long a discovery script must list no host before all hosts are released.
+// The service that the script asks may just be restarting, and the job ends with its last
+// host.
 const emptyTime = 5 * time.Second
 
-// discover sends the hosts whenever they change. A script that fails keeps the
-// hosts as they are, and so does one that lists none for less than emptyTime.
+// discover sends the hosts whenever they change. If the script fails, or lists no host for
+// less than emptyTime, the hosts stay as they are.
 func (r *launcher) discover(ctx context.Context, out chan<- []listedHost) {
 	var last []listedHost
 	send := func(hosts []listedHost) {
@@ -81,7 +82,7 @@ func (r *launcher) discover(ctx context.Context, out chan<- []listedHost) {
 		send(hosts)
 		return
 	}
-	var empty time.Time // since when it has listed none
+	var empty time.Time // since when the script lists no host
 	t := time.NewTicker(r.o.interval)
 	defer t.Stop()
 	for {

@@ -20,11 +20,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// flags are those of `run`.
+// flags are the flags of `run`.
 type flags struct {
 	settings.Training
 	dialect       Dialect
-	env           settings.Env // of the framework's own settings
+	env           settings.Env // for the framework's own settings
 	restart       settings.Restart
 	wrong         []error // of the settings
 	hosts, script string
@@ -38,7 +38,7 @@ type flags struct {
 	command       []string
 }
 
-// set returns the set of flags that fill in o.
+// set returns a flag set that fills in o.
 func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -62,7 +62,7 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	return f
 }
 
-// printFlags prints the flags except those that are ignored and other spellings.
+// printFlags prints the flags except for ignored ones and alternative spellings.
 func printFlags(f *flag.FlagSet) {
 	shown := flag.NewFlagSet("", flag.ContinueOnError)
 	shown.SetOutput(f.Output())
@@ -82,7 +82,7 @@ func parseFlags(run Framework, args []string, stderr io.Writer) (*flags, error) 
 		if err := f.Parse(args); err != nil {
 			return nil, o.explainFlag(err, f, args)
 		}
-		// Parsing stops at the second value of horovodrun's only flag with two.
+		// Parsing stops at the second value of horovodrun's only flag with two values.
 		at := len(args) - f.NArg()
 		if at < 2 || f.NArg() == 0 || strings.TrimLeft(args[at-2], "-") != coolDownFlag || args[at-1] == "--" {
 			break
@@ -129,7 +129,7 @@ func (o *flags) check() error {
 		return fmt.Errorf("--%s %s: %s; %s", flagOf(strings.TrimPrefix(p.Field, "config.")), p.Value, p.Text, p.Remedy)
 	}
 	if _, err := net.InterfaceByName(o.iface); err != nil {
-		names, _ := hostnet.Interfaces() // none, where they can't be listed
+		names, _ := hostnet.Interfaces() // none if they can't be listed
 		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))
 	}
 	if err := o.restart.Check().Err(); err != nil {
@@ -138,8 +138,8 @@ func (o *flags) check() error {
 	return o.checkCommand()
 }
 
-// checkCommand refuses a launcher, which forms groups of its own, and a script without
-// the program that runs it.
+// checkCommand refuses a launcher, which forms groups of its own, and a script without the
+// program that runs it.
 func (o *flags) checkCommand() error {
 	command := o.command[0]
 	if _, found := commandline.Launcher(command, o.command[1:]); found {
@@ -152,8 +152,8 @@ func (o *flags) checkCommand() error {
 	return err
 }
 
-// checkHosts checks where hosts come from, and takes their slots for -np where it is
-// not given.
+// checkHosts checks the source of the hosts. If -np is not given, it takes their number of
+// slots.
 func (o *flags) checkHosts() error {
 	if o.script != "" {
 		program := append(strings.Fields(o.script), "")[0]
@@ -189,7 +189,8 @@ func (o *flags) checkHosts() error {
 	return nil
 }
 
-// defaultHosts are this machine under one name, or under as many as --nnodes asks for.
+// defaultHosts returns this machine under one name, or under as many names as --nnodes asks
+// for.
 func (o *flags) defaultHosts() string {
 	if o.nodes[0] == 0 {
 		return fmt.Sprintf("localhost:%d", max(1, cmp.Or(o.NP, o.slots)))

@@ -24,7 +24,7 @@ func TestParseFlags(t *testing.T) {
 	must.Eq(t, []int{2, 1, 4}, []int{o.NP, o.MinNP, o.MaxNP})
 	must.Eq(t, []string{"sh", "-c", "exit 0"}, o.command)
 
-	// The launcher trains as a task does unless its flags differ.
+	// Without other flags, the launcher trains like a task.
 	var task settings.Training
 	must.SliceEmpty(t, task.Read(map[string]any{"np": 2, "min_np": 1, "max_np": 4}, 0))
 	must.Eq(t, task, o.Training)
@@ -113,7 +113,7 @@ func TestAliases(t *testing.T) {
 	must.ErrorContains(t, err, "--max_restarts many", must.Sprint("the name that was written"))
 }
 
-// ignoredValues are values that a launcher takes for flags that run ignores, and others.
+// ignoredValues are values, valid and invalid ones, for flags that run ignores.
 var ignoredValues = map[string]struct {
 	launcher  Framework
 	good, bad string
@@ -148,7 +148,7 @@ func TestIgnoredFlagsCheckTheirValues(t *testing.T) {
 	must.ErrorContains(t, err, `invalid second value "sh" for flag -`+coolDownFlag+": must be a whole number")
 }
 
-// outcome is what aliases set.
+// outcome returns the values that aliases set.
 func outcome(o *flags) []any {
 	return []any{o.NP, o.MinNP, o.MaxNP, o.SlotRestarts, o.slots, o.hosts, o.iface, o.output}
 }

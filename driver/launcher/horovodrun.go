@@ -27,13 +27,13 @@ HOROVOD_TIMELINE=timeline.json and so on.
 flags:
 `
 
-// glooTimeout is the setting gloo_timeout by horovodrun's name.
+// glooTimeout is horovodrun's name for the setting gloo_timeout.
 const glooTimeout = "gloo_timeout_seconds"
 
-// coolDownFlag is horovodrun's flag that has two numbers.
+// coolDownFlag is horovodrun's flag that takes two numbers.
 const coolDownFlag = "blacklist-cooldown-range"
 
-// Horovodrun has the flags of Horovod's launcher.
+// Horovodrun accepts the flags of Horovod's launcher.
 var Horovodrun = Dialect{
 	usage:    horovodrunUsage,
 	launcher: "horovodrun",

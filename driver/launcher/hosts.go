@@ -26,8 +26,8 @@ type runningHost struct {
 	leaving bool
 }
 
-// follow starts hosts that are new, changes the slots of others, and releases
-// those that are no longer listed.
+// follow starts new hosts, changes the slots of others, and releases hosts that are no
+// longer listed.
 func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +35,7 @@ func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 	for _, h := range hosts {
 		r.listed[h.name] = h
 		switch run := r.named(h.name); {
-		case run == nil, run.leaving: // one that leaves can't be held back: another takes its place
+		case run == nil, run.leaving: // a host that leaves can't be held back: a new one takes its place
 			r.start(ctx, h)
 		case run.slots != h.slots:
 			r.resize(ctx, run, h)
@@ -49,12 +49,13 @@ func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 	}
 }
 
-// named returns the host of a name: the latest of several, of which the others leave.
+// named returns the host with a name. If there are several, it returns the latest, since
+// the others are leaving.
 func (r *launcher) named(name string) *runningHost {
 	return r.hosts[r.latest(name)]
 }
 
-// latest is the last host that was started under a name.
+// latest returns the last host that was started under a name.
 func (r *launcher) latest(name string) elastic.HostID {
 	if n := r.lives[name]; n > 1 {
 		return elastic.HostID(fmt.Sprintf("%s.%d", name, n))
@@ -62,8 +63,8 @@ func (r *launcher) latest(name string) elastic.HostID {
 	return elastic.HostID(name)
 }
 
-// resize changes a host's slots. Where processes can't change their ring, another host
-// takes its place: it starts while the present one trains, as other processes do.
+// resize changes a host's slots. If processes can't change their ring, another host takes
+// its place: it starts while the current one trains, as other processes do.
 func (r *launcher) resize(ctx context.Context, run *runningHost, h listedHost) {
 	r.restarts = r.restarts || run.host.Restarts()
 	if r.restarts {
@@ -77,8 +78,8 @@ func (r *launcher) resize(ctx context.Context, run *runningHost, h listedHost) {
 	r.leader.Resize(run.id, h.slots)
 }
 
-// start runs a host; r.mu is held. One that comes back is another to the
-// leader.
+// start runs a host. The caller holds r.mu. For the leader, a host that comes back is a new
+// one.
 func (r *launcher) start(ctx context.Context, h listedHost) {
 	r.joined++
 	r.lives[h.name]++
@@ -92,7 +93,7 @@ func (r *launcher) start(ctx context.Context, h listedHost) {
 	_ = os.MkdirAll(c.ProgressDir, 0o755)
 	reports := r.log.Named(h.name)
 	if !r.o.verbose {
-		reports.SetLevel(hclog.Info) // what Nomad would show as events of the task
+		reports.SetLevel(hclog.Info) // everything that Nomad would show as task events
 	}
 	log, _ := events.Open("", reports) // without a file, nothing can fail
 	run := &runningHost{id: id, name: h.name, slots: h.slots, host: host.New(host.Options{Config: c, Framework: r.framework(id), ID: id,
@@ -108,15 +109,15 @@ func (r *launcher) start(ctx context.Context, h listedHost) {
 	})
 }
 
-// ended takes in the end of a host.
+// ended handles the end of a host.
 func (r *launcher) ended(run *runningHost, result host.Result) {
 	r.mu.Lock()
 	delete(r.hosts, run.id)
 	none := len(r.hosts) == 0
 	leaving := run.leaving
 	r.mu.Unlock()
-	// The result of a host that was released is not the job's; that of the last one
-	// that was given up is.
+	// The result of a released host is not the job's result, but that of the last host that
+	// was given up is.
 	if !leaving && (none || run.host.Ended()) {
 		select {
 		case r.results <- result:

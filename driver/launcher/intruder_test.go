@@ -44,7 +44,7 @@ func (f spied) NewEndpoint(surrogate bool, e host.Events) host.Endpoint {
 	return f.s.endpoints[f.id]
 }
 
-// endpoint is that of the newest process of a host.
+// endpoint returns the endpoint of a host's newest process.
 func (s *spy) endpoint(id elastic.HostID) host.Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,8 @@ func (s *spy) port(t *testing.T, id elastic.HostID) int {
 	return port
 }
 
-// A process that is not of the task is not answered, under any user: it reads
-// and writes no address, replaces no notify target and removes no slot.
+// A process outside the task gets no answer, under any user: it reads and writes no
+// address, replaces no notify target and removes no slot.
 func TestForeignProcessIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	users := map[string]int{"the same user": os.Getuid()}
@@ -85,8 +85,8 @@ func TestForeignProcessIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Connections that a foreign process opens take nothing from the slot's own,
-// whether it holds them or comes again and again.
+// Connections of a foreign process displace none of the slot's own, whether it holds them
+// open or connects again and again.
 func TestForeignConnectionsDoNotStarveASlot(t *testing.T) {
 	for _, attack := range []string{"hold3000", "flood"} {
 		t.Run(attack, func(t *testing.T) {

@@ -223,7 +223,7 @@ func startJobCommand(t *testing.T, command, flags []string) *job {
 	return j
 }
 
-// Without hosts nothing can come of the job once the time to wait is over.
+// Without hosts the job cannot continue once the time to wait is over.
 func TestJobEndsWhenItsLastHostHasLeft(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, 0, "a:1", "-elastic-timeout", "10")
@@ -234,8 +234,8 @@ func TestJobEndsWhenItsLastHostHasLeft(t *testing.T) {
 	must.StrContains(t, r.Reason, "waited 10s for a host")
 }
 
-// A host that is listed again while its processes are at a step is taken back, though it
-// has yet to leave.
+// A host that is listed again while its processes are in a step is kept, although it was
+// about to leave.
 func TestAHostThatIsListedAgainIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func() (*job, func(int) int){
@@ -273,7 +273,8 @@ func TestAHostThatIsListedAgainIsTakenBack(t *testing.T) {
 	}
 }
 
-// A discovery script may list nothing for a moment, while what it asks is restarted.
+// A discovery script may list nothing for a moment, while the service that it asks
+// restarts.
 func TestAnEmptyListCountsWhenItStays(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, 0, "a:1", "-elastic-timeout", "10")

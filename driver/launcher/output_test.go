@@ -19,8 +19,7 @@ import (
 // runMode makes this test binary the `run` subcommand.
 const runMode = "KOLO_TEST_RUN"
 
-// Nomad's collector of logs reads from a named pipe. It may crash, and comes
-// back.
+// Nomad's log collector reads from a named pipe. It may crash and start again.
 func TestOutputOutlivesItsReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -33,8 +33,8 @@ const (
 	scriptReports = "KOLO_TEST_REPORTS"
 )
 
-// scriptMain is such a process, in outline: rank and size from the environment, the store
-// of the agent, a checkpoint when SIGUSR1 asks for it, and every 50 steps.
+// scriptMain is such a process, simplified: rank and size from the environment, the agent's
+// store, and a checkpoint every 50 steps and on SIGUSR1.
 func scriptMain() int {
 	w := &torchWorker{limit: envInt(workerMode)}
 	asked := make(chan os.Signal, 1)
@@ -107,7 +107,7 @@ func startScript(t *testing.T, steps int, hosts string, flags ...string) *job {
 	return startJobOf(t, torchrun, map[string]string{scriptMode: filepath.Join(t.TempDir(), "checkpoint"), scriptReports: "numbers"}, steps, hosts, flags...)
 }
 
-// resizes are those of a status as readers of its JSON see them.
+// resizes returns the resizes of a status as readers of its JSON see them.
 func resizes(t *testing.T, s *wire.Status) (list []map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(s.Resizes)
@@ -116,8 +116,9 @@ func resizes(t *testing.T, s *wire.Status) (list []map[string]any) {
 	return list
 }
 
-// The next processes of a script load its checkpoint after they were let go. Training
-// stands still until their first step, and what no one knows of that is left out.
+// The next processes of a script load its checkpoint after they got their places. Training
+// stands still until their first step. The statistics omit that time if no steps are
+// reported.
 func TestTheGapOfAScriptForTorchrunEndsWithAStep(t *testing.T) {
 	t.Parallel()
 	const loads = 1500 * time.Millisecond
@@ -188,8 +189,8 @@ func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
 	}
 }
 
-// The host takes other processes for another number of slots, as for any change: they
-// start while the present ones train.
+// The host uses new processes for another number of slots, as for any change: they start
+// while the current ones train.
 func TestAHostOfAScriptForTorchrunGetsMoreSlots(t *testing.T) {
 	t.Parallel()
 	for _, hosts := range [][2]string{{"a:1 b:1", "a:1 b:2"}, {"a:2", "a:3"}} {

@@ -29,7 +29,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Main is the `run` subcommand. It returns the exit code.
+// Main runs the `run` subcommand and returns the exit code.
 func Main(ctx context.Context, f Framework, args []string) int {
 	o, err := parseFlags(f, args, os.Stderr)
 	switch {
@@ -62,15 +62,15 @@ type launcher struct {
 	leader *leader.Leader
 	out    io.Writer
 	err    io.Writer
-	// framework returns that of one host's processes.
+	// framework returns the framework's part for one host.
 	framework func(elastic.HostID) host.Framework
 
 	mu     sync.Mutex
 	hosts  map[elastic.HostID]*runningHost
-	listed map[string]listedHost // as last discovered
+	listed map[string]listedHost // as discovered last
 	lives  map[string]int        // how often a host has joined
 	joined int
-	// restarts: other processes take the places of those that train, for each ring.
+	// restarts means that for each ring, new processes replace those that train.
 	restarts bool
 	wg       sync.WaitGroup
 	results  chan host.Result
@@ -124,7 +124,8 @@ func (r *launcher) run(ctx context.Context) host.Result {
 	discovered := make(chan []listedHost)
 	r.wg.Go(func() { r.discover(hostCtx, discovered) })
 	result := r.await(ctx, hostCtx, discovered)
-	// The others are ending by themselves; those that are not in time are stopped.
+	// The other hosts are ending by themselves; those that take too long are
+	// stopped.
 	timer := time.AfterFunc(endTimeout, stopHosts)
 	defer timer.Stop()
 	if ctx.Err() != nil {
@@ -138,7 +139,7 @@ func (r *launcher) run(ctx context.Context) host.Result {
 	return result
 }
 
-// await follows the hosts as they are discovered until there is a result.
+// await follows the discovered hosts until there is a result.
 func (r *launcher) await(ctx, hostCtx context.Context, discovered <-chan []listedHost) host.Result {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -146,7 +147,7 @@ func (r *launcher) await(ctx, hostCtx context.Context, discovered <-chan []liste
 	for {
 		select {
 		case now := <-tick.C:
-			// Results come from hosts: where there is none, nothing else ends this.
+			// Results come from hosts: without any host, nothing else ends this.
 			if r.running() > 0 {
 				empty = now
 			} else if timeout := time.Duration(r.config.ElasticTimeout); now.Sub(empty) > timeout {
@@ -162,7 +163,7 @@ func (r *launcher) await(ctx, hostCtx context.Context, discovered <-chan []liste
 	}
 }
 
-// running is how many hosts there are.
+// running returns the number of hosts.
 func (r *launcher) running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// settingFlag is a setting as a flag. It keeps the error, so that it reads like
-// those of check.
+// settingFlag is a setting as a flag. It keeps its error, so that it is reported like those
+// of check.
 type settingFlag struct {
 	settings.Setting
 	flag    string
-	seconds bool // it is a number of them
+	seconds bool // the value is a number of seconds
 	wrong   *[]error
 }
 
@@ -49,8 +49,8 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// register declares the flags of the settings. NP and MinNP stay 0 where they are
-// not given: here they follow from the hosts, see check.
+// register declares the flags of the settings. NP and MinNP stay 0 if not given, because
+// here they follow from the hosts, see check.
 func (o *flags) register(f *flag.FlagSet) {
 	o.env = settings.Env{}
 	list := slices.Concat(o.Bind(), o.dialect.bind(o), []settings.Setting{
@@ -73,14 +73,15 @@ func (o *flags) register(f *flag.FlagSet) {
 	}
 }
 
-// taskOnly are the settings of a task that are no flags: hosts have slots, and run waits
-// for a host that leaves, and for the others at the end, as long as tasks do by default.
+// taskOnly are the settings of a task that are not flags. Each host has its own number of
+// slots, and run waits for a leaving host, and for the others at the end, as long as tasks
+// do by default.
 var taskOnly = []string{"slots", "finish_timeout", "leave_timeout"}
 
-// flagOf is the flag of a setting.
+// flagOf returns the name of a setting's flag.
 func flagOf(setting string) string { return strings.ReplaceAll(setting, "_", "-") }
 
-// explainFlag adds to an error of f.Parse(args) what to do about it.
+// explainFlag adds a remedy to an error of f.Parse(args).
 func (o *flags) explainFlag(err error, f *flag.FlagSet, args []string) error {
 	name, unknown := settings.Undefined(f, args, err)
 	switch now := settings.Renamed[name]; {

@@ -66,7 +66,7 @@ func TestTorchJobSurvivesDeaths(t *testing.T) {
 	}
 }
 
-// A newcomer dies while its group forms: the others give the group up, and train on
+// A newcomer dies while its group forms. The others give the group up, and train on
 // without it at once.
 func TestTorchNewcomerDiesWhileTheGroupForms(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestTorchJobCompletes(t *testing.T) {
 	must.Eq(t, 0, r.Code, must.Sprint(r.Reason))
 }
 
-// A process that is not of the task is answered by neither port.
+// Neither port answers a process outside the task.
 func TestForeignProcessIsNotAnsweredByTorch(t *testing.T) {
 	t.Parallel()
 	users := []int{os.Getuid()}

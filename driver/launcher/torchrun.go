@@ -35,7 +35,7 @@ NCCL_DEBUG=INFO, TORCH_DISTRIBUTED_DEBUG=DETAIL, OMP_NUM_THREADS=1 and so on.
 flags:
 `
 
-// Torchrun has the flags of PyTorch's launcher, in addition to those of run.
+// Torchrun accepts the flags of PyTorch's launcher, in addition to those of run.
 var Torchrun = Dialect{
 	usage:    torchrunUsage,
 	launcher: "torchrun",
@@ -46,8 +46,8 @@ var Torchrun = Dialect{
 	},
 }
 
-// bindTorch declares PyTorch's settings: those of its block that are no variables of
-// PyTorch's and NCCL's own, and those of scripts without kolo.torch.
+// bindTorch declares PyTorch's settings: those of its block that PyTorch and NCCL do not
+// read from variables of their own, and those for scripts without kolo.torch.
 func bindTorch(o *flags) []settings.Setting {
 	fields, checkpoint := o.restart.Bind()
 	for i := range checkpoint {
@@ -57,7 +57,7 @@ func bindTorch(o *flags) []settings.Setting {
 	return slices.Concat(block, fields, checkpoint, []settings.Setting{o.BindReplica()})
 }
 
-// setNodes takes torchrun's number of nodes.
+// setNodes parses torchrun's number of nodes.
 func (o *flags) setNodes(text string) error {
 	least, most, ranged := strings.Cut(text, ":")
 	if !ranged {

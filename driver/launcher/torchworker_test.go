@@ -24,10 +24,10 @@ import (
 // group forms.
 const dieOnce = "KOLO_TEST_DIE_ONCE"
 
-// torchWorker is a training process that speaks with its agent as kolo.torch does, in
-// outline: the worker protocol, and the store, through which the ranks of a group find
-// rank 0. Each step is a message to rank 0 and its answer. A connection that ends is a
-// failed collective.
+// torchWorker is a training process that talks to its agent as kolo.torch does, but
+// simplified: by the worker protocol, and by the store, through which the ranks of a group
+// find rank 0. Each step is a message to rank 0 and its answer. A connection that ends
+// counts as a failed collective.
 type torchWorker struct {
 	conn   net.Conn
 	places chan protocol.Place
@@ -88,7 +88,7 @@ func (w *torchWorker) say(m map[string]any) {
 	_, _ = w.conn.Write(append(line, '\n'))
 }
 
-// listen takes in what the agent sends.
+// listen handles the agent's messages.
 func (w *torchWorker) listen() {
 	defer close(w.places)
 	for lines := bufio.NewScanner(w.conn); lines.Scan(); {
@@ -234,7 +234,7 @@ func (w *torchWorker) form(p protocol.Place, hold func(io.Closer)) ([]net.Conn, 
 	return peers, nil
 }
 
-// collective is one step of all ranks; rank 0 answers whether they leave.
+// collective makes one step of all ranks; rank 0 decides whether they leave.
 func (w *torchWorker) collective(p protocol.Place, peers []net.Conn) (leave bool, err error) {
 	b := make([]byte, 1)
 	if p.Rank > 0 {

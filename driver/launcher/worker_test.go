@@ -25,11 +25,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is a training process that speaks Horovod's protocol in outline: the
-// global mesh with real connections, the other five meshes' keys, the question
-// for the next rank, and notices. It makes a step every few milliseconds; a
-// notice to rank 0 reaches the others over the mesh, and a connection that ends
-// is a failed collective. With it the agent is tested where there is no Python.
+// worker is a training process that speaks a simplified version of Horovod's
+// protocol: the global mesh with real connections, only the keys of the other five
+// meshes, the request for the next rank, and notices. It makes a step every few
+// milliseconds. A notice to rank 0 reaches the others over the mesh, and a
+// connection that ends counts as a failed collective. It makes tests of the agent
+// possible without Python.
 type worker struct {
 	base     string
 	rank     int

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
-// handleVersion is the version of the state kept in task handles. A later
-// plugin must go on reading earlier ones: tasks outlive an upgrade.
+// handleVersion is the version of the state kept in task handles. A later plugin
+// must be able to read earlier versions, because tasks outlive an upgrade.
 const handleVersion = 1
 
 func info(name string) *base.PluginInfoResponse {
@@ -24,13 +24,14 @@ func info(name string) *base.PluginInfoResponse {
 	}
 }
 
-// capabilities has "no file system isolation" although most tasks have it:
-// Nomad then builds no chroot and gives host paths in the environment, which
-// the driver makes true inside the task as well (see the package comment). The
-// price is that `nomad alloc exec` needs alloc-node-exec where ACLs are on.
+// capabilities reports "no file system isolation" although most tasks have it.
+// Nomad then builds no chroot and puts host paths into the environment, and the
+// driver makes these paths work inside the task as well (see the package comment).
+// The price is that `nomad alloc exec` needs alloc-node-exec if ACLs are on.
 //
-// It offers networks of a group's own, although it runs no task in one: refused
-// by the driver, see checkNetwork, the user sees why and what to do instead.
+// It offers group networks although it runs no task in one. That way the driver
+// refuses them itself (see checkNetwork), and the user sees why and what to do
+// instead.
 //
 // With dynamic users, Nomad makes up a user for each task whose job names none.
 func capabilities(dynamicUsers bool) *drivers.Capabilities {

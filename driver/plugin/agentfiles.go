@@ -22,19 +22,19 @@ const (
 	logPath      = agentDir + "/logs"
 	progressPath = agentDir + "/progress"
 	eventPath    = agentDir + "/events.jsonl"
-	// homePath is the home of users who have none.
+	// homePath is the home directory of users without one.
 	homePath = agentDir + "/home"
-	// stopPath is written when the task is stopped: the time of its kill.
+	// stopPath is the file that holds the kill time once the task is being stopped.
 	stopPath = agentDir + "/stop"
 )
 
-// writeAgentFiles puts the agent's configuration and identities into the
-// task's secrets directory and makes the directories it writes to. inTask is
+// writeAgentFiles writes the agent's configuration and identities to the task's
+// secrets directory, and makes the directories that the agent writes to. inTask is
 // the task directory as the task sees it.
 //
-// The task's user may write to these directories, and on a restart has had the
-// time to. So nothing is followed out of the task directory, and nothing that
-// is there is written through.
+// The task's user may write to these directories, and on a restart has had time to
+// do so. So writeAgentFiles follows no link out of the task directory, and writes
+// into no existing file.
 func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) error {
 	root, err := os.OpenRoot(taskDir)
 	if err != nil {
@@ -59,7 +59,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) erro
 			return fmt.Errorf("change the owner of %s to the task's user: %w", dir, err)
 		}
 	}
-	// An earlier run of the same task was stopped.
+	// It remains from an earlier run of the same task that was stopped.
 	if err := root.Remove(stopPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the files of the task's earlier run: %w", err)
 	}
@@ -78,7 +78,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) erro
 	return writeOwned(root, configPath, append(config, '\n'), 0o600, who)
 }
 
-// writeOwned makes a new file that belongs to who, in place of any other.
+// writeOwned makes a new file that belongs to who, replacing any other.
 func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who account.Account) error {
 	if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace %s in the task directory: %w", path, err)
@@ -97,8 +97,9 @@ func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who a
 	return f.Close()
 }
 
-// writeStopNote notes for the agent when it will be killed. Nomad states that only
-// when it stops the task: it may be less than the job's kill_timeout.
+// writeStopNote writes down, for the agent, when it will be killed. Nomad reveals
+// that only when it stops the task, and it may be sooner than the job's
+// kill_timeout.
 func writeStopNote(taskDir string, kill time.Time) error {
 	root, err := os.OpenRoot(taskDir)
 	if err != nil {

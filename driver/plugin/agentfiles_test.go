@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
-// TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its
-// restart, leaves links where the driver will write as root.
+// TestAgentFilesAreNotWrittenThroughLinks has a task that, before its restart,
+// leaves links where the driver will write as root.
 func TestAgentFilesAreNotWrittenThroughLinks(t *testing.T) {
 	self := account.Account{UID: os.Geteuid(), GID: os.Getegid()}
 	outside := filepath.Join(t.TempDir(), "passwd")

@@ -5,6 +5,6 @@
 
 package plugin
 
-// withCgo reports whether the executor can isolate: without cgo it quietly would
+// withCgo reports whether the executor can isolate: without cgo it silently would
 // not.
 const withCgo = true

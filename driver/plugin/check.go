@@ -13,14 +13,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
 )
 
-// maxChecks is how many commands may run next to an isolated task, those included
+// maxChecks bounds the commands that run next to an isolated task, including those
 // that did not end in time.
 const maxChecks = 32
 
 // noDeadline is a time that the executor never reaches.
 const noDeadline = 10 * 365 * 24 * time.Hour
 
-// runCheck runs a command next to the agent and waits for its end.
+// runCheck runs a command next to the agent and waits until it ends.
 func (t *task) runCheck(command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
 	if t.confined == nil || t.confined.Identity.Setuid { // not in a container
 		return t.execUntil(time.Now().Add(timeout), t.confined.command(command))
@@ -28,11 +28,11 @@ func (t *task) runCheck(command []string, timeout time.Duration) (*drivers.ExecT
 	return t.execWithAlarm(command, timeout)
 }
 
-// execWithAlarm runs a command in the task's container. When a deadline of the
-// executor's own passes, the executor panics, and the task is lost with it. So
-// an alarm ends the command, and the driver waits for itself. A command that the
-// alarm does not end (it ignores the signal, or leaves a process behind that holds
-// its output open) keeps a place among maxChecks until the task ends.
+// execWithAlarm runs a command in the task's container. If one of the executor's
+// own deadlines passes, the executor panics, and the task is lost with it. So an
+// alarm ends the command, and the driver does the waiting. A command that survives
+// the alarm, because it ignores the signal or leaves a process behind that holds
+// its output open, counts against maxChecks until the task ends.
 func (t *task) execWithAlarm(command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
 	select {
 	case t.checks <- struct{}{}:
@@ -41,7 +41,8 @@ func (t *task) execWithAlarm(command []string, timeout time.Duration) (*drivers.
 	}
 	var result *drivers.ExecTaskResult
 	ended := make(chan error, 1)
-	// It ends with the command, at the latest with the task's executor.
+	// The goroutine ends with the command, and at the latest with the task's
+	// executor.
 	go func() {
 		defer func() { <-t.checks }()
 		var err error
@@ -66,7 +67,7 @@ func (t *task) execUntil(deadline time.Time, command []string) (*drivers.ExecTas
 	return &drivers.ExecTaskResult{Stdout: out, ExitResult: &drivers.ExitResult{ExitCode: code}}, nil
 }
 
-// alarmed is how a command is run that an alarm ends.
+// alarmed returns the arguments that run a command under an alarm.
 func (c *confined) alarmed(argv []string, after time.Duration) []string {
 	if !c.Alarms {
 		return c.command(argv)

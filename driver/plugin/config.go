@@ -23,65 +23,64 @@ import (
 type Config struct {
 	// Enabled is true unless set otherwise.
 	Enabled bool `codec:"enabled"`
-	// AllowIsolationNone lets jobs ask for isolation = "none", which gives them
-	// the host as raw_exec does. Off by default, like raw_exec.
+	// AllowIsolationNone lets jobs set isolation = "none", which gives them the host as
+	// raw_exec does. Off by default, like raw_exec.
 	AllowIsolationNone bool `codec:"allow_isolation_none"`
-	// AllowRoot lets isolated tasks run as user 0 or with group 0. They have no
-	// capabilities then either, but own every file of root's that they see.
+	// AllowRoot lets isolated tasks run as user 0 or with group 0. Even then they have no
+	// capabilities, but they own every file of root's that they see.
 	AllowRoot bool `codec:"allow_root"`
-	// DynamicUsers makes Nomad give each isolated task that names no user one of its
+	// DynamicUsers makes Nomad give each isolated task that names no user a user of its
 	// own, from the client's `users` block. True unless set otherwise.
 	DynamicUsers bool `codec:"dynamic_users"`
-	// PidsLimit is how many processes and threads an isolated task may have at a time,
-	// 0: as many as the client. defaultPidsLimit unless set otherwise.
+	// PidsLimit bounds the processes and threads of an isolated task; 0 means the client's
+	// own limit. The default is defaultPidsLimit.
 	PidsLimit int `codec:"pids_limit"`
-	// Python is asked at fingerprint time which installation of the framework the
-	// host has. It does not decide what tasks run. Default "python3".
+	// Python is the program whose installation of the framework the fingerprint reports. It
+	// does not decide what tasks run. Default "python3".
 	Python string `codec:"python"`
-	// FingerprintPeriod is the time between two looks at the host's installation,
-	// FingerprintTimeout how long one may take: importing a framework is slow.
-	// Defaults "5m" and "1m".
+	// FingerprintPeriod is the time between two looks at the host's installation.
+	// FingerprintTimeout bounds one look: importing a framework is slow. Defaults "5m" and
+	// "1m".
 	FingerprintPeriod  string `codec:"fingerprint_period"`
 	FingerprintTimeout string `codec:"fingerprint_timeout"`
-	// Interface is the network interface of tasks that name none. Empty leaves
-	// the choice to the agent.
+	// Interface is the network interface of tasks that name none. If empty, the agent
+	// chooses.
 	Interface string `codec:"interface"`
-	// BindPaths are host paths that a task with isolation = "exec" sees besides
-	// isolation.DefaultBindPaths, read-only and under the same name. complete puts
-	// those in front: without the host's libraries not even the agent starts.
+	// BindPaths are host paths that a task with isolation = "exec" sees in addition to
+	// isolation.DefaultBindPaths, read-only and under the same name. complete prepends the
+	// default paths, because without the host's libraries not even the agent starts.
 	BindPaths []string `codec:"bind_paths"`
-	// Devices are device nodes, or patterns of them, that a task with isolation =
-	// "exec" has besides those of its reserved GPUs; see isolation.CheckDevice.
+	// Devices are device nodes, or patterns of them, that a task with isolation = "exec"
+	// gets in addition to those of its reserved GPUs; see isolation.CheckDevice.
 	Devices []string `codec:"devices"`
-	// Memlock is how much memory such a task may lock ("unlimited", "64GiB"), as fast
-	// networks want. Empty leaves it as the Nomad client has it.
+	// Memlock is how much memory such a task may lock ("unlimited", "64GiB"), which fast
+	// networks need. If empty, the Nomad client's limit applies.
 	Memlock string `codec:"memlock"`
 	// NoPivotRoot is for hosts whose root file system is a RAM disk.
 	NoPivotRoot bool `codec:"no_pivot_root"`
-	// DeniedHostUids and DeniedHostGids are ranges ("0,1000-2000") that the
-	// task's `user` must not fall into.
+	// DeniedHostUids and DeniedHostGids are ranges ("0,1000-2000") of IDs that the task's
+	// `user` must not have.
 	DeniedHostUids string `codec:"denied_host_uids"`
 	DeniedHostGids string `codec:"denied_host_gids"`
-	// ExecutorLogLevel is that of executor.out, which lies next to the
-	// allocation's directory, see package privatedirs.
-	// Default "info".
+	// ExecutorLogLevel is the log level of executor.out, which lies next to the
+	// allocation's directory, see package privatedirs. Default "info".
 	ExecutorLogLevel string `codec:"executor_log_level"`
 
 	period, timeout time.Duration
-	memlock         uint64 // in bytes, 0: as the client has it
-	// block is how messages name the block that the configuration is in.
+	memlock         uint64 // in bytes; 0: the client's limit
+	// block is the name that messages use for the configuration's block.
 	block string
 }
 
-// defaultPidsLimit is more than the threads of eight slots with sixteen data loaders
-// each, and half of what a small machine has for all (kernel.pid_max = 32768).
+// defaultPidsLimit is more than the threads of eight slots with sixteen data loaders each.
+// It is half of a small machine's total (kernel.pid_max = 32768).
 const defaultPidsLimit = 16384
 
-// blockOf names the agent configuration's block for a framework: it is named after
-// the binary.
+// blockOf returns the name of a framework's block in the agent configuration, which
+// contains the name of the binary.
 func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-driver-"+framework) }
 
-// complete fills in defaults and states what is wrong.
+// complete fills in defaults and returns an error if the configuration is invalid.
 func (c *Config) complete() error {
 	var p problem.List
 	c.Python = cmp.Or(c.Python, "python3")
@@ -116,21 +115,21 @@ func (c *Config) complete() error {
 	return p.Err()
 }
 
-// The values of a task's isolation.
+// Values of a task's isolation.
 const (
 	isolationExec = "exec"
 	isolationNone = "none"
 )
 
-// bind sets what only this driver has in a task's `config` to its default, and
-// returns the settings that fill it.
+// bind sets the fields of a task's `config` that only this driver has to their defaults,
+// and returns the settings that fill them.
 func (pl *plan) bind() []settings.Setting {
 	return []settings.Setting{
 		settings.OneOf(&pl.isolation, "isolation", []string{isolationExec, isolationNone}, "namespaces of the task's own, or none"),
 	}
 }
 
-// taskSettings are the fields of a task's `config`, those of the framework excepted.
+// taskSettings returns the fields of a task's `config`, except for the framework's.
 func taskSettings() []settings.Setting {
 	return append(new(plan).bind(), taskconfig.Settings()...)
 }

@@ -26,8 +26,9 @@ func TestParseMemlock(t *testing.T) {
 	}
 }
 
-// An isolated task opens the devices that the client lists, and locks as much memory as
-// it allows. Of the others there is no node, and one of the job's making is of no use.
+// An isolated task can open the devices that the client lists, and lock as much memory as
+// the client allows. There is no node of any other device, and one that the job makes
+// itself does not work.
 func TestIsolatedTaskHasTheListedDevices(t *testing.T) {
 	isolated(t)
 	must.NoError(t, os.MkdirAll("/dev/kolo-test", 0o755))

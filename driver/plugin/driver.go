@@ -21,14 +21,14 @@ import (
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 )
 
-// Driver is the task driver. Its methods are those of Nomad's DriverPlugin;
-// Nomad may call all of them at the same time.
+// Driver is the task driver. It implements Nomad's DriverPlugin; Nomad may call all
+// methods concurrently.
 type Driver struct {
-	// ctx ends with the plugin. Tasks do not: they belong to their executors.
+	// ctx ends with the plugin. Tasks go on, since they belong to their executors.
 	ctx    context.Context
 	logger hclog.Logger
 	events *eventer.Eventer
-	// framework is what the driver trains with.
+	// framework is the driver's training framework.
 	framework Framework
 	// host is the host's file system, where device nodes are looked for.
 	host fs.FS
@@ -58,22 +58,22 @@ func New(ctx context.Context, logger hclog.Logger, framework Framework) *Driver 
 	}
 }
 
-// PluginInfo returns name and versions.
+// PluginInfo returns the plugin's name and versions.
 func (d *Driver) PluginInfo() (*base.PluginInfoResponse, error) { return info(d.framework.Name()), nil }
 
-// ConfigSchema describes the agent configuration's `config` block.
+// ConfigSchema returns the schema of the agent configuration's `config` block.
 func (d *Driver) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), nil }
 
-// TaskConfigSchema describes a task's `config` block.
+// TaskConfigSchema returns the schema of a task's `config` block.
 func (d *Driver) TaskConfigSchema() (*hclspec.Spec, error) { return taskConfigSpec(d.framework), nil }
 
-// Capabilities states which of Nomad's features the driver has.
+// Capabilities returns which of Nomad's features the driver supports.
 func (d *Driver) Capabilities() (*drivers.Capabilities, error) {
 	config, _, _ := d.settings()
 	return capabilities(config.DynamicUsers), nil
 }
 
-// SetConfig takes the agent configuration.
+// SetConfig applies the agent configuration.
 func (d *Driver) SetConfig(c *base.Config) error {
 	config := Config{Enabled: true, DynamicUsers: true, PidsLimit: defaultPidsLimit, block: blockOf(d.framework.Name())}
 	if len(c.PluginConfig) > 0 {
@@ -98,7 +98,7 @@ func (d *Driver) SetConfig(c *base.Config) error {
 	return nil
 }
 
-// settings returns what SetConfig was given last.
+// settings returns the configuration of the last SetConfig.
 func (d *Driver) settings() (Config, *base.AgentConfig, *deniedIDs) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -114,8 +114,8 @@ func (d *Driver) task(id string) (*task, error) {
 	return nil, drivers.ErrTaskNotFound
 }
 
-// WaitTask returns a channel that yields the result once the task has ended.
-// When ctx or the plugin ends first, it is closed without one.
+// WaitTask returns a channel that yields the result once the task has ended. If ctx
+// or the plugin ends first, the channel is closed without a result.
 func (d *Driver) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitResult, error) {
 	t, err := d.task(id)
 	if err != nil {
@@ -140,9 +140,9 @@ func (d *Driver) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitR
 	return ch, nil
 }
 
-// StopTask asks the agent to leave its ring, and kills it when timeout is up.
-// The agent always gets SIGTERM: it passes other signals on to its slots, and
-// most of those that a job's kill_signal may name kill a script.
+// StopTask asks the agent to leave its ring, and kills it after timeout. The agent
+// always gets SIGTERM: it passes other signals on to its slots, and most of the
+// signals that a job may set as kill_signal would kill a script.
 func (d *Driver) StopTask(id string, timeout time.Duration, signal string) error {
 	t, err := d.task(id)
 	if err != nil {
@@ -152,8 +152,8 @@ func (d *Driver) StopTask(id string, timeout time.Duration, signal string) error
 	return t.stop(timeout)
 }
 
-// DestroyTask forgets a task and removes what the driver made for it. A running
-// one is only destroyed by force.
+// DestroyTask forgets a task and removes everything that the driver made for it. It
+// destroys a running task only with force.
 func (d *Driver) DestroyTask(id string, force bool) error {
 	t, err := d.task(id)
 	if err != nil {
@@ -169,7 +169,7 @@ func (d *Driver) DestroyTask(id string, force bool) error {
 	return nil
 }
 
-// InspectTask states how a task is.
+// InspectTask returns the task's status.
 func (d *Driver) InspectTask(id string) (*drivers.TaskStatus, error) {
 	t, err := d.task(id)
 	if err != nil {
@@ -178,7 +178,8 @@ func (d *Driver) InspectTask(id string) (*drivers.TaskStatus, error) {
 	return t.status(), nil
 }
 
-// TaskStats sends what a task uses, agent and slots together, every interval.
+// TaskStats sends the resource usage of a task, agent and slots together, every
+// interval.
 func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duration) (<-chan *drivers.TaskResourceUsage, error) {
 	t, err := d.task(id)
 	if err != nil {
@@ -187,7 +188,7 @@ func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duratio
 	return t.exec.Stats(ctx, interval)
 }
 
-// TaskEvents sends what agents report, see package eventtail.
+// TaskEvents sends the agents' events, see package eventtail.
 func (d *Driver) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
 	return d.events.TaskEvents(ctx)
 }
@@ -234,8 +235,9 @@ func (d *Driver) ExecTaskStreamingRaw(ctx context.Context, id string, command []
 
 var errNoCommand = errors.New("no command to execute")
 
-// ownPath is this binary, which is also the agent. A binary that was replaced
-// while the plugin runs is reported as "... (deleted)".
+// ownPath returns the path of this binary, which is also the agent. If the binary
+// was replaced while the plugin runs, the system reports its path as "...
+// (deleted)".
 func ownPath() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

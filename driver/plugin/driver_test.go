@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
 )
 
-// isolations are those that can be tested here.
+// isolations returns the isolations that can be tested here.
 func isolations(t *testing.T) []string {
 	if err := canIsolate(); err != nil {
 		t.Logf(`isolation "exec" is not tested: %v`, err)
@@ -136,8 +136,8 @@ func TestStopTaskLetsTheAgentLeave(t *testing.T) {
 	}
 }
 
-// TestTaskStartsAgainInPlace is `nomad alloc restart`: the same allocation
-// directory, with all that the first run left in it.
+// TestTaskStartsAgainInPlace does the same as `nomad alloc restart`: it starts the task in
+// the same allocation directory, with everything that the first run left in it.
 func TestTaskStartsAgainInPlace(t *testing.T) {
 	for _, isolation := range isolations(t) {
 		t.Run(isolation, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestRecoverTaskThatEndedMeanwhile(t *testing.T) {
 }
 
 // TestRecoverWithoutExecutor makes sure that an agent that no one can reach does not
-// go on training next to the one that Nomad starts next.
+// continue training next to the one that Nomad starts next.
 func TestRecoverWithoutExecutor(t *testing.T) {
 	first := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationNone, `echo $$ > "$NOMAD_TASK_DIR/pid"; exec sleep 1000`)

@@ -24,9 +24,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/gpu/devnode"
 )
 
-// environment is what the agent of a checked task runs in. prepare makes it,
-// launch starts the agent in it, and release takes back what is no longer
-// needed.
+// environment is everything that the agent of a checked task runs in. prepare makes it,
+// launch starts the agent in it, and release frees the parts that are no longer needed.
 type environment struct {
 	config *Config
 	client *base.AgentConfig
@@ -34,7 +33,7 @@ type environment struct {
 	who    account.Account
 	plan   *plan
 	host   fs.FS
-	// network is the group's own, nil where that is the client's.
+	// network is the group's own, nil if the group uses the client's.
 	network *groupNetwork
 	logger  hclog.Logger
 
@@ -42,8 +41,8 @@ type environment struct {
 	binary  string
 	command *executor.ExecCommand
 	outputs outputs
-	// confined states how package confine starts the task's processes, nil where
-	// they need none.
+	// confined states how package confine starts the task's processes, nil if they need no
+	// confinement.
 	confined *confined
 	// cleanup are host paths to remove with the task.
 	cleanup []string
@@ -59,13 +58,13 @@ const (
 	devicesName     = "devices.json"
 )
 
-// privateDirsOf are the directories of root's own for a task.
+// privateDirsOf returns the directories that root owns for a task.
 func privateDirsOf(c *drivers.TaskConfig) privatedirs.Dirs {
 	return privatedirs.New(c.AllocDir, filepath.Base(c.TaskDir().Dir))
 }
 
-// release closes what only the start needs, and takes away everything else, too,
-// where the start has failed.
+// release closes the parts that only the start needs. If the start has failed, it also
+// removes everything else.
 func (e *environment) release(failed bool) {
 	e.outputs.close()
 	if !failed {
@@ -82,7 +81,7 @@ func (e *environment) release(failed bool) {
 	}
 }
 
-// prepare writes the agent's files and puts together its command.
+// prepare writes the agent's files and assembles its command.
 func (e *environment) prepare() error {
 	e.dirs = privateDirsOf(e.task)
 	if err := e.dirs.Create(); err != nil {
@@ -94,7 +93,7 @@ func (e *environment) prepare() error {
 	if err := e.findBinary(); err != nil {
 		return err
 	}
-	inTask := e.task.TaskDir().Dir // where the task sees its directory
+	inTask := e.task.TaskDir().Dir // the path of the directory in the task
 	if e.isolated() {
 		inTask = "/"
 	}
@@ -111,10 +110,10 @@ func (e *environment) prepare() error {
 		Args: []string{"agent"},
 		Env:  e.plan.environment(env, filepath.Join(inTask, configPath)),
 		User: e.task.User,
-		// The executor looks for Cmd here first, and makes what it finds
-		// executable: it must not be the task's own directory.
+		// The executor looks for Cmd here first, and makes the file executable. So this
+		// must not be the task's own directory.
 		TaskDir:   e.dirs.Root,
-		WorkDir:   e.task.TaskDir().Dir, // the job's own is entered by its user alone
+		WorkDir:   e.task.TaskDir().Dir, // only the job's user may be able to enter the job's own
 		Resources: e.task.Resources.Copy(),
 
 		NetworkIsolation: e.task.NetworkIsolation,
@@ -132,8 +131,8 @@ func (e *environment) prepare() error {
 	return nil
 }
 
-// addListedDevices adds the devices that the plugin's configuration lists, unless the
-// task has them already.
+// addListedDevices adds the devices that the plugin's configuration lists, unless the task
+// has them already.
 func (e *environment) addListedDevices() {
 	paths, left := isolation.Devices("/", e.config.Devices)
 	for _, why := range left {
@@ -146,7 +145,7 @@ func (e *environment) addListedDevices() {
 	}
 }
 
-// memory is the most that the executor lets the task use, in bytes; 0 is no limit.
+// memory returns the memory that the executor lets the task use, in bytes; 0 is no limit.
 func (e *environment) memory() int64 {
 	if r := e.task.Resources; e.isolated() && r != nil && r.NomadResources != nil {
 		return max(r.NomadResources.Memory.MemoryMB, r.NomadResources.Memory.MemoryMaxMB) << 20
@@ -161,7 +160,7 @@ func (e *environment) findBinary() (err error) {
 	if e.binary, err = ownPath(); err != nil {
 		return err
 	}
-	// An isolated task sees the binary whatever directory it lies in.
+	// An isolated task sees the binary regardless of the directory that it lies in.
 	at := account.Path{Base: "/", Rel: e.binary[1:]}
 	if e.isolated() {
 		at = account.Path{Base: e.binary, Rel: "."}
@@ -172,7 +171,7 @@ func (e *environment) findBinary() (err error) {
 	return nil
 }
 
-// confine makes package confine start the agent, where root has rights to give up.
+// confine makes package confine start the agent if there are privileges to drop.
 func (e *environment) confine() {
 	if os.Geteuid() != 0 || !e.isolated() && e.who.UID == 0 {
 		return
@@ -186,7 +185,7 @@ func (e *environment) confine() {
 	e.command.Env = confine.Environment(e.command.Env)
 }
 
-// isolate adds what a task in namespaces of its own needs.
+// isolate adds everything that a task in namespaces of its own needs.
 func (e *environment) isolate() error {
 	shm, err := e.dirs.MakeShm(e.who.UID, e.who.GID)
 	if err != nil {
@@ -214,7 +213,7 @@ func (e *environment) isolate() error {
 	}
 	e.addListedDevices()
 	e.command.Capabilities = confine.Capabilities()
-	// By the name "root" the executor gives capabilities of its own choice, and it knows no
+	// For the user "root" the executor chooses its own capabilities, and it knows no
 	// dynamic users. Package confine sets the user in any case.
 	if e.command.User = e.who.Name; e.who.UID == 0 || e.who.Dynamic {
 		e.command.User = ""

@@ -33,8 +33,8 @@ func TestExecTask(t *testing.T) {
 	}
 }
 
-// TestCommandThatTakesTooLong makes sure that it costs neither the task nor, when it
-// can be ended, a process.
+// TestCommandThatTakesTooLong makes sure that such a command does not cost the task, nor
+// leave a process behind if it can be ended.
 func TestCommandThatTakesTooLong(t *testing.T) {
 	for _, isolation := range isolations(t) {
 		t.Run(isolation, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestCommandsBesideATaskAreBounded(t *testing.T) {
 	must.ErrorContains(t, err, "already run next to the task")
 }
 
-// TestExecStreaming is `nomad alloc exec` with input, both outputs and an exit
-// code, with and without a terminal.
+// TestExecStreaming does the same as `nomad alloc exec` with input, both outputs and an
+// exit code, with and without a terminal.
 func TestExecStreaming(t *testing.T) {
 	for _, isolation := range isolations(t) {
 		for name, tty := range map[string]bool{"pipe": false, "terminal": true} {
@@ -90,9 +90,8 @@ func TestExecStreaming(t *testing.T) {
 	}
 }
 
-// TestIsolatedTaskSeesItsOwn checks what a task with isolation = "exec" can see
-// and do: its own files at their host paths, the host's programs read-only,
-// nothing of the rest.
+// TestIsolatedTaskSeesItsOwn checks what a task with isolation = "exec" can see and do: its
+// own files at their host paths, the host's programs read-only, and nothing else.
 func TestIsolatedTaskSeesItsOwn(t *testing.T) {
 	if err := canIsolate(); err != nil {
 		t.Skip(err)

@@ -16,12 +16,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
-// firstAnswer bounds the wait for the first look at the host's installation: the
-// client waits for all drivers before it takes work.
+// firstAnswer bounds the wait for the first look at the host's installation, because the
+// client waits for all drivers before it accepts work.
 const firstAnswer = 10 * time.Second
 
-// Fingerprint reports at once, and then when something changed, whether this
-// client can run tasks and which installation of the framework it has.
+// Fingerprint reports whether this client can run tasks, and which installation of the
+// framework it has. It reports at once, and then whenever something changed.
 func (d *Driver) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
 	ch := make(chan *drivers.Fingerprint)
 	go d.fingerprint(ctx, ch)
@@ -85,12 +85,12 @@ func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint
 	}
 }
 
-// describe states what a client with this configuration and this installation can do.
+// describe returns the fingerprint of a client with this configuration and installation.
 //
-// A client that cannot run tasks is "undetected", never "unhealthy": Nomad's
-// scheduler remembers per class of node what can run there, and health is not
-// part of the class while attributes are, so that an unhealthy driver on one
-// node would keep jobs away from its healthy twins.
+// A client that cannot run tasks is "undetected", never "unhealthy". Nomad's scheduler
+// remembers what can run for each class of nodes, and the class includes attributes but not
+// health. So an unhealthy driver on one node would keep jobs away from healthy nodes of the
+// same class.
 func describe(name string, config *Config, noExec error, found *installation) *drivers.Fingerprint {
 	undetected := func(why string) *drivers.Fingerprint {
 		return &drivers.Fingerprint{Health: drivers.HealthStateUndetected, HealthDescription: why}
@@ -137,7 +137,7 @@ func same(a, b *drivers.Fingerprint) bool {
 		})
 }
 
-// canIsolate is nil when tasks can get namespaces of their own.
+// canIsolate returns nil if tasks can get namespaces of their own.
 func canIsolate() error {
 	switch {
 	case !withCgo:

@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
 )
 
-// TestJobsEnvironmentNamesNoDevices is about a job that writes another's GPU
-// into its own env block.
+// TestJobsEnvironmentNamesNoDevices has a job that writes another job's GPU into
+// its own env block.
 func TestJobsEnvironmentNamesNoDevices(t *testing.T) {
 	h := newHost()
 	h.env["KOLO_GPUS_x"], h.env[nvidiaVisible] = "GPU-a", "GPU-b"

@@ -151,7 +151,7 @@ func newTaskConfig(t *testing.T, isolation, script string) *drivers.TaskConfig {
 	return c
 }
 
-// shmOf is where the shared memory of the client's tasks lies, see package
+// shmOf returns where the shared memory of the client's tasks lies, see package
 // privatedirs.
 func shmOf(c *drivers.TaskConfig) string {
 	name, err := os.ReadFile(filepath.Join(filepath.Dir(c.AllocDir), ".kolo/shm"))
@@ -219,7 +219,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(f), wait.Timeout(patience), wait.Gap(20*time.Millisecond)), must.Sprint(what))
 }
 
-// output is what the task has printed so far.
+// output returns what the task has printed so far.
 func output(t *testing.T, c *drivers.TaskConfig) string {
 	t.Helper()
 	data, err := os.ReadFile(c.StdoutPath)

@@ -16,38 +16,39 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// hostEnvironment is what validate may know of the machine and the task: plain
-// data and a few questions, so that tests can answer them.
+// hostEnvironment is what validate knows about the machine and the task. It consists of
+// plain data and a few functions, so that tests can fake it.
 type hostEnvironment struct {
 	plugin *Config
-	// env is the task's environment, devices the part of it that Nomad's devices
-	// gave; the directories are paths on the host.
+	// env is the task's environment, and devices the part of it that comes from Nomad's
+	// devices; the directories are paths on the host.
 	env, devices                  map[string]string
 	taskDir, allocDir, secretsDir string
 	mounts                        []*drivers.MountConfig
 
-	// execIsolation is nil when this machine can isolate tasks.
+	// execIsolation is nil if this machine can isolate tasks.
 	execIsolation error
-	// exists reports whether a host path is there, be it as a link that leads nowhere.
+	// exists reports whether a host path exists, even as a broken link.
 	exists func(hostPath string) bool
-	// user is the task's, readable is nil when that user may read a file, executable
-	// when it may run it, enterable when it may start in a directory.
+	// user is the task's user. readable returns nil if that user may read a file,
+	// executable if the user may run it, and enterable if the user may start in a
+	// directory.
 	user                            string
 	readable, executable, enterable func(account.Path) error
-	// link returns what a link leads to, "" for a file that is none.
+	// link returns the target of a link, "" for a file that is not a link.
 	link func(account.Path) (target string, err error)
-	// network is the group's own, nil where it is in the host's.
+	// network is the group's own, nil if the group uses the host's.
 	network *groupNetwork
-	// interfaces lists the network interfaces that the task will see.
+	// interfaces returns the network interfaces that the task will see.
 	interfaces func() ([]string, error)
 }
 
-// layout is what the task sees of the host where it is isolated.
+// layout returns what an isolated task sees of the host.
 func (s *hostEnvironment) layout() isolation.Layout {
 	return isolation.Layout{TaskDir: s.taskDir, AllocDir: s.allocDir, BindPaths: s.plugin.BindPaths, Volumes: s.mounts}
 }
 
-// surroundings is what package taskconfig may know of it, by what the task sees.
+// surroundings returns the part of it that package taskconfig needs, as the task sees it.
 func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surroundings {
 	out := &taskconfig.Surroundings{
 		Env: s.env, Devices: s.devices, Dir: v.CWD,
@@ -60,7 +61,7 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 		Interface: s.plugin.Interface, InterfaceOf: s.plugin.block, Interfaces: s.interfaces,
 	}
 	if s.network != nil {
-		// Nobody else is in that network, and it has other interfaces than the client.
+		// No one else is in that network, and it has other interfaces than the client.
 		out.OwnNetwork, out.Interface = true, ""
 	}
 	if v.Isolated {
@@ -70,13 +71,13 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 	return out
 }
 
-// asks returns a question about a path of the task. A link means what it means to the
-// task: the client, where it may lead elsewhere, is not asked about it.
+// asks returns a function that checks a path of the task. It resolves links as the task
+// would: on the client, a link may lead elsewhere.
 func (s *hostEnvironment) asks(v isolation.View, may func(account.Path) error) func(path string) error {
 	return func(path string) error {
 		end, err := v.Follow(path, s.link)
 		if end == path && !errors.Is(err, fs.ErrPermission) {
-			err = nil // without links, it has a better answer
+			err = nil // the check itself gives a better error then
 		}
 		if err != nil {
 			return err
@@ -86,7 +87,7 @@ func (s *hostEnvironment) asks(v isolation.View, may func(account.Path) error) f
 	}
 }
 
-// readHostEnvironment asks this machine what validate wants to know.
+// readHostEnvironment collects from this machine what validate needs.
 func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Account) *hostEnvironment {
 	dir := c.TaskDir()
 	network := networkOf(c)

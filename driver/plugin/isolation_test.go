@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
-// ran is what an isolated task printed that ran to its end.
+// ran returns the output of an isolated task that ran to its end.
 func ran(t *testing.T, config *Config, c *drivers.TaskConfig) string {
 	t.Helper()
 	h := newHarness(t, config)
@@ -47,7 +47,7 @@ func TestIsolatedTaskWritesItsOwn(t *testing.T) {
 	must.FileExists(t, filepath.Join(c.TaskDir().Dir, "relative"))
 }
 
-// openTempDir is a directory that every user may write to.
+// openTempDir returns a directory that every user may write to.
 func openTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestIsolatedTaskHasItsVolumes(t *testing.T) {
 	must.FileExists(t, filepath.Join(volume, "x"))
 }
 
-// TestAllowRoot makes sure that root in a container is a name and not a power.
+// TestAllowRoot makes sure that root in a container has no power beyond its name.
 func TestAllowRoot(t *testing.T) {
 	isolated(t)
 	config := noIsolation()
@@ -93,8 +93,8 @@ func TestUserByNumber(t *testing.T) {
 	must.Eq(t, "nobody\n", ran(t, noIsolation(), c))
 }
 
-// TestRecoveredTaskIsStillConfined is about commands that a second plugin starts
-// next to a task that the first one did.
+// TestRecoveredTaskIsStillConfined runs commands, started by a second plugin, next
+// to a task of the first plugin.
 func TestRecoveredTaskIsStillConfined(t *testing.T) {
 	isolated(t)
 	first := newHarness(t, noIsolation())
@@ -109,8 +109,8 @@ func TestRecoveredTaskIsStillConfined(t *testing.T) {
 	must.Eq(t, "nobody\nnogroup\nCapBnd:\t0000000000000000\njob\n", strings.ReplaceAll(string(r.Stdout), "\nnobody\nCap", "\nnogroup\nCap"))
 }
 
-// TestReplacedDirectoryIsNotBound is about a task that makes a link of its local
-// directory, to see more of the host after a restart.
+// TestReplacedDirectoryIsNotBound has a task that replaces its local directory by a
+// link, to see more of the host after a restart.
 func TestReplacedDirectoryIsNotBound(t *testing.T) {
 	isolated(t)
 	h := newHarness(t, noIsolation())
@@ -121,8 +121,8 @@ func TestReplacedDirectoryIsNotBound(t *testing.T) {
 	must.ErrorContains(t, err, "the task has replaced this directory")
 }
 
-// TestLinkOnTheWayToAMountIsNotFollowed is about an alloc_dir below /tmp, as an
-// agent in development mode has: the task's directory is mounted in its own tmp.
+// TestLinkOnTheWayToAMountIsNotFollowed has an alloc_dir below /tmp, as an agent in
+// development mode has: the task's directory is mounted in its own tmp.
 func TestLinkOnTheWayToAMountIsNotFollowed(t *testing.T) {
 	isolated(t)
 	c := newTaskConfig(t, isolationExec, `ls /etc/ld.so.preload`)
@@ -144,8 +144,8 @@ func TestLinkOnTheWayToAMountIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestAncestorMayTakeSockets is what the agent needs of its slots when a ring
-// breaks (package agent, breakSockets), without any capability.
+// TestAncestorMayTakeSockets checks, without any capability, what the agent does
+// with its slots' sockets when a ring breaks (package agent, breakSockets).
 func TestAncestorMayTakeSockets(t *testing.T) {
 	isolated(t)
 	const python = "/usr/bin/python3"

@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 )
 
-// launch starts the agent with an executor of its own, and returns its task with
-// the handle to find it again.
+// launch starts the agent with an executor of its own. It returns its task, and the handle
+// to find it again.
 func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 	e.exec, e.executor, err = executor.CreateExecutor(e.logger, e.client.Driver, &executor.ExecutorConfig{
 		LogFile:     filepath.Join(e.dirs.State, executorLogName),
@@ -52,7 +52,7 @@ func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 		Confined:  e.confined,
 	}
 	if state.Started, err = procid.Start(ps.Pid); err != nil {
-		e.logger.Debug("cannot note when the agent started", "error", err) // it has ended
+		e.logger.Debug("cannot note when the agent started", "error", err) // the agent has ended
 	}
 	handle := drivers.NewTaskHandle(handleVersion)
 	handle.Config = e.task
@@ -63,15 +63,15 @@ func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 	return handle, newTask(e.task, &state, e.exec, e.executor, e.logger), nil
 }
 
-// limitPids bounds the processes of an isolated task, from its first on: the executor
-// has made its cgroup by now.
+// limitPids bounds the processes of an isolated task, starting with the first: the executor
+// has made the task's cgroup by now.
 func (e *environment) limitPids(pid int) error {
 	if !e.isolated() || e.config.PidsLimit == 0 {
 		return nil
 	}
 	err := cgroup.LimitPids(pid, e.config.PidsLimit)
 	if errors.Is(err, fs.ErrNotExist) && !running(pid) {
-		return nil // with the agent, what it started has ended
+		return nil // the agent and all that it started have ended
 	}
 	if err != nil {
 		return fmt.Errorf("pids_limit: %w; set pids_limit = 0 in the config of %s to run tasks without a limit", err, e.config.block)
@@ -79,7 +79,7 @@ func (e *environment) limitPids(pid int) error {
 	return nil
 }
 
-// running reports whether there is such a process.
+// running reports whether a process exists.
 func running(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return err == nil

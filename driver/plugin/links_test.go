@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
-// TestLinksOfATaskLeadRootNowhere is about a task that leaves links where root
-// writes when it is started again.
+// TestLinksOfATaskLeadRootNowhere has a task that leaves links where root writes
+// when the task is started again.
 func TestLinksOfATaskLeadRootNowhere(t *testing.T) {
 	links := map[string]func(c *drivers.TaskConfig) string{
 		"log of the executor": func(c *drivers.TaskConfig) string { return filepath.Join(c.TaskDir().Dir, "executor.out") },
@@ -70,8 +70,8 @@ func TestLinksOfATaskLeadRootNowhere(t *testing.T) {
 	}
 }
 
-// TestExecutorFindsTheDriversBinaryAlone is about the file that the executor, as
-// root, makes executable: it looks for the binary's name in every mount.
+// TestExecutorFindsTheDriversBinaryAlone covers the file that the executor, as
+// root, makes executable: it searches every mount for the binary's name.
 func TestExecutorFindsTheDriversBinaryAlone(t *testing.T) {
 	isolated(t)
 	for name, dir := range map[string]string{
@@ -91,8 +91,8 @@ func TestExecutorFindsTheDriversBinaryAlone(t *testing.T) {
 	}
 }
 
-// TestReplacedLogsAreNotShown is about another task of the allocation that has put
-// a link in place of the logs, which the task sees.
+// TestReplacedLogsAreNotShown has another task of the allocation that has replaced
+// the logs, which the task sees, by a link.
 func TestReplacedLogsAreNotShown(t *testing.T) {
 	isolated(t)
 	secret := hostSecret(t, 0o644)
@@ -105,8 +105,8 @@ func TestReplacedLogsAreNotShown(t *testing.T) {
 	must.ErrorContains(t, err, "another task of the allocation has replaced this directory")
 }
 
-// TestTaskCannotReplaceWhatRootRuns moves the directories away in which the
-// driver's binary and the loader's configuration lie, before `alloc exec`.
+// TestTaskCannotReplaceWhatRootRuns moves away, before `alloc exec`, the
+// directories of the driver's binary and the loader's configuration.
 func TestTaskCannotReplaceWhatRootRuns(t *testing.T) {
 	isolated(t)
 	h := newHarness(t, noIsolation())

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parseMemlock reads a limit of locked memory: "unlimited", or a whole number of KiB,
-// MiB or GiB. 0 is no limit of its own.
+// parseMemlock parses a limit of locked memory: "unlimited", or a whole number of KiB, MiB
+// or GiB. 0 means that the client's limit applies.
 func parseMemlock(text string) (uint64, error) {
 	switch text {
 	case "":
@@ -36,8 +36,8 @@ func parseMemlock(text string) (uint64, error) {
 	return 0, errors.New(`must be "unlimited" or a whole number with its unit, such as "64GiB" or "512MiB"`)
 }
 
-// limitLockedMemory sets how much memory a process, and what it starts from then on,
-// may lock. The kernel charges locked memory to the task's cgroup like any other.
+// limitLockedMemory sets how much memory a process, and its later child processes, may
+// lock. The kernel charges locked memory to the task's cgroup like any other memory.
 func limitLockedMemory(pid int, limit uint64) error {
 	if limit == 0 {
 		return nil

@@ -15,24 +15,24 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// groupNetwork is a network namespace that the tasks of a group have for themselves.
+// groupNetwork is a network namespace that the tasks of one group share.
 type groupNetwork struct {
 	hostnet.Network
 
 	// bridge states that it is of Nomad's mode "bridge".
 	bridge bool
-	// err is why it can't be looked at.
+	// err is why it can't be inspected.
 	err error
 }
 
-// cniResults is where CNI's library notes what it has set up: a file for each network,
-// container and interface.
+// cniResults is where CNI's library records the networks that it has set up: a file for
+// each network, container and interface.
 const cniResults = "/var/lib/cni/results"
 
-// bridgeName is what Nomad's own network, of mode "bridge", is called there.
+// bridgeName is the name there of Nomad's own network, of mode "bridge".
 const bridgeName = "nomad"
 
-// networkOf looks at a task's network, nil where that is the client's.
+// networkOf inspects a task's network. It returns nil if that is the client's.
 func networkOf(c *drivers.TaskConfig) *groupNetwork {
 	if c.NetworkIsolation == nil {
 		return nil
@@ -48,8 +48,8 @@ func networkOf(c *drivers.TaskConfig) *groupNetwork {
 	return n
 }
 
-// ofBridge reports whether an allocation is in Nomad's bridge. The driver is not told:
-// to it, "bridge" and "cni/…" are both a network of the group.
+// ofBridge reports whether an allocation is in Nomad's bridge. The driver's own
+// configuration does not tell: "bridge" and "cni/…" both look like a network of the group.
 func ofBridge(results, alloc string) bool {
 	found, err := filepath.Glob(filepath.Join(results, bridgeName+"-"+alloc+"-*"))
 	return err == nil && len(found) > 0
@@ -72,7 +72,8 @@ func checkNetwork(p *problem.List, s *hostEnvironment) {
 	}
 }
 
-// serviceAddress is the address by which the others find a task's agent, with its port.
+// serviceAddress returns the address, with its port, at which other agents find a task's
+// agent.
 func (e *environment) serviceAddress() (string, error) {
 	_, address, err := taskconfig.ServiceAddress(e.task.Env, e.plan.agent.Listen)
 	if err != nil || e.network == nil {

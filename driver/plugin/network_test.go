@@ -44,7 +44,7 @@ func namespace(t *testing.T, loopback bool) string {
 	return "/var/run/netns/" + name
 }
 
-// TestTaskInANetworkOfItsGroup is about mode "cni/…".
+// TestTaskInANetworkOfItsGroup covers mode "cni/…".
 func TestTaskInANetworkOfItsGroup(t *testing.T) {
 	path := namespace(t, true)
 	for _, isolation := range isolations(t) {

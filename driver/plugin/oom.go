@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 )
 
-// memoryWatch looks whether the kernel kills processes of a task for lack of memory. The
-// agent of an isolated task does not see its cgroup.
+// memoryWatch checks whether the kernel kills processes of a task for lack of memory. The
+// agent of an isolated task cannot see its own cgroup.
 type memoryWatch struct {
 	cgroup cgroup.Cgroup
 	seen   int
@@ -18,7 +18,8 @@ type memoryWatch struct {
 
 func watchMemory(c cgroup.Cgroup) *memoryWatch { return &memoryWatch{c, c.OOMKills()} }
 
-// news is what the task's user has to know since the last call, empty where nothing.
+// news returns a message for the user about kills since the last call, "" if there were
+// none.
 func (w *memoryWatch) news() string {
 	n := w.cgroup.OOMKills() - w.seen
 	if n <= 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 )
 
-// Lack of memory is reported when the cgroup counts it, once, and never without one.
+// A lack of memory is reported once if the cgroup counts it, and never without a cgroup.
 func TestMemoryIsNamedWhenTheCgroupSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.kill"), nil, 0o600))

@@ -14,16 +14,16 @@ import (
 )
 
 // outputs are a task's standard output and error, opened so that nothing can
-// take their place. Nomad puts the pipes into a directory that the allocation's
-// tasks may write to, and the executor opens them by name, as root, and gives
-// them to the task's user.
+// replace them. Nomad puts the pipes into a directory that the allocation's tasks
+// may write to. The executor opens them by name, as root, and gives them to the
+// task's user.
 type outputs struct {
 	stdout, stderr string
 	fds            []int
 }
 
 // open finds both below the allocation's directory without following links. The
-// names are good until close.
+// names are valid until close.
 func (o *outputs) open(allocDir, stdout, stderr string) error {
 	for from, to := range map[string]*string{stdout: &o.stdout, stderr: &o.stderr} {
 		*to = from
@@ -46,8 +46,7 @@ func (o *outputs) close() {
 	}
 }
 
-// openBeneath opens a pipe or an ordinary file for a later open by its
-// descriptor.
+// openBeneath opens a pipe or a regular file for a later open by its descriptor.
 func openBeneath(dir, path string) (int, error) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || !filepath.IsLocal(rel) {

@@ -52,8 +52,8 @@ func TestRootIsRefusedByNumber(t *testing.T) {
 	}
 }
 
-// TestTaskHasNoPrivileges looks at the agent, at a process that it started, and
-// at what `nomad alloc exec` and health checks start next to it.
+// TestTaskHasNoPrivileges checks the agent, a process that it started, and the
+// processes of `nomad alloc exec` and health checks next to it.
 func TestTaskHasNoPrivileges(t *testing.T) {
 	isolated(t)
 	nobody, err := account.Lookup("nobody")
@@ -119,7 +119,7 @@ func TestTaskSeesNamedPartsOfEtcOnly(t *testing.T) {
 	}
 }
 
-// TestTaskOnTheHostHasItsOwnGroups is about isolation = "none", where Nomad's
+// TestTaskOnTheHostHasItsOwnGroups covers isolation = "none", where Nomad's
 // executor adds group 0 to those of the task's user.
 func TestTaskOnTheHostHasItsOwnGroups(t *testing.T) {
 	if os.Geteuid() != 0 {

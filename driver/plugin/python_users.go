@@ -15,12 +15,13 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
-// anyone is the value of the node attribute for a Python that every user can run.
+// anyone is the attribute's value for a Python that every user can run.
 const anyone = "anyone"
 
-// addPythonUsers adds to what a framework has found which users of tasks can run that
-// Python. The framework asks it as its owner where nobody else may. Nothing is added where
-// the client does not run as root: then all tasks have its user.
+// addPythonUsers adds an attribute that names the users of tasks that can run the
+// framework's Python. (The framework itself asks Python as its owner if nobody else may run
+// it.) It adds nothing if the client does not run as root: then all tasks run as the
+// client's user.
 func (i *installation) addPythonUsers(config *Config) {
 	if os.Geteuid() != 0 || i.attributes["installed"] != true {
 		return
@@ -35,7 +36,7 @@ func (i *installation) addPythonUsers(config *Config) {
 	closed, err := closedTo(defaultUser, python, config.BindPaths)
 	switch {
 	case err != nil:
-		return // not known
+		return // unknown
 	case closed == "":
 		i.attributes["python_users"] = anyone
 		return
@@ -48,9 +49,9 @@ func (i *installation) addPythonUsers(config *Config) {
 	i.remark = remark
 }
 
-// closedTo returns which directory, or program, on the way keeps a user from running a
-// program, empty where none does. What isolated tasks see of the client decides, where they
-// see the program.
+// closedTo returns the directory on the way to a program, or the program itself, that keeps
+// a user from running it, "" if none does. For isolated tasks, the directories that they
+// see decide, provided that they see the program.
 func closedTo(user, program string, bindPaths []string) (closed string, err error) {
 	who, err := account.Lookup(user)
 	if err != nil {

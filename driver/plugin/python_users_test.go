@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestPythonUsers has a Python as pyenv, conda and uv install it for root, and the
-// environment of one.
+// TestPythonUsers has a Python installed for root, as by pyenv, conda and uv, and a
+// virtual environment of it.
 func TestPythonUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -34,16 +34,16 @@ func TestPythonUsers(t *testing.T) {
 		binds  []string
 		want   any
 	}{
-		"in /usr":                          {"usr/bin/python3", nil, "anyone"},
-		"it, bound":                        {"usr/bin/python3", []string{"usr"}, "anyone"},
-		"in root's home":                   {"root/pyenv/bin/python3", nil, "owner only: " + at("root")},
-		"it, bound with the home":          {"root/pyenv/bin/python3", []string{"root"}, "owner only: " + at("root")},
-		"it, bound without the home":       {"root/pyenv/bin/python3", []string{"root/pyenv"}, "anyone"},
-		"its environment":                  {"opt/venv/bin/python", nil, "owner only: " + at("root")},
-		"its environment, bound alone":     {"opt/venv/bin/python", []string{"opt/venv"}, "owner only: " + at("root")},
-		"its environment, bound with it":   {"opt/venv/bin/python", []string{"opt/venv", "root/pyenv"}, "anyone"},
-		"a program that is closed itself":  {"usr/bin/mine", nil, "owner only: " + at("usr/bin/mine")},
-		"one that is not there (any more)": {"usr/bin/python4", nil, nil},
+		"in /usr":                         {"usr/bin/python3", nil, "anyone"},
+		"it, bound":                       {"usr/bin/python3", []string{"usr"}, "anyone"},
+		"in root's home":                  {"root/pyenv/bin/python3", nil, "owner only: " + at("root")},
+		"it, bound with the home":         {"root/pyenv/bin/python3", []string{"root"}, "owner only: " + at("root")},
+		"it, bound without the home":      {"root/pyenv/bin/python3", []string{"root/pyenv"}, "anyone"},
+		"its environment":                 {"opt/venv/bin/python", nil, "owner only: " + at("root")},
+		"its environment, bound alone":    {"opt/venv/bin/python", []string{"opt/venv"}, "owner only: " + at("root")},
+		"its environment, bound with it":  {"opt/venv/bin/python", []string{"opt/venv", "root/pyenv"}, "anyone"},
+		"a program that is closed itself": {"usr/bin/mine", nil, "owner only: " + at("usr/bin/mine")},
+		"one that does not exist":         {"usr/bin/python4", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Python: at(c.python)}
@@ -65,7 +65,8 @@ func TestPythonUsers(t *testing.T) {
 	must.MapNotContainsKey(t, none.attributes, "python_users")
 }
 
-// A client reports it, and a task of another user is refused with the directory.
+// The client reports a Python that only root can run. A task of another user is
+// refused, with the directory that it cannot enter.
 func TestPythonOfRoot(t *testing.T) {
 	isolated(t)
 	home := openTempDir(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/plugin/procid"
 )
 
-// RecoverTask finds a task's executor again after the plugin or the client was
-// restarted. On an error Nomad starts the task again.
+// RecoverTask reconnects to a task's executor after a restart of the plugin or the
+// client. On an error Nomad starts the task again.
 func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	if handle == nil || handle.Config == nil {
 		return errors.New("recover: no handle")
@@ -40,7 +40,7 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	exec, execClient, err := executor.ReattachToExecutor(reattach, logger, client.Compute())
 	if err != nil {
 		// The agent that Nomad starts next must not find the port taken and slots
-		// training; those end with their agent: the kernel kills them.
+		// training. The kernel kills the slots together with their agent.
 		if killErr := procid.Kill(state.Pid, state.Started); killErr != nil {
 			logger.Warn("cannot end an agent without executor", "pid", state.Pid, "error", killErr)
 		}

@@ -11,10 +11,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Both schemas leave defaults and required fields to this package: HCL's own
-// message for a missing argument names neither the task nor the remedy.
+// Both schemas leave defaults and required fields to this package, because HCL's
+// own message for a missing argument names neither the task nor the remedy.
 
-// configSpec is the `config` of the agent configuration's `plugin` block.
+// configSpec returns the schema of `config` in the agent configuration's `plugin`
+// block.
 func configSpec() *hclspec.Spec {
 	return hclspec.NewObject(map[string]*hclspec.Spec{
 		"enabled":              hclspec.NewDefault(boolean("enabled"), hclspec.NewLiteral("true")),
@@ -36,8 +37,9 @@ func configSpec() *hclspec.Spec {
 	})
 }
 
-// taskConfigSpec is the `config` of a task. Earlier names of settings, and those of
-// other frameworks, are in it to be refused with the present ones.
+// taskConfigSpec returns the schema of a task's `config`. It includes earlier names
+// of settings and those of other frameworks, so that they can be refused with the
+// right names.
 func taskConfigSpec(framework Framework) *hclspec.Spec {
 	own, blocks := framework.Settings()
 	fields := specs(append(taskSettings(), own...))
@@ -57,7 +59,7 @@ func taskConfigSpec(framework Framework) *hclspec.Spec {
 	return hclspec.NewObject(fields)
 }
 
-// specs are the schema of settings.
+// specs returns the schema of settings.
 func specs(list []settings.Setting) map[string]*hclspec.Spec {
 	kinds := map[settings.Kind]func(string) *hclspec.Spec{
 		settings.Text: text, settings.Number: number, settings.Bool: boolean, settings.List: texts,

@@ -21,9 +21,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// TestSchemaNamesTheFields makes sure that what HCL accepts is what is read: a
-// field in one place only would be refused, or taken and ignored. The fields of a
-// task are declared once.
+// TestSchemaNamesTheFields makes sure that HCL's schema and the decoded fields
+// agree: a field in only one of them would be refused, or accepted and ignored. The
+// fields of a task are declared once.
 func TestSchemaNamesTheFields(t *testing.T) {
 	kinds := map[string]reflect.Kind{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(Config{})) {
@@ -43,7 +43,7 @@ func TestSchemaNamesTheFields(t *testing.T) {
 	}
 }
 
-// TestNullsAreUnset is about how Nomad sends what a job leaves out.
+// TestNullsAreUnset covers how Nomad sends fields that a job omits.
 func TestNullsAreUnset(t *testing.T) {
 	c := &drivers.TaskConfig{}
 	must.NoError(t, c.EncodeConcreteDriverConfig(map[string]any{
@@ -102,8 +102,8 @@ func TestDocumentation(t *testing.T) {
 	must.Eq(t, declared, documented)
 }
 
-// TestForeignSettings: what a job writes for another framework gets as far as to be
-// refused with what to write instead.
+// TestForeignSettings: settings of another framework pass the schema, so that they
+// can be refused with what to write instead.
 func TestForeignSettings(t *testing.T) {
 	for framework, want := range map[Framework][]string{
 		taskdriver.Horovod{}: {

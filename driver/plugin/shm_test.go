@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestTaskThatIsNotRecoveredLeavesNothing is about a task whose executor has ended
-// while no driver ran.
+// TestTaskThatIsNotRecoveredLeavesNothing has a task whose executor has ended while
+// no driver ran.
 func TestTaskThatIsNotRecoveredLeavesNothing(t *testing.T) {
 	isolated(t)
 	first := newHarness(t, noIsolation())

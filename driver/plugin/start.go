@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
-// StartTask checks the task's configuration and starts its agent. An error is
-// shown as the task event "Driver Failure".
+// StartTask checks the task's configuration and starts its agent. Nomad shows an
+// error as the task event "Driver Failure".
 func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *drivers.DriverNetwork, err error) {
 	config, client, denied := d.settings()
 	if err := d.ready(&config, client, c); err != nil {
@@ -53,7 +53,7 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *dri
 	return handle, nil, nil
 }
 
-// ready states why no task, or not this one, can be started.
+// ready returns why no task, or not this one, can be started.
 func (d *Driver) ready(config *Config, client *base.AgentConfig, c *drivers.TaskConfig) error {
 	if !config.Enabled {
 		return fmt.Errorf("driver %s is disabled on this client", d.framework.Name())
@@ -70,7 +70,7 @@ func (d *Driver) ready(config *Config, client *base.AgentConfig, c *drivers.Task
 	return nil
 }
 
-// register makes the driver follow a task that runs.
+// register makes the driver follow a running task.
 func (d *Driver) register(t *task) {
 	t.tail = d.newTail(t.config, t.logger)
 	d.mu.Lock()

@@ -31,14 +31,15 @@ type task struct {
 	startedAt time.Time
 	// cleanup are host paths to remove with the task.
 	cleanup []string
-	// confined states how its processes are started, nil where they need nothing.
+	// confined states how its processes are started, nil if they need no
+	// confinement.
 	confined *confined
 
 	exec     executor.Executor
 	executor *goplugin.Client
 	tail     *eventtail.Tail
 	logger   hclog.Logger
-	// checks has one element for each command that execWithAlarm runs.
+	// checks has one element for each command that execWithAlarm is running.
 	checks chan struct{}
 
 	// done is closed when the agent has ended and outcome is final.
@@ -50,7 +51,7 @@ type task struct {
 	outcome drivers.ExitResult
 }
 
-// newTask is the task of an agent that runs, from its handle.
+// newTask returns the task of a running agent, from its handle.
 func newTask(c *drivers.TaskConfig, state *handleState, exec executor.Executor, client *goplugin.Client, logger hclog.Logger) *task {
 	return &task{
 		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
@@ -59,29 +60,29 @@ func newTask(c *drivers.TaskConfig, state *handleState, exec executor.Executor, 
 	}
 }
 
-// handleState is the driver's part of a task handle. It is kept by Nomad
-// across restarts and upgrades: fields may be added, never changed.
+// handleState is the driver's part of a task handle. Nomad keeps it across restarts
+// and upgrades, so fields may be added but never changed.
 type handleState struct {
 	Reattach  *pstructs.ReattachConfig
 	Pid       int
 	StartedAt time.Time
 	Cleanup   []string
-	// Started distinguishes the agent from a later process with its Pid.
+	// Started distinguishes the agent from a later process with the same Pid.
 	Started  string
 	Confined *confined
 }
 
-// confined is how a task's processes are started with package confine.
+// confined states how a task's processes are started with package confine.
 type confined struct {
-	// Binary is the driver's, as the processes see it.
+	// Binary is the driver's binary, as the processes see it.
 	Binary   string
 	Identity confine.Identity
-	// Alarms states that the binary can end a command by an alarm, which that of an
+	// Alarms states that the binary can end a command by an alarm. That of an
 	// earlier driver cannot.
 	Alarms bool
 }
 
-// command is how a command is run.
+// command returns the arguments that run a command.
 func (c *confined) command(argv []string) []string {
 	if c == nil {
 		return argv
@@ -89,8 +90,8 @@ func (c *confined) command(argv []string) []string {
 	return append([]string{c.Binary}, confine.Arguments(c.Identity, argv)...)
 }
 
-// watch waits for the agent's end, passes on its last events, and sets the
-// outcome. It is the one goroutine of a task and ends with it.
+// watch waits until the agent ends, passes on its last events, and sets the
+// outcome. It is the only goroutine of a task and ends with it.
 func (t *task) watch(ctx context.Context) {
 	tailed := make(chan struct{})
 	tailCtx, stopTail := context.WithCancel(ctx)
@@ -116,10 +117,11 @@ func (t *task) watch(ctx context.Context) {
 	t.state, t.endedAt = drivers.TaskStateExited, ps.Time
 	t.outcome = drivers.ExitResult{ExitCode: ps.ExitCode, Signal: ps.Signal, OOMKilled: ps.OOMKilled}
 	if failed := ps.ExitCode != 0 || ps.Signal != 0; failed {
-		// The executor notices only when it is the agent; mostly it is a slot.
+		// The executor notices only if the killed process is the agent; usually it
+		// is a slot.
 		t.outcome.OOMKilled = t.outcome.OOMKilled || cgroupOf(t.config).OOMKills() > 0
-		// The last event of an agent that ends by itself states why; Nomad shows
-		// it with the exit code. One that is killed had no time for that.
+		// If an agent ends by itself, its last event states why. Nomad shows it
+		// with the exit code. An agent that is killed had no time to report.
 		if lastWords != "" && ps.Signal == 0 {
 			t.outcome.Err = errors.New(lastWords)
 		}
@@ -156,7 +158,7 @@ func (t *task) status() *drivers.TaskStatus {
 	}
 }
 
-// stop returns when the agent has ended.
+// stop stops the agent and returns when it has ended.
 func (t *task) stop(timeout time.Duration) error {
 	if err := writeStopNote(t.config.TaskDir().Dir, time.Now().Add(timeout)); err != nil {
 		t.logger.Warn("cannot tell the agent how long it has; it goes by leave_timeout", "error", err)
@@ -169,7 +171,8 @@ func (t *task) stop(timeout time.Duration) error {
 	return nil
 }
 
-// destroy ends what is left of a task and removes what was made for it.
+// destroy ends the remaining processes of a task and removes everything that was
+// made for it.
 func (t *task) destroy() {
 	if !t.executor.Exited() {
 		if err := t.exec.Shutdown("", 0); err != nil {
@@ -178,8 +181,8 @@ func (t *task) destroy() {
 		t.executor.Kill()
 	}
 	<-t.done
-	// Processes that outlived their agent must not meet the next one of the
-	// allocation.
+	// Processes that outlived their agent must not run next to the allocation's
+	// next agent.
 	if err := cgroupOf(t.config).Kill(); err != nil {
 		t.logger.Warn("cannot kill what is left in the task's cgroup", "error", err)
 	}
@@ -188,7 +191,7 @@ func (t *task) destroy() {
 	}
 }
 
-// cgroupOf is the task's own cgroup.
+// cgroupOf returns the task's own cgroup.
 func cgroupOf(c *drivers.TaskConfig) cgroup.Cgroup {
 	if c.Resources == nil || c.Resources.LinuxResources == nil {
 		return ""
@@ -196,7 +199,7 @@ func cgroupOf(c *drivers.TaskConfig) cgroup.Cgroup {
 	return cgroup.At(c.Resources.LinuxResources.CpusetCgroupPath)
 }
 
-// newTail passes a task's events on to Nomad.
+// newTail returns a Tail that passes a task's events on to Nomad.
 func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *eventtail.Tail {
 	emit := func(at time.Time, message string) error {
 		return d.events.EmitEvent(&drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID, Timestamp: at, Message: message})
@@ -206,7 +209,7 @@ func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *eventtail.
 		Dir: c.TaskDir().Dir, Path: eventPath, Note: filepath.Join(privateDirsOf(c).State, privatedirs.EventOffset), Logger: logger,
 		Emit: func(e eventtail.Event) error {
 			if message := memory.news(); message != "" {
-				_ = emit(e.Time, message) // the next event reports whether Nomad takes any
+				_ = emit(e.Time, message) // the next event shows whether Nomad accepts them
 			}
 			return emit(e.Time, e.Message)
 		},

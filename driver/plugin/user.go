@@ -21,13 +21,13 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
-// defaultUser runs isolated tasks that have no user: the job names none, and the
-// client gives none of its own (account.Account.Dynamic).
+// defaultUser runs isolated tasks without a user: the job names none, and the client
+// assigns none of its own (account.Account.Dynamic).
 const defaultUser = "nobody"
 
-// userName is the file in a task's state directory that notes its dynamic user. Nomad
-// names that user at a task's first start, and no longer after the job was scaled or
-// the client was restarted.
+// userName is the file in a task's state directory that records its dynamic user. Nomad
+// names that user at a task's first start, but no longer after the job was scaled or the
+// client was restarted.
 const userName = "user"
 
 // deniedIDs are the users and groups that no task may run as.
@@ -40,7 +40,7 @@ func parseDenied(config *Config, logger hclog.Logger) (*deniedIDs, error) {
 	return &deniedIDs{idset.Parse[uint64](config.DeniedHostUids), idset.Parse[uint64](config.DeniedHostGids)}, nil
 }
 
-// check goes by number, as dynamic users are in no user database.
+// check compares numbers, because dynamic users are in no user database.
 func (d *deniedIDs) check(who account.Account) error {
 	if d.uids.Contains(uint64(who.UID)) { //nolint:gosec // ids are not negative
 		return fmt.Errorf("user = %q: running as uid %d is disallowed on this client", who.Name, who.UID)
@@ -53,14 +53,14 @@ func (d *deniedIDs) check(who account.Account) error {
 	return nil
 }
 
-// taskAccount decides which user a task runs as, and refuses those it must not.
+// taskAccount decides which user a task runs as, and refuses forbidden users.
 func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, denied *deniedIDs) (account.Account, error) {
 	who, err := findAccount(c, isolated)
 	if err != nil {
 		return account.Account{}, err
 	}
 	if c.User != "" {
-		c.User = who.Name // Nomad's executor knows no numbers
+		c.User = who.Name // Nomad's executor does not accept numbers
 	}
 	if isolated && !config.AllowRoot {
 		if err := who.CheckRoot("set allow_root = true in the config of " + config.block); err != nil {
@@ -73,10 +73,10 @@ func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, denied *d
 	return who, checkOwn(who)
 }
 
-// findAccount looks the task's user up, and sets the one of a task that has none.
+// findAccount looks up the task's user. For a task without one, it sets the default.
 func findAccount(c *drivers.TaskConfig, isolated bool) (account.Account, error) {
 	if !isolated {
-		// Nomad has not been told that such a task is the client's user.
+		// Nomad does not know that such a task runs as the client's user.
 		if who, err := account.Lookup(c.User); err != nil || !who.Dynamic {
 			return who, err
 		}
@@ -95,12 +95,12 @@ func findAccount(c *drivers.TaskConfig, isolated bool) (account.Account, error) 
 	return account.Lookup(c.User)
 }
 
-// endTime is how long the processes of a task's earlier run may take to be gone: their
-// agent is killed where its executor is lost, and memory of GPUs is freed slowly.
+// endTime is how long the processes of a task's earlier run may take to disappear. Their
+// agent is killed if its executor is lost, and GPU memory is freed slowly.
 const endTime = 10 * time.Second
 
-// checkOwn refuses a dynamic user whose processes run, and do not end. Nomad gives it to
-// one task, but a job can name the user of another's.
+// checkOwn refuses a dynamic user whose processes run and do not end. Nomad gives such a
+// user to one task, but a job can name the user of another task.
 func checkOwn(who account.Account) error {
 	if !who.Dynamic {
 		return nil
@@ -118,7 +118,7 @@ func checkOwn(who account.Account) error {
 	}
 }
 
-// noteUser keeps a dynamic user for the task's later starts.
+// noteUser records a dynamic user for the task's later starts.
 func (e *environment) noteUser() error {
 	if !e.who.Dynamic {
 		return nil
@@ -129,23 +129,23 @@ func (e *environment) noteUser() error {
 	return nil
 }
 
-// personal is the task's environment with the variables that name its user and home.
+// personal returns the task's environment with the variables that name its user and home.
 // inTask is the task directory as the task sees it.
 func (e *environment) personal(inTask string) map[string]string {
 	env := maps.Clone(e.task.Env)
 	if !e.isolated() && e.task.User == "" {
-		return env // as the client has it
+		return env // as in the client
 	}
 	env["USER"], env["LOGNAME"] = e.who.Name, e.who.Name
-	// Nomad puts the client's variables under those of the job, without a mark.
+	// Nomad merges the client's variables with those of the job and does not mark them.
 	if home := env["HOME"]; home == "" || home == os.Getenv("HOME") {
 		env["HOME"] = e.home(inTask)
 	}
 	return env
 }
 
-// home is the user's own home where the task sees it and may write there, as in a volume
-// or without isolation, else a directory of the task.
+// home returns the user's own home if the task sees it and may write there, as in a volume
+// or without isolation. Otherwise it returns a directory of the task.
 func (e *environment) home(inTask string) string {
 	v := isolation.HostView(e.task.TaskDir().Dir)
 	if e.isolated() {

@@ -15,8 +15,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestNomadMakesUsersUp is about what Nomad asks before it gives a task a user of its
-// own.
+// TestNomadMakesUsersUp covers the capability that Nomad checks before it gives a task a
+// user of its own.
 func TestNomadMakesUsersUp(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		h := newHarness(t, noIsolation())
@@ -31,7 +31,7 @@ func TestNomadMakesUsersUp(t *testing.T) {
 	}
 }
 
-// TestDynamicUser starts a task as a user whom no user database has.
+// TestDynamicUser starts a task as a user that is in no user database.
 func TestDynamicUser(t *testing.T) {
 	isolated(t)
 	h := newHarness(t, noIsolation())
@@ -48,7 +48,7 @@ func TestDynamicUser(t *testing.T) {
 	must.Eq(t, want, output(t, c))
 	must.NoError(t, h.DestroyTask(c.ID, false))
 
-	t.Log("once the job was scaled, Nomad does not name the user any more")
+	t.Log("once the job was scaled, Nomad no longer names the user")
 	c.User = ""
 	h.start(t, c)
 	must.True(t, h.end(t, c.ID).Successful())
@@ -96,7 +96,7 @@ func TestDynamicUserOfAnotherTask(t *testing.T) {
 	must.ErrorContains(t, err, "running as uid 80125 is disallowed")
 }
 
-// Without isolation a task that names no user is the client's user, as under raw_exec.
+// Without isolation, a task that names no user runs as the client's user, as with raw_exec.
 func TestDynamicUserWithoutIsolation(t *testing.T) {
 	h := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationNone, `id -u`)
@@ -106,7 +106,7 @@ func TestDynamicUserWithoutIsolation(t *testing.T) {
 	must.Eq(t, 0, os.Geteuid()*strings.Count(output(t, c), "80126"))
 }
 
-// TestHome is about the variable by which programs find caches and settings.
+// TestHome covers the variable by which programs find caches and settings.
 func TestHome(t *testing.T) {
 	isolated(t)
 	t.Setenv("HOME", "/root") // the client's, which Nomad adds to every task's environment
@@ -141,7 +141,7 @@ func TestHome(t *testing.T) {
 	})
 }
 
-// TestProcessesAreBounded tries more processes than a task may have.
+// TestProcessesAreBounded starts more processes than a task may have.
 func TestProcessesAreBounded(t *testing.T) {
 	isolated(t)
 	h := newHarness(t, &Config{Enabled: true, PidsLimit: 40})
@@ -151,7 +151,7 @@ func TestProcessesAreBounded(t *testing.T) {
 	must.Eq(t, "1\n", output(t, c), must.Sprint("the shell gives up at the first process that it can't start"))
 }
 
-// encoded is the plugin's configuration as Nomad sends it.
+// encoded returns the plugin's configuration as Nomad sends it.
 func encoded(t *testing.T, config map[string]any) []byte {
 	t.Helper()
 	var data []byte

@@ -16,22 +16,22 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// plan is a checked task configuration with everything decided.
+// plan is a checked task configuration in which everything is decided.
 type plan struct {
 	// isolation is "exec" (default) or "none".
 	isolation string
 	gpus      []string
-	// devices are the variables that Nomad's devices gave.
+	// devices are the variables that come from Nomad's devices.
 	devices map[string]string
 	agent   agentconfig.Config
-	// tokens are identities that Nomad gave in the environment alone, by the file of
-	// the task's secrets directory to put them in.
+	// tokens are identities that Nomad put only into the environment, by the file in the
+	// task's secrets directory to write them to.
 	tokens map[string]string
 }
 
-// validate checks a task's configuration against its host environment and decides
-// all that was left open. Its error is of type problem.List and names every
-// field in question, its value and what to do. It changes nothing.
+// validate checks a task's configuration against its host environment and fills in
+// everything that was left open. Its error is of type problem.List and names every invalid
+// field, its value and the remedy. validate changes nothing on the host.
 func validate(framework Framework, given map[string]any, s *hostEnvironment) (*plan, error) {
 	out := &plan{devices: s.devices}
 	p := settings.Read(out.bind(), given, "config")
@@ -71,8 +71,8 @@ func checkIsolation(p *problem.List, mode string, s *hostEnvironment) {
 	}
 }
 
-// environment is what the agent runs with: the task's, the GPUs, and the name
-// of its configuration file.
+// environment returns the agent's environment: the task's variables, those for the GPUs,
+// and the name of the agent's configuration file.
 func (pl *plan) environment(env map[string]string, configFile string) []string {
 	env = maps.Clone(env)
 	gpu.Show(env, pl.devices, pl.gpus)

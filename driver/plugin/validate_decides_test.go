@@ -18,7 +18,7 @@ import (
 )
 
 func TestValidateDecides(t *testing.T) {
-	// What goodTask comes to on newHost; cases give what differs.
+	// The result for goodTask on newHost; cases list the differences.
 	base := agentconfig.Config{
 		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{}, RunEnv: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30", "HOROVOD_CACHE_CAPACITY": "0"},
 		Framework: "horovod", Training: settings.Training{

@@ -24,7 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// host is a pretended client: the files on it, and what its owner allows.
+// host is a fake client: the files on it, and what its owner allows.
 type host struct {
 	files      map[string]error // nil: readable and executable
 	links      map[string]string
@@ -43,7 +43,7 @@ const (
 	testTaskDir  = testAllocDir + "/train"
 )
 
-// newHost is a client on which goodTask can run.
+// newHost returns a client on which goodTask can run.
 func newHost() *host {
 	return &host{
 		files: map[string]error{
@@ -107,7 +107,7 @@ func (h *host) environment() *hostEnvironment {
 	}
 }
 
-// given is what a jobspec's config says.
+// given is the content of a jobspec's config.
 type given = map[string]any
 
 const nvidiaVisible, cudaVisible = "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
@@ -421,7 +421,7 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// A script for torchrun: its own settings reach the agent, and wrong ones are reported.
+// With a torchrun script, its own settings reach the agent, and wrong ones are reported.
 func TestValidateRestart(t *testing.T) {
 	task, h := goodTask(), newHost()
 	task["mode"], task["spares"] = "restart", 1
@@ -438,8 +438,8 @@ func TestValidateRestart(t *testing.T) {
 		`checkpoint.file = "../stop": leads out of the task's directory; use an absolute path for a file on a volume`)
 }
 
-// An isolated task has the memory that Nomad's executor gives it; another has that of the
-// client.
+// An isolated task has the memory that Nomad's executor gives it; any other task has the
+// client's memory.
 func TestMemoryOfATask(t *testing.T) {
 	task := &drivers.TaskConfig{Resources: &drivers.Resources{NomadResources: &structs.AllocatedTaskResources{
 		Memory: structs.AllocatedMemoryResources{MemoryMB: 300}}}}

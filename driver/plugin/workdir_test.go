@@ -12,7 +12,7 @@ import (
 )
 
 // TestWorkDir starts a task in a directory that its artifact brought, and in one behind a
-// link, which means what it means to the task.
+// link, which is resolved as the task sees it.
 func TestWorkDir(t *testing.T) {
 	for _, isolation := range isolations(t) {
 		for name, dir := range map[string]string{"directory": "local/repo", "link": "local/current", "task directory": ""} {
@@ -44,8 +44,8 @@ func TestWorkDir(t *testing.T) {
 	}
 }
 
-// TestWorkDirBehindALink: what a link of the task leads to is looked up in what the task
-// sees, so that its event shows nothing of the client.
+// TestWorkDirBehindALink: the target of a task's link is looked up as the task sees it, so
+// that its event reveals nothing of the client.
 func TestWorkDirBehindALink(t *testing.T) {
 	isolated(t)
 	for _, target := range []string{"/root", "/var/lib", "/no/such/place"} {

@@ -46,7 +46,7 @@ func TestAutoscaler(t *testing.T) {
 		{"the leader is killed in the middle of resizes", w.killedLeaders},
 	} {
 		if !t.Run(scenario.name, scenario.run) {
-			w.purgeAll(t) // the next one is not to suffer for it
+			w.purgeAll(t) // the next scenario must not be affected
 		}
 	}
 }
@@ -151,8 +151,8 @@ func (w *world) drain(t *testing.T) {
 	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
 }
 
-// movedGroup has a job of two groups, each for a node of its own, of which one
-// is lost.
+// movedGroup runs a job of two groups, each on a node of its own, one of which is
+// lost.
 func (w *world) movedGroup(t *testing.T) {
 	if os.Getenv(givenNomad) != "" {
 		t.Skip("needs nodes of its own, to kill one")
@@ -235,8 +235,8 @@ func (w *world) mistakes(t *testing.T) {
 	w.purge(t, "bad", "good")
 }
 
-// parked has jobs wait until they are protected from garbage collection, and
-// looks whether Nomad still collects them when they are over.
+// parked makes jobs wait until they are protected from garbage collection, and
+// checks that Nomad still collects them when they have ended.
 func (w *world) parked(t *testing.T) {
 	if w.before(t, "1.9.0") {
 		t.Skip("Nomad before 1.9 has no version tags: a job that waits is scaled to the same count after two hours")
@@ -303,7 +303,7 @@ func (w *world) before(t *testing.T, version string) bool {
 	return is
 }
 
-// collected has Nomad collect garbage until a job is gone.
+// collected makes Nomad collect garbage until a job is gone.
 func (w *world) collected(t *testing.T, job string) {
 	t.Helper()
 	waitFor(t, time.Minute, job+" to be collected", func() bool {

@@ -60,7 +60,7 @@ job "{{.ID}}" {
 }
 `))
 
-// contract holds a real Nomad to what the stand-in of the other tests is held to.
+// contract asserts of a real Nomad the same as of the stand-in of the other tests.
 func (w *world) contract(t *testing.T) {
 	dir := t.TempDir()
 	done := func(job string) string { return filepath.Join(dir, strings.ReplaceAll(job, "/", "-")) }

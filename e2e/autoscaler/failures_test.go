@@ -23,7 +23,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// failing is a proxy in front of Nomad that fails on demand.
+// failing returns a proxy in front of Nomad that fails on demand.
 func failing(t *testing.T, nomad string) (address string, mode *atomic.Int32) {
 	target, err := url.Parse(nomad)
 	must.NoError(t, err)
@@ -54,7 +54,7 @@ func failing(t *testing.T, nomad string) (address string, mode *atomic.Int32) {
 
 func (w *world) failingNomad(t *testing.T) {
 	address, mode := failing(t, w.Address)
-	// A policy that keeps its plan while nothing happens, of which a leader before has saved one.
+	// The policy keeps its plan while nothing happens, and a previous leader has saved one.
 	d := w.agentWith(t, "one", fmt.Sprintf(strings.Replace(configuration, `"elastic-fifo"`, `"kolo"`, 1), address))
 	waitFor(t, time.Minute, "leadership", d.leads)
 	w.submit(t, "a", "min = 1")
@@ -117,8 +117,7 @@ func (w *world) killedLeaders(t *testing.T) {
 	w.purge(t, names...)
 }
 
-// completing registers a job whose workers end well as soon as the file is
-// there.
+// completing registers a job whose workers succeed as soon as the file exists.
 func (w *world) completing(t *testing.T, name, file string) {
 	t.Helper()
 	hcl := strings.ReplaceAll(strings.ReplaceAll(jobHCL, "NAME", name), "kolo { KOLO }", "kolo {}")

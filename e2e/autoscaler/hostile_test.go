@@ -102,7 +102,8 @@ func put(t *testing.T, dir, name, kind string) {
 	must.NoError(t, os.Rename(path+".new", path))
 }
 
-// hostilePolicies has the agent go by policies of which each breaks something.
+// hostilePolicies runs the agent with policies, each of which breaks a different
+// rule.
 func (w *world) hostilePolicies(t *testing.T) {
 	dir := t.TempDir()
 	refused := map[string]string{
@@ -169,7 +170,7 @@ func (w *world) hostilePolicies(t *testing.T) {
 
 var refusedLine = regexp.MustCompile(`(?m)^kolo_decisions_refused_total\{pool="default"\} (\S+)$`)
 
-// refusals is how many decisions the agent has refused.
+// refusals returns how many decisions the agent has refused.
 func (d *daemon) refusals(t *testing.T) float64 {
 	t.Helper()
 	resp, err := http.Get(d.address + "/v1/metrics")

@@ -63,7 +63,7 @@ func (w *world) submit(t *testing.T, name, kolo string) {
 	w.register(t, strings.ReplaceAll(block, "NAME", name))
 }
 
-// count is a job's count in Nomad.
+// count returns a job's count in Nomad.
 func (w *world) count(name string) (int, error) {
 	j, _, err := w.API.Jobs().Info(name, nil)
 	if err != nil {
@@ -130,11 +130,11 @@ func (w *world) purgeAll(t *testing.T) {
 	w.purge(t, names...)
 }
 
-// neverTooMuch fails if Nomad was ever asked for workers that did not fit.
-// Nomad keeps the evaluations of a job of the same name that was purged; those
-// are another scenario's. Where Nomad has lost a node, which it does on a machine
-// that stalls for seconds, what replaces that node's workers does not fit: from
-// then on nothing is known of who asked.
+// neverTooMuch fails if Nomad was ever asked for workers that did not fit. Nomad
+// keeps the evaluations of a purged job with the same name; those belong to another
+// scenario. If Nomad has lost a node, as it does on a machine that stalls for
+// seconds, the replacements of that node's workers do not fit. From then on the
+// cause of a request is unknown.
 func (w *world) neverTooMuch(t *testing.T, names ...string) {
 	t.Helper()
 	for _, n := range names {
@@ -156,8 +156,9 @@ func (w *world) neverTooMuch(t *testing.T, names ...string) {
 	}
 }
 
-// nodeLost returns the first index from one on at which Nomad heard nothing of a
-// node for too long, and the node; math.MaxUint64 where it heard of all.
+// nodeLost returns the first index, from from on, at which Nomad had not heard of a
+// node for too long, and the node. It returns math.MaxUint64 if Nomad heard of all
+// nodes.
 func (w *world) nodeLost(t *testing.T, from uint64) (uint64, string) {
 	t.Helper()
 	first, lost := uint64(math.MaxUint64), ""

@@ -24,8 +24,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// TestJobspecWithoutRoot runs jobspecs/kolo.nomad.hcl: two agents, isolated, as
-// no one, with no other rights than their workload identity's.
+// TestJobspecWithoutRoot runs jobspecs/kolo.nomad.hcl: two isolated agents that run
+// as nobody, with only the rights of their workload identity.
 func TestJobspecWithoutRoot(t *testing.T) {
 	if os.Getuid() != 0 || os.Getenv(givenNomad) != "" {
 		t.Skip("requires root, for clients that can isolate tasks")
@@ -164,7 +164,7 @@ func readAs(uid int, path string) error {
 	return <-failed
 }
 
-// processesOf are the processes that run a program, recognized by its size, since
+// processesOf returns the processes that run a program, recognized by its size, since
 // isolated tasks have a copy in their own root: the directory in /proc, and the
 // real user.
 func processesOf(t *testing.T, program string) map[string]string {

@@ -63,9 +63,9 @@ job "train" {
 }
 `
 
-// liar has a job that says that twelve workers are a billion times as fast as one, and
-// that it is done in one step. It has the least weight and priority there is, and
-// the cluster to itself until others come.
+// liar runs a job that claims that twelve workers are a billion times as fast as one, and
+// that it is done in one step. It has the lowest weight and priority, and the cluster to
+// itself until other jobs come.
 func (w *world) liar(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -135,7 +135,7 @@ func (w *world) liar(t *testing.T) {
 	must.NoError(t, err, must.Sprint(out))
 }
 
-// running is how many workers run of the job of a namespace.
+// running returns how many workers of a namespace's job run.
 func (w *world) running(t *testing.T, namespace string) (n int) {
 	t.Helper()
 	allocs, _, err := w.API.Jobs().Allocations("train", false, &api.QueryOptions{Namespace: namespace})

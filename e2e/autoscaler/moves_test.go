@@ -90,9 +90,8 @@ const gangGroupHCL = `
   }
 `
 
-// TestMoves has the workers of jobs that train move between two racks of 8 slots, to
-// make room for a gang. A link of 200 Mbit/s is between the racks, where the system
-// can limit it.
+// TestMoves moves the workers of training jobs between two racks of 8 slots, to make room
+// for a gang. The racks are connected by a link of 200 Mbit/s, if the system can limit it.
 func TestMoves(t *testing.T) {
 	w, slow := startRacks(t)
 	release := w.lockLeader(t)
@@ -281,7 +280,7 @@ func (d *daemon) planned(t *testing.T, why string, jobs ...training) {
 	}
 }
 
-// inRack are the ids of a job's running workers in a rack.
+// inRack returns the ids of a job's running workers in a rack.
 func (w *world) inRack(t *testing.T, job, rack string) map[string]bool {
 	t.Helper()
 	running, err := w.Running(t.Context(), job)
@@ -295,7 +294,7 @@ func (w *world) inRack(t *testing.T, job, rack string) map[string]bool {
 	return out
 }
 
-// startedAfter is the time from a job's submission to the start of the last of its
+// startedAfter returns the time from a job's submission to the start of the last of its
 // workers, by Nomad's clock.
 func (w *world) startedAfter(t *testing.T, job string) time.Duration {
 	t.Helper()
@@ -374,7 +373,7 @@ func (d *daemon) follow(t *testing.T, l *eventLog) {
 	}
 }
 
-// of are the events of a job of some type, so far.
+// of returns a job's events of some type, so far.
 func (l *eventLog) of(tr training, kind string) []koloapi.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -404,7 +403,7 @@ func (l *eventLog) halves(t *testing.T, tr training, why string) {
 	must.Eq(t, first.From, second.To)
 }
 
-// moved waits for the n-th report of what moves of a job have gained.
+// moved waits for the n-th report of a job's gain from moves.
 func (l *eventLog) moved(t *testing.T, tr training, n int) string {
 	t.Helper()
 	waitFor(t, 2*time.Minute, "what the move of "+tr.name+" gained", func() bool { return len(l.of(tr, "moved")) >= n })

@@ -38,7 +38,7 @@ pool "default" {
 }
 `
 
-// onRacks is a job with one group for each of two racks, and workers in them.
+// onRacks returns a job with one group for each of two racks, and workers in them.
 func onRacks(name string, most int, workers ...int) string {
 	var groups strings.Builder
 	for i, n := range workers {
@@ -108,9 +108,9 @@ func TestPack_LeavesANodeEmpty(t *testing.T) {
 	t.Log(out)
 }
 
-// empty is which nodes the selector "empty" of Nomad Autoscaler would take: those on
-// which each allocation is terminal, for its client or by what Nomad wants of it
-// (nodeHasAllocs in sdk/helper/scaleutils/nodeselector/empty.go of v0.4.7).
+// empty returns which nodes the selector "empty" of Nomad Autoscaler would take. On these, each
+// allocation is terminal, either on its client or as Nomad wants it (nodeHasAllocs in
+// sdk/helper/scaleutils/nodeselector/empty.go of v0.4.7).
 func (w *world) empty(t *testing.T) []bool {
 	t.Helper()
 	out := make([]bool, len(w.Nodes))

@@ -27,7 +27,7 @@ func (w *world) rigid(t *testing.T, name string, count int, more string, edit ..
 	w.register(t, strings.ReplaceAll(hcl, "NAME", name))
 }
 
-// room has jobs that are not elastic wait for slots that an elastic job holds.
+// room makes jobs that are not elastic wait for slots that an elastic job has.
 func (w *world) room(t *testing.T) {
 	timing := "planner {\n  placement_timeout = \"5s\"\n  placement_retry = \"5s\""
 	d := w.agentWith(t, "one", strings.Replace(fmt.Sprintf(configuration, w.Address), "planner {", timing, 1))

@@ -86,8 +86,8 @@ job "train" {
 }
 `
 
-// TestSpread_WhatRacksCostIsMeasured has a job train on two racks and then, moved by
-// hand, on one: what the first costs it is in its status.
+// TestSpread_WhatRacksCostIsMeasured trains a job on two racks and then, moved by hand, on
+// one. The job's status shows the cost of two racks.
 func TestSpread_WhatRacksCostIsMeasured(t *testing.T) {
 	if os.Getenv(givenNomad) != "" {
 		t.Skip("requires three clients, whose metadata it sets")

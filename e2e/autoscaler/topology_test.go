@@ -47,8 +47,8 @@ pool "default" {
 }
 `
 
-// TestTopology_AJobIsWrittenOnce has a job expanded to one group per rack, trained
-// on two racks, and run again when there is a third: Nomad validates it each time,
+// TestTopology_AJobIsWrittenOnce expands a job to one group per rack, trains it on
+// two racks, and runs it again when there is a third. Nomad validates it each time,
 // and its workers stay.
 func TestTopology_AJobIsWrittenOnce(t *testing.T) {
 	if os.Getenv(givenNomad) != "" {
@@ -100,7 +100,7 @@ func TestTopology_AJobIsWrittenOnce(t *testing.T) {
 	t.Log(out)
 }
 
-// TestTopology_ExpandReportsWhatItCannotWrite has the result go to a full device.
+// TestTopology_ExpandReportsWhatItCannotWrite writes the result to a full device.
 func TestTopology_ExpandReportsWhatItCannotWrite(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "kolo")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./autoscaler/cmd/kolo")
@@ -140,7 +140,7 @@ func (w *world) nomad(t *testing.T, args ...string) {
 	t.Logf("nomad %s: %s", strings.Join(args, " "), out)
 }
 
-// printed is what a command prints to the standard output.
+// printed returns what a command prints to the standard output.
 func (d *daemon) printed(args ...string) string {
 	d.t.Helper()
 	cmd := exec.Command(d.binary, args...)
@@ -200,7 +200,7 @@ func (w *world) waitForGroups(t *testing.T, job string, want map[string]int) {
 	})
 }
 
-// allocations are the ids of a job's running workers.
+// allocations returns the ids of a job's running workers.
 func (w *world) allocations(t *testing.T, job string) map[string]bool {
 	t.Helper()
 	running, err := w.Running(t.Context(), job)

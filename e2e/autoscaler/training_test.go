@@ -29,11 +29,11 @@ import (
 // epochSamples make an epoch, with which a job ends on demand.
 const epochSamples = 240
 
-// TestTraining lets the autoscaler share a cluster between two real training
-// jobs, one with Horovod and one with PyTorch's own process groups: the first has
-// all of it, gives half away when the second arrives, gets more than half when the
-// policy is changed, and the second has all when the first is complete. Nothing is
-// restarted, and no step or sample is lost.
+// TestTraining lets the autoscaler share a cluster between two real training jobs,
+// one with Horovod and one with PyTorch's own process groups. The first has all
+// slots, gives half away when the second arrives, and gets more than half when the
+// policy is changed. The second has all slots when the first is complete. Nothing
+// is restarted, and no step or sample is lost.
 func TestTraining(t *testing.T) {
 	plugins := map[string]string{}
 	for _, f := range []train.Framework{train.Horovod, train.Torch} {
@@ -91,9 +91,8 @@ func bounded(t *testing.T, limit time.Duration) context.Context {
 // training is a job that trains until it is finished on demand.
 type training struct{ name, dir string }
 
-// specs are the jobspecs of frameworks, and what they need to be light: Horovod's
-// ranks talk every millisecond by default, which would be most of what a small
-// machine does.
+// specs are the jobspecs of frameworks, with settings that make them light. Horovod's ranks
+// talk every millisecond by default, which would take most of a small machine.
 var specs = map[string]struct {
 	file   string
 	config map[string]any
@@ -111,7 +110,7 @@ func (w *world) train(t *testing.T, f train.Framework, name, queue string, np in
 	return tr
 }
 
-// training is the CPU jobspec of a framework, made elastic for the autoscaler, with
+// training returns the CPU jobspec of a framework, made elastic for the autoscaler, with
 // the test's script and its arguments. Its first ring has np ranks: with fewer, the
 // worker that is there first would be rank 0, and on a busy machine that may be one
 // that the first shrink takes.
@@ -147,8 +146,8 @@ func (tr training) finish(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(tr.dir, "stop"), nil, 0o600))
 }
 
-// measuredSteps are so many that one during which the machine stood still does not
-// make a size look slower than it is: policies believe that for minutes.
+// measuredSteps is large enough that one step during which the machine stood still does not
+// make a size look slow: policies would believe that for minutes.
 const measuredSteps = 16
 
 // ring waits until a job's count, and the ring that the agent learns of from

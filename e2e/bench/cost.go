@@ -16,17 +16,17 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// Cost is what a launcher takes while nothing changes, by launcher.
+// Cost has what each launcher uses while nothing changes, by launcher.
 type Cost struct {
-	// StepMS are medians over costSteps steps of two ranks that do no more
-	// than compute, in milliseconds.
+	// StepMS are medians over costSteps steps of two ranks that only compute, in
+	// milliseconds.
 	StepMS map[string][]float64 `json:"step_ms"`
-	// AloneMS are the same of one rank, which can also be started by itself.
+	// AloneMS are the medians for one rank, which can also run without a launcher.
 	AloneMS map[string][]float64 `json:"alone_ms"`
-	// MemoryMB is the resident memory of the launcher's process, AnonymousMB
-	// the part of it that is not backed by a file such as its own program, and
-	// ProcessorPercent the share of one core that it and those of its children
-	// took that have ended (training processes not included).
+	// MemoryMB is the resident memory of the launcher's process, and AnonymousMB
+	// the part of it that is not backed by a file such as its own program.
+	// ProcessorPercent is the share of one core used by the launcher and those of
+	// its children that have ended (not the training processes).
 	MemoryMB         map[string][]float64 `json:"memory_mb"`
 	AnonymousMB      map[string][]float64 `json:"anonymous_mb"`
 	ProcessorPercent map[string][]float64 `json:"processor_percent"`
@@ -64,7 +64,7 @@ func measureCost(ctx context.Context, o *options, cost **Cost) error {
 	return nil
 }
 
-// stepOf times the steps of so many ranks, in milliseconds.
+// stepOf returns the time of a step with that many ranks, in milliseconds.
 func stepOf(ctx context.Context, o *options, l launcher, ranks, steps int, args ...string) (float64, error) {
 	s, err := start(l, o, localSlots(ranks), append([]string{"--step-time=0"}, args...)...)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 	return nil
 }
 
-// stepMS is the median time of the next steps.
+// stepMS returns the median time of the next steps.
 func (s *session) stepMS(ctx context.Context, count int) (float64, error) {
 	from := len(s.Record.Leading())
 	_, err := s.Wait(ctx, fmt.Sprintf("%d steps", count), 2*time.Minute, func(r train.Record) *train.Event {
@@ -125,7 +125,8 @@ func (s *session) stepMS(ctx context.Context, count int) (float64, error) {
 	return median(steps), nil
 }
 
-// memoryMB is a line of the process's /proc/pid/status, 0 if it is gone.
+// memoryMB returns the value of a line in /proc/pid/status, 0 if the process is
+// gone.
 func memoryMB(pid int, field string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -140,14 +141,14 @@ func memoryMB(pid int, field string) float64 {
 	return 0
 }
 
-// processorTime is what a process and its children that have ended took.
+// processorTime returns the processor time of a process and its ended children.
 func processorTime(pid int) time.Duration {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0
 	}
-	// User, system, and the same of children: fields 14 to 17, the third
-	// being the first after the name in parentheses.
+	// User and system time, and the same of children: fields 14 to 17. The third
+	// field is the first after the name in parentheses.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	ticks := 0
 	for _, field := range fields[11:15] {
@@ -157,7 +158,7 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
-// median of values, of which there must be some.
+// median returns the median of values, which must not be empty.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

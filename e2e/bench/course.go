@@ -11,21 +11,21 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A Course is how steps went from the request of a change until it was over, in
-// seconds as rank 0 saw them.
+// A Course describes the steps from the request of a change until the change was
+// complete, in seconds as rank 0 measured them.
 type Course struct {
-	// Pause is the longest time between two steps, less a usual step of the same
-	// ring: where steps are long, the gap is mostly one of them.
+	// Pause is the longest time between two steps, minus a usual step of the same
+	// ring. (With long steps, the gap would mostly consist of one step.)
 	Pause float64 `json:"pause"`
-	// Switch is the interval in which the ring changed, less a usual step of the
-	// new one. A Pause that is longer is a slow step before or after.
+	// Switch is the interval in which the ring changed, minus a usual step of the
+	// new ring. If Pause is longer, a step before or after was slow.
 	Switch float64 `json:"switch"`
-	// Before and After are usual steps of both rings.
+	// Before and After are usual step times of both rings.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
-	// Slower is by how much a step took longer while newcomers received state, as a
-	// part of a usual one, and Receiving how long they did; 0 where none did while
-	// others trained.
+	// Slower is how much longer a step took while newcomers received state, as a
+	// fraction of a usual step, and Receiving how long they received. Both are 0 if
+	// no newcomers received state while others trained.
 	Slower    float64 `json:"slower,omitempty"`
 	Receiving float64 `json:"receiving,omitempty"`
 }
@@ -38,11 +38,11 @@ func (c Course) String() string {
 	return text
 }
 
-// afterChange is the number of steps by which a change is over.
+// afterChange is the number of steps after which a change counts as complete.
 const afterChange = 10
 
-// courseOf follows the steps from the request of a change, of which first is the
-// first step.
+// courseOf returns the course from the request of a change. first is the first step
+// of the new ring.
 func courseOf(r train.Record, asked time.Time, first train.Event) Course {
 	steps := r.Leading()
 	from := slices.IndexFunc(steps, func(e train.Event) bool { return e.Time().After(asked) })
@@ -64,7 +64,7 @@ func courseOf(r train.Record, asked time.Time, first train.Event) Course {
 		}
 		c.Pause = max(c.Pause, steps[i].T-steps[i-1].T-usual)
 	}
-	// A ring of the old members is formed when newcomers begin to receive.
+	// When newcomers begin to receive, the old members form another ring.
 	begun := slices.IndexFunc(steps[:changed], func(e train.Event) bool { return e.Generation > steps[from-1].Generation })
 	if begun >= 0 {
 		c.Receiving = steps[changed-1].T - steps[begun].T
@@ -75,7 +75,7 @@ func courseOf(r train.Record, asked time.Time, first train.Event) Course {
 	return c
 }
 
-// intervals are the times between consecutive steps, in seconds.
+// intervals returns the times between consecutive steps, in seconds.
 func intervals(steps train.Record) []float64 {
 	var times []float64
 	for i := 1; i < len(steps); i++ {

@@ -12,9 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A newcomer is asked for at second 10. From 12 on it receives the state, which
-// makes steps of 1 s a fifth longer, and at 24 a ring of two begins, whose steps
-// take 2 s.
+// A newcomer is requested at second 10. From 12 on it receives the state, which
+// makes steps of 1 s a fifth longer. At 24 a ring of two begins, with steps of 2 s.
 func TestCourse(t *testing.T) {
 	var r train.Record
 	at := 0.0

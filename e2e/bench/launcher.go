@@ -12,23 +12,23 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A launcher is one of those that are compared, or none.
+// A launcher is a launcher to compare, or none.
 type launcher struct {
 	Name      string
 	framework train.Framework
-	// command is nil where the script is started by itself.
+	// command is nil if the script is started by itself.
 	command func(*options) []string
-	// args are the script's with this launcher.
+	// args are the script's arguments with this launcher.
 	args []string
-	// needs is what has to be there for it, where that is not part of the framework.
+	// needs is a file that the launcher requires, if it is not part of the framework.
 	needs string
 }
 
-// Horovod's.
+// Horovod's launchers.
 var (
 	horovodrun = launcher{Name: "horovodrun", framework: train.Horovod, command: func(o *options) []string {
-		// With hosts that are all this machine it must be given the interface:
-		// it looks for a common one only among two hosts or more.
+		// If all hosts are this machine, horovodrun must be given the interface: it looks
+		// for a common one only among two or more hosts.
 		return []string{filepath.Join(o.root, ".venv/bin/horovodrun"), "--gloo", "--network-interface", "lo"}
 	}}
 	kolo      = koloRun("Kolo", train.Horovod)
@@ -36,13 +36,13 @@ var (
 	none      = launcher{Name: "no launcher", framework: train.Horovod}
 )
 
-// PyTorch's. What torchrun restarts goes on from a checkpoint.
+// PyTorch's launchers. After a restart by torchrun, training resumes from a checkpoint.
 var (
 	torchrun       = launcher{Name: "torchrun", framework: train.Torch, command: peerCommand("torchrun"), args: checkpoints}
 	torchft        = launcher{Name: "torchft", framework: train.Torchft, command: peerCommand("torchft"), needs: "bin/torchft"}
 	koloTorch      = koloRun("Kolo", train.Torch)
 	torchLaunchers = []launcher{torchrun, torchft, koloTorch}
-	// koloBroadcast sends no state in the background.
+	// koloBroadcast is Kolo without sending state in the background.
 	koloBroadcast = launcher{Name: "Kolo without background", framework: train.Torch, command: func(o *options) []string {
 		return append([]string{"env", "KOLO_TORCH_BACKGROUND=0"}, koloTorch.command(o)...)
 	}}
@@ -58,14 +58,14 @@ func koloRun(name string, f train.Framework, args ...string) launcher {
 	return launcher{Name: name, framework: f, args: args, command: func(o *options) []string { return f.Run(o.root, "--network-interface", "lo") }}
 }
 
-// those are the launchers that -launchers selects, as far as they are there.
+// those returns the launchers that -launchers selects and that are installed.
 func (o *options) those(launchers []launcher) []launcher {
 	return slices.DeleteFunc(slices.Clone(launchers), func(l launcher) bool {
 		return o.launchers != "" && !slices.Contains(strings.Split(strings.ToLower(o.launchers), ","), strings.ToLower(l.Name)) || !o.has(l)
 	})
 }
 
-// has is whether a launcher is there.
+// has reports whether a launcher is installed.
 func (o *options) has(l launcher) bool {
 	_, err := os.Stat(filepath.Join(o.root, l.needs))
 	return l.needs == "" || err == nil

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// options are the command line's.
+// options are the options of the command line.
 type options struct {
 	rounds int
 	parts  []part
@@ -26,11 +26,11 @@ type options struct {
 	raw    string
 	add    bool
 	root   string
-	// launchers are the names of those to measure, all if empty.
+	// launchers are the names of the launchers to measure, all if empty.
 	launchers string
-	// stateMB are the sizes of the state in MiB that the parts about it measure.
+	// stateMB are the state sizes in MiB for the parts that measure them.
 	stateMB []int
-	// keep saves what has been measured so far: a round takes minutes.
+	// keep saves the results so far, because a round takes minutes.
 	keep func() error
 }
 
@@ -144,7 +144,7 @@ func measure(ctx context.Context, o *options, results *Results) error {
 	return nil
 }
 
-// load reads earlier results; no file means none.
+// load reads earlier results; it returns none if there is no file.
 func load(path string) (*Results, error) {
 	results := &Results{About: map[string]About{}}
 	if path == "" {
@@ -168,7 +168,7 @@ func (r *Results) save(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// progress prints what is being done, and when.
+// progress prints what is being done, with the time.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A part is one thing that can be measured.
+// A part is one thing to measure.
 type part struct {
 	name      string
 	framework train.Framework
 	measure   func(context.Context, *options, *Results) error
-	// forget drops what is to be measured again.
+	// forget drops the results that will be measured again.
 	forget func(*Results)
 }
 
@@ -90,7 +90,7 @@ func partNames() []string {
 	return names
 }
 
-// pickParts returns the parts of a list of their names, and names of frameworks.
+// pickParts returns the parts selected by a list of parts and frameworks.
 func pickParts(list string) ([]part, error) {
 	names := strings.Split(list, ",")
 	picked := slices.DeleteFunc(slices.Clone(parts), func(p part) bool {

@@ -17,20 +17,20 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A peer is a launcher without host discovery, of which there is one node with one
-// process for each slot.
+// A peer is a launcher without host discovery. The bench runs one node with one process for
+// each slot.
 type peer interface {
-	// begin starts what all nodes share, if there is something. The command is
-	// Python with a script and its arguments.
+	// begin starts what all nodes share, if anything. The command is Python with a script
+	// and its arguments.
 	begin(root string, command []string, least, most int) (*exec.Cmd, error)
-	// node is the command of one node.
+	// node returns the command of one node.
 	node(command []string, number int) *exec.Cmd
 }
 
-// peers are the launchers that this program stands in for.
+// peers are the launchers that this program wraps.
 var peers = map[string]peer{torchrun.Name: &torchrunPeer{}, torchft.Name: &torchftPeer{}}
 
-// peerCommand starts this program as the launcher.
+// peerCommand returns the command that starts this program as the launcher.
 func peerCommand(name string) func(*options) []string {
 	return func(o *options) []string {
 		self, err := os.Executable()
@@ -41,8 +41,8 @@ func peerCommand(name string) func(*options) []string {
 	}
 }
 
-// runPeer takes horovodrun's flags and keeps one node for each slot of the host
-// list: that is how a job of the peer changes its size. The command begins with Python.
+// runPeer takes horovodrun's flags and keeps one node for each slot of the host list,
+// because that is how a job of the peer changes its size. The command begins with Python.
 func runPeer(ctx context.Context, p peer, args []string) error {
 	flags := flag.NewFlagSet("peer", flag.ContinueOnError)
 	script := flags.String("host-discovery-script", "", "prints the hosts")
@@ -80,7 +80,7 @@ func runPeer(ctx context.Context, p peer, args []string) error {
 	return nil
 }
 
-// resize starts or removes nodes until there are as many as wanted.
+// resize starts or removes nodes until there are want nodes.
 func resize(p peer, command []string, nodes []*exec.Cmd, want int) ([]*exec.Cmd, error) {
 	for len(nodes) < want {
 		node := p.node(command, len(nodes))
@@ -96,7 +96,7 @@ func resize(p peer, command []string, nodes []*exec.Cmd, want int) ([]*exec.Cmd,
 	return nodes, nil
 }
 
-// startHere starts a command that writes where this program does.
+// startHere starts a command with this program's output.
 func startHere(cmd *exec.Cmd) error {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Start()
@@ -112,8 +112,8 @@ func end(nodes []*exec.Cmd) {
 	}
 }
 
-// remove ends a node at once. With SIGTERM, a node of PyTorch 2.6 closes the
-// rendezvous of all, which ends the job.
+// remove ends a node at once. On SIGTERM, a node of PyTorch 2.6 would close the rendezvous
+// of all nodes, which ends the job.
 func remove(node *exec.Cmd) {
 	pid := node.Process.Pid
 	workers := cluster.Processes(func(p cluster.Process) bool { return p.Parent == pid })
@@ -124,13 +124,13 @@ func remove(node *exec.Cmd) {
 	_ = node.Wait()
 }
 
-// discovered is how many slots the script lists.
+// discovered returns how many slots the script lists.
 func discovered(ctx context.Context, script string) (int, error) {
 	out, err := exec.CommandContext(ctx, script).Output()
 	return slotsOf(strings.Fields(string(out))), err
 }
 
-// slotsOf counts the slots of lines such as "name:slots".
+// slotsOf returns the number of slots in lines such as "name:slots".
 func slotsOf(hosts []string) int {
 	slots := 0
 	for _, h := range hosts {
@@ -141,7 +141,7 @@ func slotsOf(hosts []string) int {
 }
 
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not block
 	if err != nil {
 		return 0, err
 	}

@@ -12,11 +12,10 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// localHosts are four hosts with one slot each: spellings of 127.0.0.1 that
-// differ as names.
+// localHosts are four hosts with one slot each: different spellings of 127.0.0.1.
 var localHosts = []string{"localhost:1", "127.0.0.1:1", "127.0.1:1", "127.1:1"}
 
-// A loss is of these ranks, all at once.
+// A loss has the ranks to kill, all at once.
 type loss struct {
 	hosts []string
 	ranks []int
@@ -29,18 +28,18 @@ var (
 	hostLost = loss{[]string{"localhost:2", "127.0.0.1:2"}, []int{2, 3}}
 )
 
-// Recovery holds the seconds from SIGKILL of some of four ranks to the first
-// step of the next ring, by launcher.
+// Recovery has the times in seconds, by launcher, from SIGKILL of some of four
+// ranks to the first step of the next ring.
 type Recovery struct {
 	Seconds map[string][]float64 `json:"seconds"`
-	// Again are the steps that were done once more, as often.
+	// Again has the numbers of repeated steps, one for each time.
 	Again map[string][]float64 `json:"again"`
-	// Failed counts jobs that were lost, by launcher.
+	// Failed has the number of jobs that failed, by launcher.
 	Failed map[string]int `json:"failed"`
 }
 
-// measureRecovery kills ranks, in a new job each time: upstream does not use a
-// host again after that.
+// measureRecovery kills ranks, in a new job each time, because Horovod's launcher
+// does not use a host again after that.
 func measureRecovery(ctx context.Context, o *options, launchers []launcher, recovery **Recovery, lost loss) error {
 	if *recovery == nil {
 		*recovery = &Recovery{Seconds: map[string][]float64{}, Again: map[string][]float64{}, Failed: map[string]int{}}
@@ -81,8 +80,8 @@ func kill(ctx context.Context, o *options, l launcher, lost loss) (seconds float
 			return 0, 0, err
 		}
 	}
-	// A ring begins with an event of its own: its size may be the old one, where
-	// the launcher starts the process again.
+	// The beginning of a ring is an event of its own. The size may be the old one,
+	// if the launcher starts the process again.
 	first, err := s.Wait(ctx, "new ring", 90*time.Second, func(r train.Record) *train.Event {
 		rings := r.Where("ring", func(e train.Event) bool { return e.Rank == 0 && e.Time().After(killed) })
 		if len(rings) == 0 {

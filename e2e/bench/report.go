@@ -17,15 +17,15 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// Results are all measurements of one report.
+// Results has all measurements of one report.
 type Results struct {
-	// About has what was measured, by framework.
+	// About describes what was measured, by framework.
 	About map[string]About `json:"about"`
 
 	Resize   *Changes  `json:"resize,omitempty"`
 	Slow     *Changes  `json:"slow,omitempty"`
 	Recovery *Recovery `json:"recovery,omitempty"`
-	// State are changes by the state's megabytes that nothing trains.
+	// State has measurements with frozen state, by its size in MiB.
 	State      map[int]*Changes `json:"state,omitempty"`
 	Cost       *Cost            `json:"cost,omitempty"`
 	Rendezvous string           `json:"rendezvous,omitempty"`
@@ -33,20 +33,20 @@ type Results struct {
 	Torch TorchResults `json:"torch"`
 }
 
-// About is when, where and with what a framework was measured.
+// About states when, where and with which versions a framework was measured.
 type About struct {
 	Date     string `json:"date"`
 	Machine  string `json:"machine"`
 	Software string `json:"software"`
 }
 
-// versions prints a framework's, by its name.
+// versions are the programs that print a framework's versions, by its name.
 var versions = map[string]string{
 	train.Horovod.Name: `import horovod, platform, torch; print(f"Horovod {horovod.__version__}, PyTorch {torch.__version__} (CPU, Gloo), Python {platform.python_version()}")`,
 	train.Torch.Name:   `import platform, torch; print(f"PyTorch {torch.__version__} (CPU, Gloo), Python {platform.python_version()}")`,
 }
 
-// describe fills in what a framework is measured with.
+// describe fills in the versions that a framework is measured with.
 func (r *Results) describe(ctx context.Context, o *options, f train.Framework) error {
 	model := "unknown processor"
 	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
@@ -75,15 +75,15 @@ func (r *Results) describe(ctx context.Context, o *options, f train.Framework) e
 	return nil
 }
 
-// kept begins the part of the page that other programs measure and write, and
-// torchBegin to torchEnd is PyTorch's section in it.
+// kept marks the beginning of the part of the page that other programs measure and
+// write. torchBegin to torchEnd is PyTorch's section in it.
 const (
 	kept       = "\n<!-- not written by make bench, which keeps what follows -->\n"
 	torchBegin = "<!-- make bench ONLY=torch: begin -->\n"
 	torchEnd   = "<!-- make bench ONLY=torch: end -->\n"
 )
 
-// page is the old page with what was measured in the place of what was there.
+// page returns the old page with its measurements replaced by the new ones.
 func (r *Results) page(old []byte) []byte {
 	head, rest := string(old), ""
 	if i := strings.Index(head, kept); i >= 0 {
@@ -115,10 +115,10 @@ func (r *Results) write(w *bytes.Buffer) {
 	about := r.About[train.Horovod.Name]
 	fmt.Fprintf(w, `# Benchmarks
 
-Kolo's driver beside Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run. [PyTorch](#pytorch) has a section of its own.
+Kolo's driver compared with Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run. [PyTorch](#pytorch) has a section of its own.
 Written by `+"`make bench`"+` on %s; do not edit.
 
-- machine: %s; other work may have gone on beside the measurement
+- machine: %s; other work may have gone on during the measurement
 - software: %s
 - medians, with the fastest and slowest in brackets and the number of measurements; all times in seconds unless said otherwise
 - **gap**: no rank trains, from the last step of the old ring to the end of the first step of the new one (a step takes 0.05 s)
@@ -207,7 +207,7 @@ func pick(changes []Change, value func(Change) float64) []float64 {
 	return values
 }
 
-// spread is "median [least, most] n".
+// spread returns "median [least, most] n".
 func spread(values []float64, digits int) string {
 	if len(values) == 0 {
 		return "–"

@@ -15,38 +15,39 @@ import (
 // slowImport is the extra start-up time of part "slow".
 const slowImport = 10 * time.Second
 
-// route is a walk that makes every change of interest, and ends where it began.
+// route is a sequence of sizes with every change of interest, which ends at its
+// first size.
 var route = []int{1, 2, 4, 2, 1, 4, 1}
 
 // A walk is a session of changes.
 type walk struct {
 	route      []int
-	importTime time.Duration // that processes need longer to start
+	importTime time.Duration // extra start-up time of processes
 	args       []string      // of the script
-	patience   time.Duration // after which a change counts as lost, 90 s if 0
+	patience   time.Duration // time after which a change counts as lost, 90 s if 0
 }
 
-// A Change is how long one change took, in seconds.
+// A Change has the times of one change, in seconds.
 type Change struct {
 	Gap      float64 `json:"gap"`
 	Lateness float64 `json:"lateness"`
-	// Again are the steps that were done once more.
+	// Again is the number of repeated steps.
 	Again int `json:"again"`
 	Course
 }
 
-// Changes holds measurements by launcher and change ("1→2").
+// Changes has measurements by launcher and change ("1→2").
 type Changes struct {
 	By map[string]map[string][]Change `json:"by"`
-	// Lost counts the changes that never came, by launcher.
+	// Lost has the number of changes that never happened, by launcher.
 	Lost map[string]int `json:"lost"`
-	// Repeated counts samples that were trained on twice within an epoch, by
-	// launcher, in all its sessions.
+	// Repeated has the number of samples that were trained on twice within an
+	// epoch, by launcher, in all its sessions.
 	Repeated map[string]int `json:"repeated"`
 }
 
-// measureResizes walks the route o.rounds times under each launcher, in turns,
-// so that both see the same machine, and adds to the changes.
+// measureResizes walks the route o.rounds times under each launcher, alternating
+// between them so that all see the same machine, and adds the results to changes.
 func measureResizes(ctx context.Context, o *options, launchers []launcher, changes **Changes, w walk) error {
 	if *changes == nil {
 		*changes = &Changes{By: map[string]map[string][]Change{}, Lost: map[string]int{}, Repeated: map[string]int{}}
@@ -88,7 +89,7 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, w
 			return err
 		}
 		// A newcomer needs its import time and some seconds; a change that takes
-		// longer than this was lost.
+		// longer than this is lost.
 		first, err := s.Wait(ctx, fmt.Sprintf("ring of %d", to), w.importTime+cmp.Or(w.patience, 90*time.Second), func(r train.Record) *train.Event {
 			return firstStep(r, asked, func(e train.Event) bool { return e.Size == to })
 		})
@@ -98,7 +99,7 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, w
 		if err != nil {
 			c.Lost[l.Name]++
 			progress("%s, round %d: %d→%d: %v", l.Name, round+1, from, to, err)
-			return nil // the rest of the walk starts from the wrong place
+			return nil // the rest of the walk would start from the wrong size
 		}
 		if err := s.steady(ctx, to, 4*time.Second); err != nil {
 			return s.fail(err)
@@ -112,10 +113,10 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, w
 	return nil
 }
 
-// localSlots is a host list of this machine with n slots.
+// localSlots returns a host list of this machine with n slots.
 func localSlots(n int) []string { return []string{fmt.Sprintf("localhost:%d", n)} }
 
-// firstStep is rank 0's first step after t that matches.
+// firstStep returns rank 0's first step after t that matches.
 func firstStep(r train.Record, t time.Time, match func(train.Event) bool) *train.Event {
 	for _, e := range r.Leading() {
 		if e.Time().After(t) && match(e) {
@@ -125,8 +126,8 @@ func firstStep(r train.Record, t time.Time, match func(train.Event) bool) *train
 	return nil
 }
 
-// gapBefore is the time, in seconds, from the last step that any rank of another
-// size's ring did before e to e.
+// gapBefore returns the time, in seconds, from the last step before e of any rank
+// in a ring of another size to e.
 func gapBefore(r train.Record, e train.Event) float64 {
 	var last float64
 	for _, other := range r.Where("step", nil) {
@@ -140,7 +141,7 @@ func gapBefore(r train.Record, e train.Event) float64 {
 // change names a change of the ring's size.
 func change(from, to int) string { return fmt.Sprintf("%d→%d", from, to) }
 
-// again counts the steps of the old ring that are done once more from e on.
+// again returns how many steps of the old ring are repeated from e on.
 func again(r train.Record, e train.Event) int {
 	last := e.Step - 1
 	for _, other := range r.Leading() {
@@ -151,7 +152,7 @@ func again(r train.Record, e train.Event) int {
 	return last + 1 - e.Step
 }
 
-// repeated counts the samples that were used more than once in an epoch.
+// repeated returns how many samples were used more than once in an epoch.
 func repeated(r train.Record) int {
 	type use struct{ epoch, index int }
 	uses, again := map[use]bool{}, 0

@@ -15,13 +15,13 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A session is one training job under a launcher, with what it has recorded.
+// A session is one training job under a launcher, with its record.
 type session struct {
 	*train.Job
 	launcher launcher
 }
 
-// stepTime is what a step takes at least, as in a small model's training.
+// stepTime is the minimum time of a step, as in a small model's training.
 const stepTime = 50 * time.Millisecond
 
 // start runs the launcher's script on hosts, which are lines of a host list.
@@ -40,10 +40,10 @@ func start(l launcher, o *options, hosts []string, args ...string) (*session, er
 	return &session{job, l}, nil
 }
 
-// steady waits until a ring of n has trained for a while. Upstream loses a
-// change that comes too soon after another.
+// steady waits until a ring of n has trained for a while. Horovod's launcher loses
+// a change that comes too soon after another.
 func (s *session) steady(ctx context.Context, n int, for_ time.Duration) error {
-	for_ += rand.N(time.Second) // so that what follows comes anywhere between two checkpoints
+	for_ += rand.N(time.Second) // the next change may come at any time between two checkpoints
 	_, err := s.Wait(ctx, fmt.Sprintf("steady ring of %d", n), 2*time.Minute, func(r train.Record) *train.Event {
 		steps := r.Leading()
 		if len(steps) == 0 || steps[len(steps)-1].Size != n {
@@ -60,7 +60,7 @@ func (s *session) steady(ctx context.Context, n int, for_ time.Duration) error {
 	return err
 }
 
-// fail keeps the job's log and names its path.
+// fail keeps the job's log and adds its path to the error.
 func (s *session) fail(err error) error {
 	kept, keepErr := s.Keep("log")
 	return errors.Join(fmt.Errorf("%s: %w (log: %s)", s.launcher.Name, err, kept), keepErr)

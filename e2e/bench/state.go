@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// stateRoute has one newcomer, two of them, and members that leave others behind.
+// stateRoute has changes with one newcomer, with two, and with members that leave.
 var stateRoute = []int{1, 2, 1, 3, 2}
 
-// statePatience bounds a change, whatever the state's size: who receives it in the
-// background gets a small part of the time.
+// statePatience bounds a change, whatever the state's size. Receiving in the
+// background gets only a small part of the time.
 const statePatience = 6 * time.Minute
 
-// frozen makes a state of so many MiB that steps do not touch, trained one of
-// parameters and, for as many again, their momentum.
+// frozen returns the flag for a state of mb MiB that steps do not touch. trained
+// returns the flag for one of parameters and, of the same size, their momentum.
 func frozen(mb int) string  { return fmt.Sprintf("--frozen=%d", mb) }
 func trained(mb int) string { return fmt.Sprintf("--ballast=%d", mb/2) }
 
@@ -86,8 +86,8 @@ func writeState(w *bytes.Buffer, state map[int]*Changes, launchers []launcher, b
 	}
 }
 
-// meanwhile are two columns: medians of steps before and after a change, and how
-// they went while newcomers received.
+// meanwhile returns two columns: medians of step times before and after a change,
+// and the steps while newcomers received.
 func meanwhile(changes []Change) string {
 	if len(changes) == 0 {
 		return "– | –"

@@ -22,28 +22,28 @@ import (
 type TorchResults struct {
 	Resize *Changes `json:"resize,omitempty"`
 	Slow   *Changes `json:"slow,omitempty"`
-	// Bare are the gaps of groups that are formed again without a launcher, by
-	// change, in seconds.
+	// Bare has the gaps, in seconds, of groups that form again without a launcher,
+	// by change.
 	Bare map[string][]float64 `json:"bare,omitempty"`
-	// Recovery is from the kill of the last rank, LeadRecovery from that of rank 0,
-	// HostRecovery from that of both ranks of a host.
+	// Recovery is for the kill of the last rank, LeadRecovery for that of rank 0,
+	// HostRecovery for that of both ranks of a host.
 	Recovery     *Recovery `json:"recovery,omitempty"`
 	LeadRecovery *Recovery `json:"lead_recovery,omitempty"`
 	HostRecovery *Recovery `json:"host_recovery,omitempty"`
-	// State are changes by the state's megabytes that nothing trains, Trained by
-	// those of trained parameters and their momentum, Broadcast the seconds of a
-	// plain broadcast of as many.
+	// State has measurements with frozen parameters, by their size in MiB, and
+	// Trained those with trained parameters and their momentum. Broadcast has the
+	// times, in seconds, of a plain broadcast of the same size.
 	State     map[int]*Changes     `json:"state,omitempty"`
 	Trained   map[int]*Changes     `json:"trained,omitempty"`
 	Broadcast map[string][]float64 `json:"broadcast,omitempty"`
-	// Restart are changes of a torchrun script that Kolo restarts.
+	// Restart has changes of a torchrun script that Kolo restarts.
 	Restart *Changes `json:"restart,omitempty"`
-	// StepMS are the medians of steps, in milliseconds, by what is measured.
+	// StepMS has the medians of step times, in milliseconds, by what is measured.
 	StepMS map[string][]float64 `json:"step_ms,omitempty"`
 	Store  string               `json:"store,omitempty"`
 }
 
-// measureReform measures the route with nothing but PyTorch.
+// measureReform measures the route with PyTorch alone.
 func measureReform(ctx context.Context, o *options, bare *map[string][]float64) error {
 	if *bare == nil {
 		*bare = map[string][]float64{}
@@ -59,13 +59,13 @@ func measureReform(ctx context.Context, o *options, bare *map[string][]float64) 
 	return nil
 }
 
-// commitCase is one way to train of which the steps are timed.
+// commitCase is one way to train whose steps are timed.
 type commitCase struct {
 	name    string
 	ranks   int
 	ballast int // megabytes of trained parameters
 	steps   int
-	// stepTime is what a step takes at least: the rest of it is spent idle, as
+	// stepTime is the minimum time of a step. The rest of a step is idle, as it is
 	// while a GPU computes.
 	stepTime time.Duration
 }
@@ -76,7 +76,7 @@ var commitCases = []commitCase{
 	{"one rank, 10 MB, steps of 50 ms", 1, 10, 200, stepTime}, {"one rank, 100 MB, steps of 250 ms", 1, 100, 50, 5 * stepTime},
 }
 
-// How a case is run, compared with torchrun's.
+// Ways to run a case that are compared with torchrun's.
 const withCommit, withoutCommit = "commit", "no commit"
 
 // measureCommits times steps with a commit each, and without.
@@ -133,7 +133,7 @@ func runReform(ctx context.Context, o *options, what string, sizes []int, take f
 	return nil
 }
 
-// python is the interpreter of a framework.
+// python returns the interpreter of a framework.
 func (o *options) python(f train.Framework) string { return filepath.Join(o.root, f.Python) }
 
 // goRun runs a package's own benchmark, which prints a table.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// torchftPeer keeps replica groups of one rank each, and their lighthouse.
+// torchftPeer runs replica groups of one rank each, and their lighthouse.
 type torchftPeer struct{ lighthouse string }
 
 func (p *torchftPeer) begin(_ string, command []string, _, _ int) (*exec.Cmd, error) {

@@ -14,12 +14,12 @@ import (
 func (t *TorchResults) write(w *bytes.Buffer, about About) {
 	fmt.Fprintf(w, `## PyTorch
 
-PyTorch in process under `+"`nomad-driver-torch run`"+` beside torchrun: the same script (`+"`e2e/train/torch_train.py`"+`), the same machine, in turns within one run.
+PyTorch in process under `+"`nomad-driver-torch run`"+` compared with torchrun: the same script (`+"`e2e/train/torch_train.py`"+`), the same machine, in turns within one run.
 torchrun has one node per rank, its c10d rendezvous, a last call of 1 s, a monitor interval of 0.1 s and a checkpoint every 20 steps; Kolo commits each step.
 torchft 0.2 (`+"`e2e/train/torchft_train.py`"+`) has one replica group per rank and a lighthouse that gives up a silent one after 1 s; where it was not installed, its columns are empty.
 Written by `+"`make bench ONLY=torch`"+` on %s; do not edit.
 
-- machine: %s; other work may have gone on beside the measurement
+- machine: %s; other work may have gone on during the measurement
 - software: %s
 
 `, about.Date, about.Machine, about.Software)
@@ -92,7 +92,7 @@ func (t *TorchResults) writeRecovery(w *bytes.Buffer) {
 }
 
 func (t *TorchResults) writeRestart(w *bytes.Buffer) {
-	fmt.Fprintf(w, "### A script for torchrun, unchanged\n\nThe same script without commits, with a checkpoint of 1 MB every 20 steps: `mode = \"restart\"` starts the next processes beside the old ones, which end with their next checkpoint.\n\n")
+	fmt.Fprintf(w, "### A script for torchrun, unchanged\n\nThe same script without commits, with a checkpoint of 1 MB every 20 steps: `mode = \"restart\"` starts the next processes next to the old ones, which end with their next checkpoint.\n\n")
 	fmt.Fprintf(w, "| change | gap, torchrun | steps done again | gap, Kolo | steps done again | ratio |\n|---|---|---|---|---|---|\n")
 	for _, name := range changesOf(restartRoute) {
 		theirs, ours := t.Restart.By[torchrun.Name][name], t.Restart.By[koloRestart.Name][name]
@@ -103,8 +103,8 @@ func (t *TorchResults) writeRestart(w *bytes.Buffer) {
 }
 
 func (t *TorchResults) writeSteps(w *bytes.Buffer) {
-	fmt.Fprintf(w, "### What a commit costs\n\nMedians of steps, in milliseconds; the state is what is trained and as much again of the optimizer. Steps do no more than compute,\n"+
-		"but for those of a certain length, which then sleep, as while a GPU computes. The last column is the difference of the medians as a part of\n"+
+	fmt.Fprintf(w, "### What a commit costs\n\nMedians of steps, in milliseconds; the state is what is trained and as much again of the optimizer. Steps only compute,\n"+
+		"except for those of a certain length, which then sleep, as while a GPU computes. The last column is the difference of the medians as a part of\n"+
 		"those steps, and of 50 ms where they are shorter.\n\n")
 	fmt.Fprintf(w, "| trained | torchrun | Kolo without commits | a commit each step | difference, ms | part |\n|---|---|---|---|---|---|\n")
 	for _, c := range commitCases {
@@ -122,10 +122,10 @@ func (t *TorchResults) writeSteps(w *bytes.Buffer) {
 func gapOf(c Change) float64   { return c.Gap }
 func againOf(c Change) float64 { return float64(c.Again) }
 
-// routeChanges are the changes of the usual route.
+// routeChanges returns the changes of the usual route.
 func routeChanges() []string { return changesOf(route) }
 
-// changesOf are the changes of a route, each once.
+// changesOf returns the changes of a route, each once.
 func changesOf(route []int) []string {
 	var names []string
 	for i := 1; i < len(route); i++ {

@@ -11,12 +11,12 @@ import (
 	"slices"
 )
 
-// torchrunPeer keeps torchruns. The first one hosts the rendezvous.
+// torchrunPeer runs torchruns. The first one hosts the rendezvous.
 type torchrunPeer struct{ flags []string }
 
 func (p *torchrunPeer) begin(root string, _ []string, least, most int) (*exec.Cmd, error) {
 	port, err := freePort()
-	// PyTorch's own settings are the fastest there are.
+	// These settings of PyTorch's are the fastest.
 	p.flags = []string{filepath.Join(root, "e2e/bench/torchrun.py"), fmt.Sprintf("--nnodes=%d:%d", least, most), "--nproc-per-node=1", "--max-restarts=1000000",
 		"--monitor-interval=0.1", "--rdzv-backend=c10d", fmt.Sprintf("--rdzv-endpoint=localhost:%d", port), "--rdzv-id=bench"}
 	return nil, err
@@ -26,7 +26,7 @@ func (p *torchrunPeer) node(command []string, number int) *exec.Cmd {
 	conf := fmt.Sprintf("--rdzv-conf=last_call_timeout=1,is_host=%t", number == 0)
 	args := slices.Concat(p.flags[:1], []string{conf}, p.flags[1:], command[1:])
 	cmd := exec.Command(command[0], args...) //nolint:noctx // ended by a signal of its own
-	// A torch that was built without libuv cannot share the rendezvous's store.
+	// A torch built without libuv cannot share the rendezvous's store.
 	cmd.Env = append(os.Environ(), "USE_LIBUV=0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", "OMP_NUM_THREADS=1")
 	return cmd
 }

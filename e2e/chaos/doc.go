@@ -1,10 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command chaos makes trouble for elastic training on this machine, and reports
-// whether a step was lost or training stood still. Hosts come, go and change
-// their slots, processes are killed and frozen at any moment, several things at
-// once; the seed states which and when.
+// Command chaos disturbs elastic training on this machine, and reports whether steps were
+// lost or training stopped. Hosts come, go and change their slots, and processes are killed
+// and frozen at any moment, several at once. The seed determines what happens and when.
 //
 //	make chaos                          # one minute
 //	make chaos SEED=7 SEEDS=10 FOR=5m   # seeds 7 to 16
@@ -12,18 +11,17 @@
 //	make chaos CHANGES=1000 FRAMEWORK=horovod,torch
 //
 // It runs real Horovod under `nomad-driver-horovod run`, or real PyTorch under
-// `nomad-driver-torch run`, which is the driver's agents and leader without
-// Nomad. The script writes a checkpoint with each commit, so whatever dies,
-// training must never go on from before the last one; and left alone, it must
-// get to a ring of all listed slots. Each sample must be used once an epoch: the model
-// counts the uses in its weights, which are part of the state that survives. PyTorch's
-// script records its generations, so there the record of the steps that training has kept
-// must say the same.
-// What processes do is a matter of microseconds: a seed that has failed may need
-// several runs to fail again.
+// `nomad-driver-torch run`, which is the driver's agents and leader without Nomad. The
+// script writes a checkpoint with each commit. So training must never resume from before
+// the last commit, whatever dies, and without further disturbance it must reach a ring of
+// all listed slots. Each sample must be used once an epoch: the model counts the uses in
+// its weights, which are part of the state that survives. PyTorch's script also records its
+// generations, so the record of the steps that training has kept must show the same.
+// Failures depend on microseconds, so a seed that has failed may need several runs to fail
+// again.
 //
-// Whenever all ranks train, memory and descriptors of the launcher, which has the
-// agents in it, and of the training processes are looked at. A run fails if
-// processes have more the more changes or rings they have seen. A run of so many
-// changes spares one process for hundreds of them, so that it sees many rings.
+// Whenever all ranks train, chaos measures the memory and the open descriptors of the
+// launcher, which contains the agents, and of the training processes. A run fails if these
+// grow with the number of changes or rings. A run of a fixed number of changes spares one
+// process for hundreds of them, so that it sees many rings.
 package main

@@ -12,47 +12,48 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A role is what a process is to a job.
+// A role is the part of a process in a job.
 type role string
 
 const (
-	launcher role = "launcher" // with its agents
+	launcher role = "launcher" // including its agents
 	trainer  role = "trainer"
 )
 
-// A usage is what one process has while all ranks train and nothing changes.
+// A usage has the resources of one process while all ranks train and nothing
+// changes.
 type usage struct {
 	Role role `json:"role"`
 	PID  int  `json:"pid"`
-	// Age is what the process has been through: changes for the launcher, rings
-	// for a trainer. Ranks are those of the present ring.
+	// Age is the number of changes so far for the launcher, and of rings for a
+	// trainer. Ranks is the size of the current ring.
 	Age         int `json:"age"`
 	Ranks       int `json:"ranks"`
 	Descriptors int `json:"descriptors"`
-	Memory      int `json:"memory"` // bytes that it does not share
+	Memory      int `json:"memory"` // in bytes, not shared with others
 }
 
-// usageOf looks at a process; all zero if it is gone.
+// usageOf measures a process; the result is zero if the process is gone.
 func usageOf(r role, pid, age, ranks int) usage {
 	open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	_, memory, _ := cluster.Process{PID: pid}.Memory()
 	return usage{r, pid, age, ranks, len(open), memory}
 }
 
-// What the launcher may have at any time: its own, and what it has for each rank.
+// Limits for the launcher at any time: a constant, and an amount for each rank.
 const (
 	descriptors, rankDescriptors = 40, 12
 	maxMemory                    = 64e6
 )
 
-// growth is what processes had whenever all ranks trained.
+// growth has the usages measured whenever all ranks trained.
 type growth struct {
 	samples []usage
-	rings   map[int]int // by process, as far as the record was read
+	rings   map[int]int // by process, for the part of the record that was read
 	read    int
 }
 
-// look takes in what the launcher and the trainers have now.
+// look measures the launcher and the trainers now.
 func (g *growth) look(t *trial, ranks int) []usage {
 	if g.rings == nil {
 		g.rings = map[int]int{}
@@ -60,7 +61,7 @@ func (g *growth) look(t *trial, ranks int) []usage {
 	for _, e := range t.Record[g.read:] {
 		switch e.Kind {
 		case "start":
-			g.rings[e.PID] = 0 // the number may have been another process's
+			g.rings[e.PID] = 0 // the PID may have been another process's
 		case "ring":
 			g.rings[e.PID]++
 		}
@@ -76,7 +77,7 @@ func (g *growth) look(t *trial, ranks int) []usage {
 	return seen
 }
 
-// check returns an error if the launcher once had too much, or if processes had
+// check returns an error if the launcher ever used too much, or if processes used
 // more the older they were.
 func (g *growth) check() error {
 	var wrong []error
@@ -94,7 +95,7 @@ func (g *growth) check() error {
 	return errors.Join(wrong...)
 }
 
-// report has a line for each trend.
+// report returns a line for each trend.
 func (g *growth) report() string {
 	var text strings.Builder
 	for _, t := range trends {

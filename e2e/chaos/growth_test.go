@@ -10,9 +10,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// history is what a run leaves behind: the launcher, an old trainer that is replaced
-// now and then, and others that are as young as can be. Each has as many
-// descriptors and bytes more as it leaks with its age.
+// history returns the usages of a run: of the launcher, of an old trainer that is replaced
+// now and then, and of others that are as young as possible. Each has additional
+// descriptors and bytes in proportion to its age, as if it leaked them.
 func history(changes int, descriptors, memory float64) growth {
 	rnd := rand.New(rand.NewPCG(1, 0))
 	var g growth

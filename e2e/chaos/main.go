@@ -20,10 +20,10 @@ import (
 // options are the command line's.
 type options struct {
 	seed, seeds uint64
-	// A run goes on for a while, or for so many changes.
+	// length is how long a run lasts, unless it is for a number of changes.
 	length time.Duration
-	// calm is how long it may take then to a ring of all slots: the longest
-	// pause before a slot's restart is a minute.
+	// calm is how long the run may then take to reach a ring of all slots. The
+	// longest pause before a slot's restart is a minute.
 	calm       time.Duration
 	changes    int
 	maxRanks   int
@@ -65,7 +65,7 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.seeds, "seeds", 1, "runs, one after the other, with this and the following seeds")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each goes on")
 	flags.IntVar(&o.changes, "changes", 0, "resizes and kills that each makes, instead of -for; one process is spared for longer stretches")
-	flags.DurationVar(&o.calm, "calm", 2*time.Minute, "how long it may take until a ring of all slots trains, once nothing happens any more; a busy machine needs longer")
+	flags.DurationVar(&o.calm, "calm", 2*time.Minute, "how long it may take until a ring of all slots trains, once nothing more happens; a busy machine needs longer")
 	flags.IntVar(&o.maxRanks, "max-ranks", 6, "most processes at a time")
 	flags.IntVar(&o.stateMB, "state", 0, "megabytes of trained parameters: with 40 and more, PyTorch's newcomers receive them while others train")
 	flags.StringVar(&o.samples, "samples", "", "file to append what processes had to, in JSON lines")

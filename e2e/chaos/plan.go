@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A host of the list, with its slots.
+// A host is an entry of the host list, with its slots.
 type host struct {
 	name  string
 	slots int
@@ -18,22 +18,23 @@ type host struct {
 
 func (h host) String() string { return fmt.Sprintf("%s:%d", h.name, h.slots) }
 
-// A kind of trouble.
+// A kind is a kind of disturbance.
 type kind int
 
 const (
 	rehost kind = iota // the host list changes
 	kill               // processes get SIGKILL
-	freeze             // a process stands still for a while
-	slow               // processes that start from now on take longer to
+	freeze             // a process is stopped for a while
+	slow               // processes that start from now on take longer
 )
 
-// An action is one thing that happens to a job, after a pause.
+// An action is one event in a job, after a pause.
 type action struct {
 	pause time.Duration
 	kind  kind
 	hosts []host // rehost: the new list
-	// victims picks processes among those that run, in [0, 1) (kill, freeze).
+	// victims selects among the running processes, by numbers in [0, 1) (kill,
+	// freeze).
 	victims []float64
 	spare   bool          // not the first slot of the first host (rehost, kill)
 	length  time.Duration // freeze and slow
@@ -55,30 +56,29 @@ func (a action) String() string {
 // names are the hosts that may be listed.
 var names = []string{"a", "b", "c"}
 
-// A plan draws actions; the same seed gives the same.
+// A plan draws actions; the same seed gives the same actions.
 type plan struct {
 	rnd      *rand.Rand
 	maxRanks int
 	hosts    []host // as listed last
-	// spares lets the first slot of the first host alone, except in one burst
-	// in six: its process gets old enough to show what it keeps of
-	// each ring.
+	// spares excludes the first slot of the first host, except in one of six
+	// bursts. Its process gets old enough to show what it retains of each ring.
 	spares bool
-	burst  int           // actions after which training is left alone
+	burst  int           // actions before training is left alone
 	pause  time.Duration // longest between two actions
-	drawn  int           // actions
+	drawn  int           // number of actions
 }
 
 func newPlan(seed uint64, maxRanks int, spares bool) *plan {
 	p := &plan{rnd: rand.New(rand.NewPCG(seed, 0)), maxRanks: maxRanks, spares: spares, burst: 8, pause: 5 * time.Second, hosts: []host{{names[0], min(2, maxRanks)}}}
 	if spares {
-		p.burst, p.pause = 32, 2500*time.Millisecond // many changes in little time
+		p.burst, p.pause = 32, 2500*time.Millisecond // many changes in a short time
 	}
 	return p
 }
 
-// next draws an action. Half of the pauses are so short that it falls into what
-// the one before began.
+// next draws an action. Half of the pauses are so short that it interferes with the
+// effects of the previous action.
 func (p *plan) next() action {
 	a := action{pause: time.Duration(p.rnd.IntN(500)) * time.Millisecond, spare: p.spares && p.drawn/p.burst%6 < 5}
 	p.drawn++
@@ -103,8 +103,8 @@ func (p *plan) next() action {
 	return a
 }
 
-// list draws a host list of at least one slot, the first host's if that is to be
-// spared, and at most maxRanks.
+// list draws a host list of at most maxRanks slots and at least one, which is the
+// first host's if that one is spared.
 func (p *plan) list(spare bool) []host {
 	var hosts []host
 	left := p.maxRanks
@@ -124,7 +124,7 @@ func (p *plan) list(spare bool) []host {
 	return hosts
 }
 
-// slots of all hosts.
+// slots returns the number of slots of all hosts.
 func slots(hosts []host) int {
 	n := 0
 	for _, h := range hosts {

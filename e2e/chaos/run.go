@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// commitEvery and samples are in steps, and in samples of an epoch: short
-	// epochs let the script end soon on demand.
+	// commitEvery is in steps, samples in samples per epoch. Epochs are short so that the
+	// script can end soon on demand.
 	commitEvery = 3
 	samples     = 1200
 	stepTime    = 30 * time.Millisecond
@@ -37,7 +37,7 @@ type trial struct {
 	growth  growth
 }
 
-// run makes trouble for one job. The error names what was lost.
+// run disturbs one job. The error states what was lost.
 func run(ctx context.Context, o *options, f train.Framework, seed uint64) error {
 	p := newPlan(seed, o.maxRanks, o.changes > 0)
 	job, err := train.Start(train.Launch{
@@ -69,8 +69,8 @@ func run(ctx context.Context, o *options, f train.Framework, seed uint64) error 
 	return t.Stop()
 }
 
-// checkTrouble returns an error if the run tried nothing: if it was too short for what its
-// seed has in store.
+// checkTrouble returns an error if the run was too short for its seed's actions, and so
+// tried nothing.
 func (t *trial) checkTrouble() error {
 	if t.changes > 0 && t.killed > 0 {
 		return nil
@@ -78,8 +78,8 @@ func (t *trial) checkTrouble() error {
 	return fmt.Errorf("%d changes and %d processes killed try nothing: let the run last longer (-for, -changes)", t.changes, t.killed)
 }
 
-// trouble goes on for as long as it is to, ends training, and returns an error if training
-// did not go on or did not end well.
+// trouble disturbs the job for the configured time, then ends training. It returns an error
+// if training did not continue or did not end well.
 func (t *trial) trouble(ctx context.Context, o *options) error {
 	for n := 1; o.changes > 0 && t.changes < o.changes || o.changes == 0 && time.Since(t.begun) < o.length; n++ {
 		a := t.plan.next()
@@ -115,8 +115,8 @@ func (t *trial) trouble(ctx context.Context, o *options) error {
 	return t.Update()
 }
 
-// settle waits for a ring of all slots to do ten steps, and for all other
-// processes to be gone.
+// settle waits until a ring of all slots has made ten steps, and all other processes are
+// gone.
 func (t *trial) settle(ctx context.Context, o *options) error {
 	want := slots(t.plan.hosts)
 	begun, known := time.Now(), len(t.Record)
@@ -150,8 +150,7 @@ func keep(path string, seen []usage) error {
 	return errors.Join(err, f.Close())
 }
 
-// do makes an action happen. A process that has just ended can't be harmed, and
-// need not be.
+// do executes an action. It ignores a process that has just ended.
 func (t *trial) do(a action) error {
 	switch a.kind {
 	case rehost:
@@ -183,11 +182,11 @@ func (t *trial) do(a action) error {
 	return nil
 }
 
-// firstSlot is in the environment of the first slot of the first host, whose
-// directory has a number from the second time on that it is listed.
+// firstSlot matches the environment of the first slot of the first host. The slot's
+// directory has a number from the second time on that the host is listed.
 var firstSlot = regexp.MustCompile("\x00KOLO_PROGRESS_FILE=[^\x00]*/" + names[0] + `(\.\d+)?/progress-0\.jsonl` + "\x00")
 
-// exposed are the processes that an action may kill.
+// exposed returns the processes that an action may kill.
 func (t *trial) exposed(a action) []int {
 	return slices.DeleteFunc(t.Processes(), func(pid int) bool {
 		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -195,7 +194,7 @@ func (t *trial) exposed(a action) []int {
 	})
 }
 
-// pick returns the chosen of all, each once.
+// pick returns the chosen ones of all, each once.
 func pick(all []int, chosen []float64) []int {
 	var picked []int
 	for _, c := range chosen {
@@ -224,7 +223,7 @@ func (t *trial) tell(format string, args ...any) {
 	fmt.Printf("%6.1f s  %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// lines of a host list.
+// lines returns the lines of a host list.
 func lines(hosts []host) []string {
 	var text []string
 	for _, h := range hosts {
@@ -233,7 +232,7 @@ func lines(hosts []host) []string {
 	return text
 }
 
-// rings are the beginnings of rings, as rank 0 recorded them.
+// rings returns the starts of rings, as rank 0 recorded them.
 func rings(r train.Record) train.Record {
 	return r.Where("ring", func(e train.Event) bool { return e.Rank == 0 })
 }

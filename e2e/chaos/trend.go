@@ -9,18 +9,18 @@ import (
 	"slices"
 )
 
-// A trend is how much more of something the processes of a role have, the older they
-// are, and how much that may be.
+// A trend is how much more of a resource the processes of a role use as they age, with its
+// limit.
 type trend struct {
 	role  role
-	unit  string // of age
+	unit  string // unit of age
 	what  string
 	value func(usage) float64
-	// from is the age from which on it counts: the first rings fill caches.
+	// from is the age at which it starts to count, since the first rings fill caches.
 	from int
-	// Growth is too much if it is more than each for each unit of age, and comes to
-	// more than in all: so neither a slow leak of a long run is missed, nor the noise
-	// of a short one taken for a leak.
+	// Growth is too much if it is more than each per unit of age and also more than inAll
+	// in total. So a slow leak in a long run is found, while noise in a short one is not
+	// taken for a leak.
 	each, inAll float64
 }
 
@@ -34,7 +34,7 @@ var trends = []trend{
 func openOf(u usage) float64    { return float64(u.Descriptors) }
 func megabytes(u usage) float64 { return float64(u.Memory) / 1e6 }
 
-// of are the samples that count.
+// of returns the samples that count.
 func (t trend) of(samples []usage) []usage {
 	return slices.DeleteFunc(slices.Clone(samples), func(u usage) bool { return u.Role != t.role || u.Age < t.from })
 }
@@ -45,10 +45,10 @@ func (t trend) exceeded(samples []usage) bool {
 	return slope > t.each && slope*float64(ages) > t.inAll
 }
 
-// slope is the growth for each unit of age, in rings of the same size: the median
-// over all pairs of samples whose ages are at least a quarter of the whole range
-// apart (Theil and Sen's estimator). Up to a quarter of all samples may be anything
-// without moving it far.
+// slope returns the growth per unit of age, in rings of the same size. It is the median
+// over all pairs of samples whose ages differ by at least a quarter of the whole range
+// (Theil-Sen estimator). Up to a quarter of all samples may be outliers without changing it
+// much.
 func (t trend) slope(samples []usage) float64 {
 	of := t.of(samples)
 	_, ages := ages(of)
@@ -73,7 +73,7 @@ func (t trend) describe(samples []usage) string {
 	return fmt.Sprintf("%.1f %s, %+.3f after each %s, in %d samples of up to %d", median(values), t.what, t.slope(samples), t.unit, len(of), oldest)
 }
 
-// ages are the oldest one, and how far it is from the youngest.
+// ages returns the highest age, and the range of ages.
 func ages(of []usage) (oldest, apart int) {
 	if len(of) == 0 {
 		return 0, 0
@@ -83,7 +83,7 @@ func ages(of []usage) (oldest, apart int) {
 	return oldest, oldest - slices.MinFunc(of, byAge).Age
 }
 
-// median of values, which it sorts; 0 of none.
+// median returns the median of values, which it sorts; 0 if there are none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

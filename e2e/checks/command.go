@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// command returns a command that runs in dir, in a process group of its own.
-// When ctx ends, the whole group is interrupted, and killed when that does not
-// end it.
+// command returns a command that runs in dir, in a process group of its own. When
+// ctx ends, the whole group is interrupted, and killed if it does not end.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -23,7 +22,7 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// wrap names what failed, if anything did.
+// wrap adds the name of the failed operation to an error.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -16,21 +16,20 @@ import (
 	"time"
 )
 
-// stallLimit is how long no input may finish. Go itself lets a target that
-// hangs pass: the time that it fuzzes for ends, and nothing has failed. It is
-// far above what an input may take, so a busy machine does not look like a
-// hang.
+// stallLimit is the longest time without a finished input. Go itself does not fail
+// a target that hangs: when its fuzzing time is over, nothing has failed. The limit
+// is far above the time of one input, so a busy machine does not look like a hang.
 const stallLimit = 15 * time.Second
 
-// fuzzing is how targets are run.
+// fuzzing configures how targets run.
 type fuzzing struct {
 	dir   string        // of the module
 	time  time.Duration // for each target
-	stall time.Duration // without a finished input, which is then reported as failing
+	stall time.Duration // longest time without a finished input; after that the input is reported as failing
 }
 
-// fuzzCheck runs every fuzz target of the packages, one after the other. A
-// failing target does not keep the others from running.
+// fuzzCheck runs every fuzz target of the packages, one after the other. It goes on
+// after a failing target.
 func fuzzCheck(ctx context.Context, w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("fuzz", flag.ContinueOnError)
 	f := fuzzing{stall: stallLimit}
@@ -48,15 +47,15 @@ func fuzzCheck(ctx context.Context, w io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	// Some packages have no target; that a whole module has none, or that none
-	// has the name asked for, is refused.
+	// Some packages have no target. But if a whole module has none, or none has the
+	// requested name, that is an error.
 	if len(all) == 0 && (*match != "." || slices.Contains(flags.Args(), "./...")) {
 		return fmt.Errorf("no fuzz target of %s matches %q", strings.Join(flags.Args(), " "), *match)
 	}
 	return f.all(ctx, w, all)
 }
 
-// all runs the targets and reports those that failed once more at the end.
+// all runs the targets, and reports the failed ones once more at the end.
 func (f fuzzing) all(ctx context.Context, w io.Writer, all []target) error {
 	_, _ = fmt.Fprintf(w, "%d fuzz targets of %s each, about %s with what is built for them\n",
 		len(all), f.time, time.Duration(len(all))*(f.time+10*time.Second).Round(time.Second))
@@ -81,12 +80,11 @@ func (f fuzzing) all(ctx context.Context, w io.Writer, all []target) error {
 	return nil
 }
 
-// one runs a target. An error is what is wrong with the target, or with what
-// it tests.
+// one runs a target. An error states what is wrong with the target, or with the
+// code under test.
 func (f fuzzing) one(ctx context.Context, t target) (fuzzRun, error) {
-	// With one worker process, an input that hangs shows: no other input is
-	// counted. Shrinking an input stops the count as well, so it gets little
-	// time.
+	// With one worker process, a hanging input shows, because no other input is
+	// counted. Shrinking an input stops the count as well, so it gets little time.
 	cmd := command(ctx, f.dir, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", f.time.String(),
 		"-fuzzminimizetime", "2s", "-parallel", "1", t.pkg)
 	progress := newProgress()
@@ -108,8 +106,8 @@ func (f fuzzing) one(ctx context.Context, t target) (fuzzRun, error) {
 
 var writtenTo = regexp.MustCompile(`Failing input written to (\S+)`)
 
-// explain shows the output of a target that failed, the input that made it
-// fail, and what to do with it.
+// explain shows the output of a failed target, the failing input, and what to do
+// with it.
 func explain(t target, output string) string {
 	var b strings.Builder
 	for line := range strings.Lines(output) {

@@ -14,7 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// fuzzFile is a test file with one target that runs body on b.
+// fuzzFile returns a test file with one target that runs body on b.
 func fuzzFile(name, body string) string {
 	return "package p\n\nimport \"testing\"\n\nfunc " + name + "(f *testing.F) {\n" +
 		"\tf.Add([]byte{})\n\tf.Fuzz(func(t *testing.T, b []byte) {\n" + body + "\n\t})\n}\n"
@@ -119,7 +119,7 @@ func TestTargets(t *testing.T) {
 	must.Len(t, 1, all)
 }
 
-// TestProgress judges outputs that cannot be made at will.
+// TestProgress judges outputs that cannot be produced on demand.
 func TestProgress(t *testing.T) {
 	const report = "fuzz: elapsed: 30s, execs: 100 (0/sec), new interesting: 0 (total: 3)\n"
 	for name, tc := range map[string]struct {

@@ -81,17 +81,17 @@ func own(paths []string) []string {
 	return names
 }
 
-// rule is what a package may import, directly or not, besides the standard
-// library, the modules of others and what is shared.
+// rule states what a package may import, directly or not, in addition to the standard
+// library, other modules and the shared packages.
 type rule struct {
 	uses  []string // packages of its program
 	nomad bool     // packages of Nomad
 	pure  bool     // of its program only what is pure, too, and no network
 }
 
-// Host, leader and what they build on know neither Nomad nor a training
-// framework; horovod and torch are two. Only the program lists them, and gives agent
-// and launcher theirs.
+// Host, leader and the packages below them know neither Nomad nor a training framework;
+// horovod and torch are two frameworks. Only the program lists these, and passes agent and
+// launcher their parts.
 func driverRules() map[string]rule {
 	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "task/plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
@@ -189,7 +189,7 @@ func deviceRules() map[string]rule {
 	}
 }
 
-// Decisions are made without Nomad, so that the simulator makes the same.
+// Decisions are made without Nomad, so that the simulator makes the same ones.
 func autoscalerRules() map[string]rule {
 	contract := []string{"job/sizes", "policy/speedup", "policy"}
 	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate", "plan/queue"})
@@ -233,8 +233,8 @@ func autoscalerRules() map[string]rule {
 	}
 }
 
-// Each package in the tables imports, directly or not, only those of its program
-// that are listed.
+// Each package in the tables imports, directly or not, only the listed packages of its
+// program.
 func TestImports(t *testing.T) {
 	all := packages(t)
 	for program, rules := range map[string]map[string]rule{
@@ -266,13 +266,13 @@ func TestImports(t *testing.T) {
 // shared are the packages that all programs may import. They import none of ours.
 var shared = []string{"driver/buildinfo", "driver/task/problem"}
 
-// linted is what `kolo job lint` has of the driver: the checks of what a user sets
-// about a task, which start nothing and ask no one.
+// linted are the packages of the driver that `kolo job lint` uses: the checks of a user's
+// settings, which start nothing and read nothing of the machine.
 var linted = []string{"driver/agent/config", "driver/task/commandline", "driver/elastic", "driver/task/gpu", "driver/framework/horovod/options", "driver/task/settings",
 	"driver/task/taskconfig", "driver/framework/torch/options", "driver/task/workerflags"}
 
-// The three programs never import each other, nor what tests them, except for a linter of
-// jobs. What they share imports none of them.
+// The three programs never import each other, nor each other's test fixtures, except for a
+// linter of jobs. Their shared packages import none of them.
 func TestImports_Programs(t *testing.T) {
 	for name, pkg := range packages(t) {
 		program, _, _ := strings.Cut(name, "/")
@@ -294,8 +294,8 @@ func TestImports_Shared(t *testing.T) {
 	}
 }
 
-// What the driver plugin gives the agent is a contract, not the agent: the plugin
-// imports none of what runs in an allocation.
+// The driver plugin and the agent share a contract: the plugin imports no package that runs
+// in an allocation.
 func TestImports_Plugin(t *testing.T) {
 	inAllocation := []string{"driver/agent", "driver/framework/horovod", "driver/launcher"}
 	for _, used := range own(packages(t)["driver/plugin"].Deps) {
@@ -307,7 +307,7 @@ func TestImports_Plugin(t *testing.T) {
 	}
 }
 
-// Kolo-worker is small: of Nomad it links the API alone.
+// Kolo-worker is small: it links only the API of Nomad.
 func TestImports_Worker(t *testing.T) {
 	for _, path := range packages(t)["driver/cmd/kolo-worker"].Deps {
 		if strings.HasPrefix(path, "github.com/hashicorp/nomad/") && !strings.HasPrefix(path, "github.com/hashicorp/nomad/api") {
@@ -316,7 +316,7 @@ func TestImports_Worker(t *testing.T) {
 	}
 }
 
-// The command alone imports the control loop: others know its types from package
+// Only the command imports the control loop: other packages know its types from package
 // api.
 func TestImports_ControlLoop(t *testing.T) {
 	for name, pkg := range packages(t) {

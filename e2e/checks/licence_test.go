@@ -15,7 +15,7 @@ import (
 )
 
 // NOTICE names each program that links a module under the Business Source License, and the
-// module. The README has the same in a sentence.
+// module. The README states the same in a sentence.
 func TestBusinessSourceLicense(t *testing.T) {
 	notice, err := os.ReadFile(root + "/NOTICE")
 	must.NoError(t, err)

@@ -56,7 +56,7 @@ func readPage(path string) (page, error) {
 	return p, nil
 }
 
-// slug is the anchor that GitHub gives a heading.
+// slug returns the anchor that GitHub gives a heading.
 func slug(heading string) string {
 	heading = link.ReplaceAllString(heading, "]")
 	return strings.Map(func(r rune) rune {

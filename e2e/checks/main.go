@@ -1,15 +1,14 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command checks holds the parts of `make check` that are more than one
-// command each:
+// Command checks has the parts of `make check` that are more than one command each:
 //
 //	go run ./e2e/checks fuzz          runs every fuzz target for a while
 //	go run ./e2e/checks vuln          looks for known vulnerabilities
 //	go run ./e2e/checks reproducible  builds the programs twice and compares them
 //
-// A check that cannot fail is worth nothing, so the tests of this package run
-// each of them on a module that has to fail.
+// A check that cannot fail is worthless, so the tests of this package run each
+// check on a module that must fail.
 package main
 
 import (
@@ -23,7 +22,7 @@ import (
 	"syscall"
 )
 
-// check is one of the checks. It reports to w as it goes.
+// check is one of the checks. It writes its progress to w.
 type check func(ctx context.Context, w io.Writer, args []string) error
 
 var checks = map[string]check{

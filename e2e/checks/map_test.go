@@ -48,8 +48,8 @@ func packageMap(all map[string]listed, wing string) string {
 	return rows.String()
 }
 
-// The map in CONTRIBUTING.md is what the package comments say. To write it:
-// go test ./e2e/checks -run PackageMap -update
+// The map in CONTRIBUTING.md is generated from the package comments. To write it: go test
+// ./e2e/checks -run PackageMap -update
 func TestPackageMap(t *testing.T) {
 	all := packages(t)
 	for name, pkg := range all {
@@ -78,20 +78,20 @@ func TestPackageMap(t *testing.T) {
 // A reader meets at most a dozen folders at a time.
 func TestFoldersSideBySide(t *testing.T) {
 	const most = 12
-	beside := map[string]map[string]bool{}
+	folders := map[string]map[string]bool{}
 	for name := range packages(t) {
 		parts := strings.Split(name, "/")
 		for i := 1; i < len(parts); i++ {
 			dir := strings.Join(parts[:i], "/")
-			if beside[dir] == nil {
-				beside[dir] = map[string]bool{}
+			if folders[dir] == nil {
+				folders[dir] = map[string]bool{}
 			}
-			beside[dir][parts[i]] = true
+			folders[dir][parts[i]] = true
 		}
 	}
-	for dir, folders := range beside {
-		if len(folders) > most {
-			t.Errorf("%s has %d folders side by side, of at most %d", dir, len(folders), most)
+	for dir, names := range folders {
+		if len(names) > most {
+			t.Errorf("%s has %d folders side by side, of at most %d", dir, len(names), most)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// fakeGo is go to e2e/nomad/setup.sh: what it builds prints $BUILT, and what it is
-// asked for is in $LOG.
+// fakeGo replaces go for e2e/nomad/setup.sh. The programs that it builds print
+// $BUILT, and $LOG has its arguments.
 const fakeGo = `#!/bin/bash
 echo "$*" >>"$LOG"
 case "$*" in

@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// What CODEOWNERS names exists: a package that moves takes its reviewers along.
+// The paths in CODEOWNERS exist, so a package that moves keeps its reviewers.
 func TestCodeOwners(t *testing.T) {
 	text, err := os.ReadFile(root + "/.github/CODEOWNERS")
 	must.NoError(t, err)

@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// fuzzRun is what a run of a target came to.
+// fuzzRun is the result of a run of a target.
 type fuzzRun struct {
 	inputs int
 	note   string
 	output string
 }
 
-// progress reads the output of go test -fuzz while it is written.
+// progress parses the output of go test -fuzz while it is written.
 type progress struct {
 	mu     sync.Mutex
 	output bytes.Buffer
-	inputs int       // finished so far
+	inputs int       // number finished so far
 	since  time.Time // when inputs last changed; zero before the first report
 	hung   bool
 }
@@ -36,7 +36,7 @@ func newProgress() *progress { return &progress{} }
 
 var execs = regexp.MustCompile(`(?m)^fuzz: elapsed: \S+, execs: (\d+)`)
 
-// Write takes a piece of the output.
+// Write receives a piece of the output.
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,8 +51,8 @@ func (p *progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// watch calls abort once when no input has finished for as long as limit.
-// It returns when done is closed.
+// watch calls abort, once, if no input has finished for limit. It returns when done
+// is closed.
 func (p *progress) watch(done <-chan struct{}, limit time.Duration, abort func()) {
 	tick := time.NewTicker(min(time.Second, limit))
 	defer tick.Stop()
@@ -68,7 +68,8 @@ func (p *progress) watch(done <-chan struct{}, limit time.Duration, abort func()
 	}
 }
 
-// stalled reports the first time that nothing has finished for so long.
+// stalled reports whether nothing has finished for limit. It returns true only
+// once.
 func (p *progress) stalled(limit time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,14 +80,14 @@ func (p *progress) stalled(limit time.Duration) bool {
 	return true
 }
 
-// deadlineOnly is the output of a run that failed of Go's own fault, which
-// 1.27 corrects: the end of -fuzztime is now and then taken for a failure
-// (go.dev/issue/75804). No input is named then.
+// deadlineOnly matches the output of a run that failed due to a bug of Go's, which
+// 1.27 fixes: occasionally the end of -fuzztime counts as a failure
+// (go.dev/issue/75804). In that case no input is named.
 var deadlineOnly = regexp.MustCompile(`(?m)^--- FAIL: .*\n\s+context deadline exceeded\nFAIL$`)
 
-// result judges a run by how go test ended and what it printed. A run that ends
-// while nothing has finished for half of limit hangs as well: its time was over
-// before it could be aborted.
+// result judges a run by the exit of go test and its output. A run that ends after
+// nothing has finished for half of limit also counts as hung: it ended before it
+// could be aborted.
 func (p *progress) result(err error, limit time.Duration) (fuzzRun, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

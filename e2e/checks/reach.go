@@ -16,7 +16,7 @@ import (
 
 const reachLimit = 20 * time.Second
 
-// reach returns why a vulnerability database is out of reach, or nil.
+// reach returns why a vulnerability database cannot be reached, or nil.
 func reach(ctx context.Context, db string) error {
 	u, err := url.Parse(db)
 	if err != nil {

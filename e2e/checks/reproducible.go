@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// reproducibleCheck builds programs twice and fails if a byte of them differs:
-// in two copies of the source at different paths, once with Go's build cache
-// and once with none, so that everything in the program is compiled again.
+// reproducibleCheck builds programs twice and fails if any byte differs. The builds
+// use two copies of the source at different paths. One uses Go's build cache and
+// the other none, so that everything in the program is compiled again.
 func reproducibleCheck(ctx context.Context, w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("reproducible", flag.ContinueOnError)
 	dir := flags.String("C", ".", "`directory` of the module")
@@ -34,11 +34,11 @@ func reproducibleCheck(ctx context.Context, w io.Writer, args []string) error {
 	return r.run(ctx, w, *dir, work)
 }
 
-// rebuild is what is built twice.
+// rebuild configures the two builds.
 type rebuild struct {
 	flags    []string
 	programs []string // packages, relative to the module
-	again    string   // build cache of the second time
+	again    string   // build cache of the second build
 }
 
 func (r rebuild) run(ctx context.Context, w io.Writer, module, work string) error {

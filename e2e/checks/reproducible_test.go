@@ -23,7 +23,7 @@ func repository(t *testing.T, dir string) {
 	}
 }
 
-// TestCopyTree copies what is not committed as well.
+// TestCopyTree also copies uncommitted changes.
 func TestCopyTree(t *testing.T) {
 	from := module(t, map[string]string{"same": "1", "changed": "1", "gone": "1"})
 	repository(t, from)
@@ -44,9 +44,9 @@ func TestCopyTree(t *testing.T) {
 	must.Eq(t, "2", string(text))
 }
 
-// TestReproducible builds a program whose path gets into it, unless -trimpath
-// keeps it out. The build cache is the usual one both times, which spares the
-// test compiling the runtime.
+// TestReproducible builds a program that contains its path unless -trimpath is set.
+// Both builds use the usual build cache, so that the test need not compile the
+// runtime.
 func TestReproducible(t *testing.T) {
 	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
 	must.NoError(t, err)

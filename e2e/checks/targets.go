@@ -24,8 +24,8 @@ type target struct {
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
 
-// targets lists the fuzz targets whose names match, of the packages that
-// patterns name in the module at dir, sorted by package and name.
+// targets returns the fuzz targets whose names match, sorted by package and name.
+// patterns select the packages in the module at dir.
 func targets(ctx context.Context, dir string, match *regexp.Regexp, patterns []string) ([]target, error) {
 	cmd := command(ctx, dir, "go", append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	cmd.Stderr = os.Stderr
@@ -40,7 +40,7 @@ func targets(ctx context.Context, dir string, match *regexp.Regexp, patterns []s
 	return found, errors.Join(err, wrap("go list", cmd.Wait()))
 }
 
-// readTargets reads what go list prints.
+// readTargets parses the output of go list.
 func readTargets(r io.Reader, match *regexp.Regexp) ([]target, error) {
 	var found []target
 	dec := json.NewDecoder(r)

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// copyTree copies a git repository as it stands, with what has not been
-// committed. The copy is a repository at the same commit, because go build
-// writes that into programs.
+// copyTree copies a git repository in its current state, including uncommitted
+// changes. The copy is a repository at the same commit, because go build writes
+// that into programs.
 func copyTree(ctx context.Context, from, to string) error {
 	head, err := git(ctx, from, "rev-parse", "HEAD")
 	if err != nil {
@@ -42,8 +42,8 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copyFile makes a file the same as another: gone where the other is gone.
-// Links and directories stay as they were checked out.
+// copyFile makes a file equal to another, or removes it if the other does not
+// exist. Links and directories stay as they were checked out.
 func copyFile(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,7 +62,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// git returns what git prints.
+// git returns the output of git.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := command(ctx, dir, "git", args...)
 	cmd.Stderr = os.Stderr

@@ -19,18 +19,17 @@ import (
 
 const vulnDatabase = "https://vuln.go.dev"
 
-// accepted are the vulnerabilities that govulncheck reports and that cannot be
-// used here, by the reason why. An entry that it no longer reports is
-// to be removed.
+// accepted are vulnerabilities that govulncheck reports but that cannot be
+// exploited here, with the reason. Remove an entry that it no longer reports.
 var accepted = map[string]string{
 	"GO-2026-4883": "docker's daemon, of which nothing is built in: Nomad's package of capabilities imports data types of the same module",
 	"GO-2026-4887": "docker's daemon, as GO-2026-4883",
 	"GO-2026-6238": "BTF that an attacker writes: the executor's only comes from the running kernel",
 }
 
-// vulnCheck runs govulncheck. Where the public database is out of reach it
-// reports so and succeeds: not everyone who builds Kolo has a network. A database
-// that is named has to be there.
+// vulnCheck runs govulncheck. If the public database is out of reach, it reports so
+// and succeeds, since not everyone who builds Kolo has a network. A database given
+// by name must be reachable.
 func vulnCheck(ctx context.Context, w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("vuln", flag.ContinueOnError)
 	v := scan{accepted: accepted}
@@ -62,8 +61,8 @@ type scan struct {
 	accepted            map[string]string
 }
 
-// run reports each vulnerability that the module's code reaches, and fails if
-// one of them is not accepted.
+// run reports each vulnerability that the module's code reaches, and fails if any
+// of them is not accepted.
 func (v scan) run(ctx context.Context, w io.Writer) error {
 	cmd := command(ctx, v.dir, v.tool, append([]string{"-format", "json", "-db", v.db, "-tags", v.tags}, v.patterns...)...)
 	var report bytes.Buffer
@@ -85,7 +84,7 @@ func (v scan) run(ctx context.Context, w io.Writer) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.accepted)) {
 		if !slices.Contains(found, id) {
-			_, _ = fmt.Fprintf(w, "govulncheck: %s is accepted, but not reported any more: remove it from e2e/checks/vuln.go\n", id)
+			_, _ = fmt.Fprintf(w, "govulncheck: %s is accepted, but no longer reported: remove it from e2e/checks/vuln.go\n", id)
 		}
 	}
 	if len(open) == 0 {
@@ -96,14 +95,14 @@ func (v scan) run(ctx context.Context, w io.Writer) error {
 		"reached: %s; raise the module that has it, or Go itself with the toolchain line of go.mod", strings.Join(open, ", ")))
 }
 
-// print has govulncheck show a report as text.
+// print makes govulncheck print a report as text.
 func (v scan) print(ctx context.Context, w io.Writer, report io.Reader) error {
 	cmd := command(ctx, v.dir, v.tool, "-mode", "convert")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = report, w, os.Stderr
 	return ignoreExit(cmd.Run())
 }
 
-// called returns the vulnerabilities of which the code reaches a function.
+// called returns the vulnerabilities in functions that the code calls.
 func called(report io.Reader) ([]string, error) {
 	found := map[string]bool{}
 	dec := json.NewDecoder(report)

@@ -23,7 +23,7 @@ const entry = `{"schema_version": "1.3.1", "id": "GO-0000-0001", "modified": "20
     "ecosystem_specific": {"imports": [{"path": "strings", "symbols": ["ToUpper"]}]}}]}`
 
 // TestVulnCheck scans a module that reaches a vulnerability, and one that only
-// imports the package of it, with a database of one entry.
+// imports the vulnerable package, with a database of one entry.
 func TestVulnCheck(t *testing.T) {
 	tool, err := filepath.Abs("../bin/tools/govulncheck")
 	must.NoError(t, err)
@@ -41,7 +41,7 @@ func TestVulnCheck(t *testing.T) {
 		"reached":          {function: "ToUpper", want: "reached: GO-0000-0001", prints: "Letters grow without bound"},
 		"not reached":      {function: "ToLower", prints: "nothing else"},
 		"accepted":         {function: "ToUpper", accepted: map[string]string{"GO-0000-0001": "few letters"}, prints: "GO-0000-0001 is accepted: few letters"},
-		"accepted in vain": {function: "ToLower", accepted: map[string]string{"GO-0000-0001": "few letters"}, prints: "not reported any more"},
+		"accepted in vain": {function: "ToLower", accepted: map[string]string{"GO-0000-0001": "few letters"}, prints: "no longer reported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := module(t, map[string]string{"main.go": "package main\n\nimport \"strings\"\n\nfunc main() { println(strings." + tc.function + "(\"a\")) }\n"})
@@ -57,7 +57,7 @@ func TestVulnCheck(t *testing.T) {
 	}
 }
 
-// TestVulnCheckOutOfReach needs no scanner: one that is not there would fail.
+// TestVulnCheckOutOfReach needs no scanner: running one would fail.
 func TestVulnCheckOutOfReach(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(gone.Close)
@@ -74,8 +74,8 @@ func TestVulnCheckOutOfReach(t *testing.T) {
 	}
 }
 
-// TestVulnCheckSkips reports so and succeeds where the public database is out of
-// reach, without a scan.
+// TestVulnCheckSkips: if the public database is out of reach, the check reports
+// that and succeeds without a scan.
 func TestVulnCheckSkips(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	var out strings.Builder

@@ -16,8 +16,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// What tests wait for may take long on a loaded machine, and a generous bound costs
-// nothing where it comes soon. Without one, a wait ends after 3 s.
+// Waits in tests may take long on a loaded machine, and a generous bound costs nothing if
+// they end soon. Without a bound, a wait ends after 3 s.
 func TestWaitsHaveGenerousBounds(t *testing.T) {
 	must.SliceEmpty(t, shortWaits(t, os.DirFS("../..")))
 
@@ -32,7 +32,7 @@ var (
 	must.Eq(t, []string{"a_test.go:5:6", "a_test.go:6:6"}, shortWaits(t, os.DirFS(dir)))
 }
 
-// shortWaits are the places where tests wait for something, except those with a bound of
+// shortWaits returns the places where tests wait for something, except those with a bound of
 // minutes or with a name.
 func shortWaits(t *testing.T, root fs.FS) []string {
 	t.Helper()

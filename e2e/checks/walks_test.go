@@ -18,8 +18,8 @@ var (
 	walkHead = regexp.MustCompile(`(?m)^## `)
 )
 
-// The stops of the walks through the code exist: files, and what is declared or called in
-// them.
+// The stops of the walks through the code exist: the files, and the names that are declared
+// or called in them.
 func TestCodeWalks(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/explanation/code-walks.md"))
 	must.NoError(t, err)

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// abortWorkers ends the processes of a process group that run fuzzed inputs,
-// so that their parent takes the input that they hang in for one that crashes,
-// and writes it to a file. SIGQUIT does that: Go exits with status 2, while a
-// signal like SIGKILL would be taken for something other than the input.
+// abortWorkers ends the processes of a process group that run fuzzed inputs. Their
+// parent then takes the input that they hang in for one that crashes, and writes it
+// to a file. SIGQUIT does that: Go exits with status 2, while the parent would not
+// attribute a signal such as SIGKILL to the input.
 func abortWorkers(pgid int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// An agent is a Nomad agent process and how to start it again.
+// An agent is a Nomad agent process, with everything needed to start it again.
 type agent struct {
 	nomad  string
 	dir    string
@@ -27,8 +27,8 @@ type agent struct {
 	done chan struct{}
 }
 
-// start writes the configuration (nil: keeps the one there is) and runs the
-// agent. Its output is appended to agent.log.
+// start writes the configuration (nil keeps the existing one) and runs the agent.
+// It appends the agent's output to agent.log.
 func (a *agent) start(config []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +52,7 @@ func (a *agent) start(config []byte) error {
 	cmd.Dir = a.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = a.environment()
-	// Ctrl-C is for the process that started the cluster.
+	// Ctrl-C should reach only the process that started the cluster.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := unlessInterrupted(cmd.Start); err != nil {
 		return fmt.Errorf("nomad agent %s: %w", filepath.Base(a.dir), err)
@@ -66,14 +66,15 @@ func (a *agent) start(config []byte) error {
 	return nil
 }
 
-// environment is this process's, without what would lead Nomad astray.
+// environment returns this process's environment without variables that would
+// mislead Nomad.
 func (a *agent) environment() []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		_, ours := a.env[name]
-		// With AWS_CA_BUNDLE set, the fingerprint of AWS ends the agent even
-		// where it is switched off.
+		// With AWS_CA_BUNDLE set, the AWS fingerprint ends the agent even if it is
+		// turned off.
 		if !ours && name != "AWS_CA_BUNDLE" && !strings.HasPrefix(name, "NOMAD_") {
 			env = append(env, kv)
 		}
@@ -84,7 +85,7 @@ func (a *agent) environment() []string {
 	return env
 }
 
-// alive is an error that quotes the log once the agent has ended.
+// alive returns nil while the agent runs, then an error that quotes its log.
 func (a *agent) alive() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 // StopAfter stops the cluster at the end of the test. The logs of a failed test
-// stay in dir, in place of those of an earlier one.
+// remain in dir and replace those of an earlier one.
 func (c *Cluster) StopAfter(t testing.TB, dir string) {
 	t.Cleanup(func() {
 		if t.Failed() {

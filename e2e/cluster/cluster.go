@@ -19,59 +19,58 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Options specify what cluster to start.
+// Options specify the cluster to start.
 type Options struct {
 	// Nomad is the Nomad binary.
 	Nomad string
-	// Clients is the number of client agents, 3 when 0.
+	// Clients is the number of client agents, 3 if 0.
 	Clients int
 	// Plugins maps the path of a plugin's binary, or the name of a driver that is part of
 	// Nomad, to the HCL body of its `config` block on every client.
 	Plugins map[string]string
-	// ClientHCL is added to the `client` block of every client agent. In it and in
-	// the plugins' configurations, @NODE@ stands for the node's directory and
-	// @CLUSTER@ for the cluster's.
+	// ClientHCL is added to the `client` block of every client agent. In it and in the
+	// plugins' configurations, @NODE@ stands for the node's directory and @CLUSTER@ for the
+	// cluster's.
 	ClientHCL string
-	// Drivers are task drivers that clients may load besides those of most tests.
+	// Drivers are task drivers that clients may load in addition to the usual ones.
 	Drivers []string
-	// Prepare is called for each node before its client agent starts: for services of
-	// the node's own, see Node.Service.
+	// Prepare is called for each node before its client agent starts, for the node's own
+	// services, see Node.Service.
 	Prepare func(ctx context.Context, n *Node) error
-	// Env is added to the environment of every agent, and so to that of tasks
-	// that run without isolation.
+	// Env is added to the environment of every agent, and so to that of tasks without
+	// isolation.
 	Env map[string]string
-	// ACL turns access control on; the cluster's API client then holds the
-	// management token.
+	// ACL enables access control. The cluster's API client then has the management token.
 	ACL bool
-	// CPU (MHz) and MemoryMB are what each client offers, 8000 and 8192 when 0.
+	// CPU (MHz) and MemoryMB are each client's resources, 8000 and 8192 if 0.
 	CPU, MemoryMB int
-	// Grace is how long a client's heartbeat may be late before the client is lost, in
-	// whole seconds; 5 s when 0, so that a test sees the loss soon.
+	// Grace is how late a client's heartbeat may be before the client is lost, in whole
+	// seconds. The default is 5 s, so that a test sees the loss soon.
 	Grace time.Duration
-	// Log receives one line for each thing done; nil discards them.
+	// Log receives one line for each action; nil discards them.
 	Log func(format string, args ...any)
 }
 
-// binaryVariable names, in the environment, the Nomad of `make e2e NOMAD=…`.
+// binaryVariable is the environment variable with the Nomad of `make e2e NOMAD=…`.
 const binaryVariable = "KOLO_E2E_NOMAD_BINARY"
 
-// Binary is the Nomad binary to test with: that of `make e2e NOMAD=…`, or
-// bin/nomad below the project's root.
+// Binary returns the Nomad binary to test with: that of `make e2e NOMAD=…`, or bin/nomad
+// below the project's root.
 func Binary(root string) string {
 	return cmp.Or(os.Getenv(binaryVariable), filepath.Join(root, "bin", "nomad"))
 }
 
 // A Cluster is a running Nomad. Its methods may be called concurrently.
 type Cluster struct {
-	// API speaks to the server.
+	// API is a client of the server.
 	API *api.Client
 	// Address is the server's HTTP address.
 	Address string
-	// Token is the management token where ACLs are on.
+	// Token is the management token if ACLs are enabled.
 	Token string
 	// Nodes are the clients, c1 first.
 	Nodes []*Node
-	// Dir holds everything that the agents write.
+	// Dir has everything that the agents write.
 	Dir string
 
 	server  *agent
@@ -81,12 +80,11 @@ type Cluster struct {
 
 	stopOnce sync.Once
 	stopErr  error
-	cancel   func()        // ends Start
+	cancel   func()        // cancels Start
 	started  chan struct{} // closed when Start returns
 }
 
-// Start starts a cluster and waits until its clients are ready. The caller must
-// Stop it.
+// Start starts a cluster and waits until its clients are ready. The caller must Stop it.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o.Clients == 0 {
 		o.Clients = 3
@@ -139,10 +137,10 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// prepare makes what the agents need, and the reaper, which removes it all.
+// prepare makes what the agents need, and the reaper, which removes all of it.
 func (c *Cluster) prepare(ctx context.Context) (err error) {
-	// A short path: tasks have a Unix socket below it, and its name may have
-	// no more than 107 bytes.
+	// A short path, because the path of a task's Unix socket below it may have at most 107
+	// bytes.
 	if c.Dir, err = os.MkdirTemp("", "kolo-"); err != nil {
 		return err
 	}
@@ -156,12 +154,11 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// Isolated reports whether the clients have network namespaces, so that
-// Node.Cut works.
+// Isolated reports whether the clients have network namespaces, so that Node.Cut works.
 func (c *Cluster) Isolated() bool { return !c.network.shared() }
 
-// Before reports whether the cluster's Nomad is older than a version, such as 1.11.2.
-// A development build counts as the release that it is to become.
+// Before reports whether the cluster's Nomad is older than a version, such as 1.11.2. A
+// development build counts as its future release.
 func (c *Cluster) Before(v string) (bool, error) {
 	self, err := c.API.Agent().Self()
 	if err != nil {
@@ -178,7 +175,7 @@ func (c *Cluster) Before(v string) (bool, error) {
 	return build.Core().LessThan(than), nil
 }
 
-// Stop ends the agents and all tasks, and removes everything of the cluster.
+// Stop ends the agents and all tasks, and removes everything that belongs to the cluster.
 // Calls after the first do nothing.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
@@ -292,19 +289,19 @@ func (c *Cluster) startClient(ctx context.Context, i int, o Options, plugins map
 	return n.agent.start(text)
 }
 
-// ports returns HTTP, RPC and Serf ports for one agent: Nomad's usual ones
-// where it has an address of its own.
+// ports returns HTTP, RPC and Serf ports for one agent: Nomad's usual ones if the agent has
+// an address of its own.
 func (c *Cluster) ports() ([3]int, error) {
 	if !c.network.shared() {
 		return [3]int{4646, 4647, 4648}, nil
 	}
 	var ports [3]int
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not wait
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not block
 		if err != nil {
 			return ports, err
 		}
-		defer l.Close() // at return: the three must differ
+		defer l.Close() // not before all three are open: they must differ
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A log directory holds the pipes of Nomad's log collectors, which may have
+// A log directory contains the pipes of Nomad's log collectors, which may have
 // ended.
 func TestKeepLogsSkipsPipes(t *testing.T) {
 	c, kept := &Cluster{Dir: t.TempDir()}, t.TempDir()
@@ -27,7 +27,7 @@ func TestKeepLogsSkipsPipes(t *testing.T) {
 	must.Eq(t, "train.stdout.0", entries[0].Name())
 }
 
-// `make e2e NOMAD=…` names the Nomad to test with.
+// `make e2e NOMAD=…` selects the Nomad to test with.
 func TestBinary(t *testing.T) {
 	t.Setenv(binaryVariable, "")
 	must.Eq(t, "/kolo/bin/nomad", Binary("/kolo"))

@@ -9,7 +9,7 @@ import (
 	"text/template"
 )
 
-// agentConfig is what the configuration file of an agent is made from.
+// agentConfig has the values for an agent's configuration file.
 type agentConfig struct {
 	Name      string
 	Dir       string

@@ -5,15 +5,15 @@ package cluster
 
 import "time"
 
-// An Idle bounds a wait by progress: a wait on a busy machine may take as long as it
-// does, if only something happens. The zero value is ready.
+// An Idle bounds a wait by progress: on a busy machine a wait may take any time as long as
+// something happens. The zero value is ready to use.
 type Idle[T comparable] struct {
 	last  T
 	since time.Time
 }
 
-// For returns for how long seen, which stands for what has happened so far, has not
-// changed. The first call returns 0.
+// For returns how long seen, which stands for what has happened so far, has not changed.
+// The first call returns 0.
 func (i *Idle[T]) For(seen T, now time.Time) time.Duration {
 	if i.since.IsZero() || seen != i.last {
 		i.last, i.since = seen, now

@@ -13,15 +13,13 @@ import (
 	"time"
 )
 
-// ErrInterrupted is returned by what would start something while this process
-// ends on a signal.
+// ErrInterrupted is returned instead of starting anything while a signal ends this process.
 var ErrInterrupted = errors.New("this process was interrupted")
 
-// running has the clusters of this process, so that Ctrl-C and the like end it
-// only once all of them are gone. (The reapers would clean up anyway, but behind
-// the back of a shell that has its prompt again.) Whoever starts a process of a
-// cluster holds the lock for reading: what starts after the cluster was cleaned
-// up would stay.
+// running has the clusters of this process, so that Ctrl-C and the like end it only once all of
+// them are gone. (The reapers would clean up anyway, but only after the shell shows its prompt
+// again.) Hold the lock for reading to start a process of a cluster: a process that starts after
+// the cluster was cleaned up would remain.
 var running = struct {
 	sync.RWMutex
 	clusters    map[*Cluster]bool
@@ -29,19 +27,19 @@ var running = struct {
 	handle      sync.Once
 }{clusters: map[*Cluster]bool{}}
 
-// admit adds the cluster, of which nothing exists yet, to those running.
+// admit adds a cluster, of which nothing exists yet, to the running ones.
 func admit(c *Cluster) error {
 	running.handle.Do(func() {
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 		go func() {
 			sig := (<-signals).(syscall.Signal)
-			signal.Reset(os.Interrupt, syscall.SIGTERM) // a second one ends this process at once
+			signal.Reset(os.Interrupt, syscall.SIGTERM) // a second signal ends this process at once
 			stopAll(sig)
 			_ = syscall.Kill(os.Getpid(), sig)
 			time.Sleep(time.Second)
 			// This process was started with the signal ignored, as scripts start jobs with &.
-			os.Exit(128 + int(sig)) //nolint:forbidigo // it has to end as if by the signal
+			os.Exit(128 + int(sig)) //nolint:forbidigo // it must end as if by the signal
 		}()
 	})
 	running.Lock()
@@ -53,7 +51,7 @@ func admit(c *Cluster) error {
 	return nil
 }
 
-// forget is for a cluster that is gone.
+// forget removes a cluster that is gone.
 func forget(c *Cluster) {
 	running.Lock()
 	defer running.Unlock()
@@ -70,7 +68,7 @@ func unlessInterrupted(start func() error) error {
 	return start()
 }
 
-// stopAll stops all clusters, those that are starting, too.
+// stopAll stops all clusters, including those that are starting.
 func stopAll(sig os.Signal) {
 	running.Lock()
 	running.interrupted = true
@@ -85,7 +83,7 @@ func stopAll(sig os.Signal) {
 		wg.Go(func() {
 			c.cancel()
 			<-c.started
-			_ = c.Stop() // where that fails, there is no one to return it to
+			_ = c.Stop() // there is no one to return an error to
 		})
 	}
 	wg.Wait()

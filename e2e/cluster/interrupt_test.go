@@ -20,11 +20,11 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// fakeNomad is set to the path of a program in place of Nomad where this test
-// binary is a run with clusters.
+// fakeNomad is a variable with the path of a program in place of Nomad. If it is
+// set, this test binary is a run with clusters.
 const fakeNomad = "KOLO_TEST_FAKE_NOMAD"
 
-// TestRun is no test: it is a run with one cluster that is there, and one that is
+// TestRun is not a test but a run with one cluster that is ready and one that is
 // starting, until a signal ends it.
 func TestRun(t *testing.T) {
 	nomad := os.Getenv(fakeNomad)
@@ -73,7 +73,7 @@ func startRun(t *testing.T, prefix ...string) (run *exec.Cmd, temp string) {
 	return run, temp
 }
 
-// agentsIn are the fake agents that run below temp.
+// agentsIn returns the fake agents that run below temp.
 func agentsIn(temp string) []Process {
 	return Processes(func(p Process) bool {
 		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID))
@@ -103,7 +103,7 @@ func mustBeClean(t *testing.T, temp string) {
 	must.SliceEmpty(t, bridgesOf(temp))
 }
 
-// bridgesOf are the bridges of the clusters below temp; there may be no ip.
+// bridgesOf returns the bridges of the clusters below temp; there may be no ip.
 func bridgesOf(temp string) (of []string) {
 	links, _ := exec.Command("ip", "-o", "link").CombinedOutput()
 	for line := range strings.Lines(string(links)) {
@@ -115,7 +115,7 @@ func bridgesOf(temp string) (of []string) {
 }
 
 // When an interrupted process has ended, its clusters are gone: those that were
-// there, and those that were starting.
+// ready, and those that were starting.
 func TestSignalsEndAllClusters(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sig    syscall.Signal
@@ -140,8 +140,8 @@ func TestSignalsEndAllClusters(t *testing.T) {
 	}
 }
 
-// What was killed together with its reapers is removed by the next run, and
-// nothing that is not known to be left by one.
+// The remains of runs that were killed together with their reapers are removed by
+// the next run, and nothing else.
 func TestLeftoversAreRemoved(t *testing.T) {
 	run, temp := startRun(t)
 	var logged []string
@@ -198,7 +198,7 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	mustBeClean(t, temp)
 }
 
-// A process id that is used again does not make a leftover look alive.
+// A reused process ID does not make the remains of a run look alive.
 func TestOwnerIsGone(t *testing.T) {
 	self, err := ownerOf(os.Getpid())
 	must.NoError(t, err)

@@ -17,14 +17,15 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Vars are values of a jobspec's HCL variables, as encoding/json takes them.
+// Vars are values of a jobspec's HCL variables, of types that encoding/json
+// supports.
 type Vars map[string]any
 
-// Parse turns an HCL jobspec into a job.
+// Parse parses an HCL jobspec into a job.
 func (c *Cluster) Parse(hcl string, vars Vars) (*api.Job, error) {
 	var text strings.Builder
 	for name, value := range vars {
-		// What JSON writes, HCL reads as the same value.
+		// HCL reads a JSON value as the same value.
 		b, err := json.Marshal(value)
 		if err != nil {
 			return nil, fmt.Errorf("variable %s: %w", name, err)
@@ -73,7 +74,7 @@ func (c *Cluster) Allocs(ctx context.Context, job string) ([]*api.AllocationList
 	return allocs, err
 }
 
-// Running returns the allocations that are running and should be, by name.
+// Running returns the allocations, by name, that are running and should be.
 func (c *Cluster) Running(ctx context.Context, job string) ([]*api.AllocationListStub, error) {
 	allocs, err := c.Allocs(ctx, job)
 	allocs = slices.DeleteFunc(allocs, func(a *api.AllocationListStub) bool {
@@ -83,7 +84,7 @@ func (c *Cluster) Running(ctx context.Context, job string) ([]*api.AllocationLis
 	return allocs, err
 }
 
-// index is the number in an allocation's name, job.group[2].
+// index returns the number in an allocation's name, job.group[2].
 func index(name string) int {
 	_, rest, _ := strings.Cut(name, "[")
 	n, _ := strconv.Atoi(strings.TrimSuffix(rest, "]"))
@@ -107,7 +108,7 @@ func (c *Cluster) WaitRunning(ctx context.Context, job string, n int) ([]*api.Al
 	return running, err
 }
 
-// WaitStatus waits until a job has the given status, "dead" for instance.
+// WaitStatus waits until a job has the given status, for example "dead".
 func (c *Cluster) WaitStatus(ctx context.Context, job, status string) error {
 	return Until(ctx, fmt.Sprintf("%s to be %s", job, status), func(ctx context.Context) error {
 		info, _, err := c.API.Jobs().Info(job, new(api.QueryOptions).WithContext(ctx))
@@ -121,7 +122,7 @@ func (c *Cluster) WaitStatus(ctx context.Context, job, status string) error {
 	})
 }
 
-// story is one line on a job's allocations, for error messages.
+// story returns one line about a job's allocations, for error messages.
 func (c *Cluster) story(ctx context.Context, job string) string {
 	allocs, err := c.Allocs(ctx, job)
 	if err != nil {
@@ -149,8 +150,8 @@ func Events(a *api.AllocationListStub) []string {
 	return events
 }
 
-// Logs returns everything that an allocation's task wrote to "stdout" or
-// "stderr". It reads the files, so it also works for a node that is cut off.
+// Logs returns everything that an allocation's task wrote to "stdout" or "stderr".
+// It reads the files, so it also works for a node that is cut off.
 func (c *Cluster) Logs(allocID, task, stream string) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(c.Dir, "*", "alloc", allocID, "alloc", "logs", task+"."+stream+".*"))
 	if err != nil {
@@ -167,7 +168,7 @@ func (c *Cluster) Logs(allocID, task, stream string) (string, error) {
 	return text.String(), nil
 }
 
-// NodeOf returns the node an allocation is on.
+// NodeOf returns the node that an allocation is on.
 func (c *Cluster) NodeOf(a *api.AllocationListStub) *Node {
 	for _, n := range c.Nodes {
 		if n.ID == a.NodeID {

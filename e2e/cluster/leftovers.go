@@ -18,14 +18,16 @@ import (
 	"syscall"
 )
 
-// ownerFile in a cluster's directory names the process that started the cluster.
+// ownerFile in a cluster's directory identifies the process that started the
+// cluster.
 const ownerFile = "owner.json"
 
-// owner is a process, distinguished from later ones with the same id.
+// owner is a process, distinguished from later ones with the same ID.
 type owner struct {
 	PID int `json:"pid"`
-	// Started is when, in ticks since the machine's start, and Namespace where: in
-	// a container, other containers' processes are not to be seen.
+	// Started is the process's start, in ticks since the machine's start. Namespace
+	// is its PID namespace, because a container cannot see the processes of other
+	// containers.
 	Started   string `json:"started"`
 	Namespace string `json:"pid_namespace"`
 }
@@ -39,7 +41,8 @@ func ownerOf(pid int) (owner, error) {
 	if err != nil {
 		return owner{}, err
 	}
-	// pid (name) state parent …: the name may hold spaces and parentheses.
+	// The format is: pid (name) state parent …; the name may contain spaces and
+	// parentheses.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
 		return owner{}, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
@@ -47,8 +50,8 @@ func ownerOf(pid int) (owner, error) {
 	return owner{PID: pid, Started: fields[19], Namespace: namespace}, nil
 }
 
-// claim notes in dir that this process owns it. Where there is no /proc, nothing
-// can be found out about owners, and nothing is noted.
+// claim records in dir that this process owns it. Without /proc nothing can be
+// found out about owners, and claim records nothing.
 func claim(dir string) error {
 	self, err := ownerOf(os.Getpid())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,9 +69,9 @@ func claim(dir string) error {
 
 var sweepOnce sync.Once
 
-// sweep removes, once for each process, what runs have left that were killed
-// together with their reapers. It takes only what an owner file of this user
-// shows to be of a process that is gone, and logs what it does.
+// sweep removes, once per process, the remains of runs that were killed together
+// with their reapers. It removes only what an owner file of this user shows to
+// belong to an ended process, and logs what it does.
 func sweep(ctx context.Context, log func(format string, args ...any)) {
 	sweepOnce.Do(func() {
 		if err := removeLeftovers(ctx, os.TempDir(), log); err != nil {
@@ -91,11 +94,11 @@ func removeLeftovers(ctx context.Context, temp string, log func(format string, a
 	return errors.Join(errs...)
 }
 
-// removeLeftover removes the cluster that an owner file is of, if its owner and
-// its reaper are gone.
+// removeLeftover removes the cluster of an owner file, if its owner and its reaper
+// are gone.
 func removeLeftover(ctx context.Context, file string, log func(format string, args ...any)) error {
 	dir := filepath.Dir(file)
-	// Anyone may make directories here.
+	// Anyone may create directories here.
 	st, err := os.Lstat(dir)
 	if err != nil || !st.IsDir() || st.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
 		return ignoreGone(err)
@@ -105,10 +108,10 @@ func removeLeftover(ctx context.Context, file string, log func(format string, ar
 		return ignoreGone(err)
 	}
 	defer f.Close()
-	// Of several processes that start now, one removes it: a second would find
-	// the network's name with its next owner.
+	// Of several processes that start now, only one may remove it: a second one
+	// would remove a network whose name the next owner has taken already.
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil // the other does it
+		return nil // the other process removes it
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -116,7 +119,7 @@ func removeLeftover(ctx context.Context, file string, log func(format string, ar
 	}
 	var o owner
 	if err := json.Unmarshal(text, &o); err != nil {
-		return nil // its owner writes it just now
+		return nil // its owner is just writing it
 	}
 	if gone, err := o.gone(); err != nil || !gone || reaped(dir) {
 		return err
@@ -133,7 +136,7 @@ func removeLeftover(ctx context.Context, file string, log func(format string, ar
 	return r.reap()
 }
 
-// gone reports whether the process has ended, as far as can be seen from here.
+// gone reports whether the process has ended, as far as this process can see.
 func (o owner) gone() (bool, error) {
 	self, err := ownerOf(os.Getpid())
 	if err != nil || o.Namespace != self.Namespace {
@@ -146,12 +149,13 @@ func (o owner) gone() (bool, error) {
 	return err == nil && now != o, err
 }
 
-// reaped reports whether a reaper cleans up in dir, or waits for its owner's end.
+// reaped reports whether a reaper is cleaning up in dir, or waits for its owner's
+// end.
 func reaped(dir string) bool {
 	return len(Processes(func(p Process) bool { return len(p.Args) > 4 && p.Args[3] == reaperName && p.Args[4] == dir })) > 0
 }
 
-// networkOf is the name of the bridge that was made for the cluster in dir, empty
+// networkOf returns the name of the bridge that was made for the cluster in dir, ""
 // if there is none.
 func networkOf(ctx context.Context, dir string) (string, error) {
 	if !commandExists("ip") {

@@ -12,34 +12,33 @@ import (
 	"strings"
 )
 
-// ErrShared is returned by Node.Cut and Node.Restore where the clients have no
-// network of their own.
+// ErrShared is returned by Node.Cut and Node.Restore if the clients have no networks of their own.
 var ErrShared = errors.New("the clients share the host's network: not root, or no network namespaces here")
 
-// ErrNoRate is returned by Cluster.PutInRack where the traffic of a link can't be
-// limited: tc is missing, or the kernel has no classes of traffic.
+// ErrNoRate is returned by Cluster.PutInRack if the traffic of a link can't be limited: tc is
+// missing, or the kernel has no traffic classes.
 var ErrNoRate = errors.New("the traffic of a link can't be limited")
 
-// A network is a bridge of the host and a namespace per client. Its zero value
-// is the loopback interface shared by all.
+// A network is a bridge of the host and a namespace per client. Its zero value is the loopback
+// interface shared by all.
 type network struct {
-	// name is that of the bridge; namespaces begin with it.
+	// name is the bridge's name; the names of the namespaces begin with it.
 	name string
 	// prefix is the first three octets of every address, with a dot.
 	prefix string
 }
 
-// networkName is how the names of bridges begin.
+// networkName begins the names of bridges.
 const networkName = "kolo-"
 
-// newNetwork makes a bridge for the cluster in dir, or returns the shared network where this process
-// may not.
+// newNetwork makes a bridge for the cluster in dir. It returns the shared network if this process
+// may not make one.
 func newNetwork(ctx context.Context, dir string) (network, error) {
 	if os.Geteuid() != 0 || !commandExists("ip") || !commandExists("nsenter") {
 		return network{}, nil
 	}
-	// The process that creates the bridge owns its number: several clusters may start
-	// at the same time.
+	// The process that creates the bridge owns its number, because several clusters may start at
+	// the same time.
 	var last error
 	for n := range 64 {
 		net := network{name: fmt.Sprintf("%s%d", networkName, n), prefix: fmt.Sprintf("10.213.%d.", n)}
@@ -58,7 +57,7 @@ func newNetwork(ctx context.Context, dir string) (network, error) {
 	return network{}, fmt.Errorf("no free network: %w", last)
 }
 
-// up brings the bridge up, with an alias that says which cluster it is of.
+// up brings the bridge up, with an alias that names its cluster.
 func (n network) up(ctx context.Context, dir string) error {
 	if err := ip(ctx, "link", "set", n.name, "alias", dir); err != nil {
 		return err
@@ -72,7 +71,7 @@ func (n network) up(ctx context.Context, dir string) error {
 // shared reports whether clients have no namespaces.
 func (n network) shared() bool { return n.name == "" }
 
-// serverIP is where the server listens.
+// serverIP returns the address at which the server listens.
 func (n network) serverIP() string {
 	if n.shared() {
 		return "127.0.0.1"
@@ -80,7 +79,7 @@ func (n network) serverIP() string {
 	return n.prefix + "1"
 }
 
-// clientIP is where client i, counted from 1, listens.
+// clientIP returns the address at which client i, counted from 1, listens.
 func (n network) clientIP(i int) string {
 	if n.shared() {
 		return "127.0.0.1"
@@ -88,7 +87,7 @@ func (n network) clientIP(i int) string {
 	return fmt.Sprintf("%s%d", n.prefix, 10+i)
 }
 
-// clientInterface is the interface that Nomad takes addresses from.
+// clientInterface returns the interface that Nomad takes addresses from.
 func (n network) clientInterface() string {
 	if n.shared() {
 		return "lo"
@@ -105,8 +104,8 @@ func (n network) addClient(ctx context.Context, i int) error {
 		return nil
 	}
 	ns, veth := n.namespace(i), n.veth(i)
-	// A namespace that the kernel has not let go of yet keeps its end of an
-	// earlier cluster's cable; the bridge, and so the name, is ours now.
+	// A namespace that the kernel has not released yet keeps its end of an earlier cluster's cable.
+	// The bridge, and so the name, now belongs to this cluster.
 	_ = ip(ctx, "link", "del", veth)
 	for _, args := range [][]string{
 		{"netns", "add", ns},
@@ -125,7 +124,7 @@ func (n network) addClient(ctx context.Context, i int) error {
 	return nil
 }
 
-// rack is the second bridge of a network that addRack has divided.
+// rack returns the name of the second bridge of a network that addRack has divided.
 func (n network) rack() string { return n.name + "-r" }
 
 // addRack makes the second bridge, and the cable to the first.
@@ -160,9 +159,9 @@ func (n network) addRack(ctx context.Context, rate string) error {
 	return nil
 }
 
-// limit limits what is sent on a link. Traffic of the server goes first and as fast as
-// it can: a client whose heartbeats are late would be lost. The queue is short, as
-// agents wait in it, too.
+// limit limits the traffic sent on a link. The server's traffic has precedence and no limit,
+// because a client with late heartbeats would be lost. The queue is short, because the agents'
+// traffic waits in it, too.
 func (n network) limit(ctx context.Context, link, rate string) error {
 	for _, command := range []string{
 		"qdisc add dev " + link + " root handle 1: htb default 10",
@@ -188,8 +187,8 @@ func (n network) setLink(ctx context.Context, i int, state string) error {
 	return ip(ctx, "link", "set", n.veth(i), state)
 }
 
-// enter is the command prefix that runs something in client i's namespace.
-// nsenter leaves the mounts alone; `ip netns exec` would hide the cgroups.
+// enter returns the command prefix to run a program in client i's namespace. It uses nsenter, which
+// keeps the mounts; `ip netns exec` would hide the cgroups.
 func (n network) enter(i int) []string {
 	if n.shared() {
 		return nil

@@ -19,7 +19,7 @@ import (
 
 // A Node is one client of the cluster.
 type Node struct {
-	// Name is c1, c2 …; ID is Nomad's.
+	// Name is c1, c2 …; ID is Nomad's node ID.
 	Name, ID string
 	// IP is the address of its agent and of its tasks.
 	IP string
@@ -29,8 +29,7 @@ type Node struct {
 	cluster *Cluster
 }
 
-// Cut unplugs the node from the network. It fails with ErrShared where the
-// nodes share one.
+// Cut unplugs the node from the network. It returns ErrShared if the nodes share one.
 func (n *Node) Cut(ctx context.Context) error {
 	n.cluster.log("cluster: cutting %s off", n.Name)
 	return n.cluster.network.setLink(ctx, n.index, "down")
@@ -42,10 +41,10 @@ func (n *Node) Restore(ctx context.Context) error {
 	return n.cluster.network.setLink(ctx, n.index, "up")
 }
 
-// PutInRack moves nodes to a rack of their own: a network that one link connects to
-// that of the others and of the server, with as much traffic each way as tc's rate
-// states ("200mbit"), Nomad's own excepted. It can be done once. It fails with
-// ErrShared where the nodes have no network of their own, and with ErrNoRate where
+// PutInRack moves nodes to a rack of their own: a network that one link connects to the
+// network of the server and the other nodes. rate is the link's capacity in each direction,
+// in tc's format ("200mbit"); Nomad's own traffic is not limited. PutInRack can be called
+// once. It returns ErrShared if the nodes have no networks of their own, and ErrNoRate if
 // traffic can't be limited.
 func (c *Cluster) PutInRack(ctx context.Context, rate string, nodes ...*Node) error {
 	c.log("cluster: a rack of %d nodes, %s to the others", len(nodes), rate)
@@ -60,7 +59,7 @@ func (c *Cluster) PutInRack(ctx context.Context, rate string, nodes ...*Node) er
 	return nil
 }
 
-// Kill ends the client agent with SIGKILL. Its tasks go on.
+// Kill ends the client agent with SIGKILL. Its tasks continue.
 func (n *Node) Kill() error {
 	n.cluster.log("cluster: killing the Nomad client of %s", n.Name)
 	return n.agent.signal(syscall.SIGKILL)
@@ -75,19 +74,19 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.waitReady(ctx)
 }
 
-// Command is a command that is run where the node's tasks are: its loopback
-// interface is theirs.
+// Command returns a command that runs in the node's network namespace: it shares the
+// loopback interface of the node's tasks.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	all := append(slices.Clone(n.agent.prefix), append([]string{name}, args...)...)
 	return exec.CommandContext(ctx, all[0], all[1:]...)
 }
 
-// Dir holds what the node's agent and services write.
+// Dir returns the directory that the node's agent and services write to.
 func (n *Node) Dir() string { return n.agent.dir }
 
-// Service starts a program where the node's tasks are, which lives until the cluster
-// stops. It is one of the cluster's processes by its arguments, of which one must be
-// below Dir. Its output is in name.log.
+// Service starts a program in the node's network namespace, which runs until the cluster
+// stops. The reaper recognizes it by its arguments, so one of them must be below Dir. Its
+// output is in name.log.
 func (n *Node) Service(name string, env []string, program string, args ...string) error {
 	log, err := os.OpenFile(filepath.Join(n.Dir(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -105,14 +104,14 @@ func (n *Node) Service(name string, env []string, program string, args ...string
 	return nil
 }
 
-// PID is the process id of the client agent.
+// PID returns the process ID of the client agent.
 func (n *Node) PID() int {
 	n.agent.mu.Lock()
 	defer n.agent.mu.Unlock()
 	return n.agent.cmd.Process.Pid
 }
 
-// API returns a client that speaks to this node's agent.
+// API returns a client of this node's agent.
 func (n *Node) API() (*api.Client, error) {
 	return api.NewClient(&api.Config{
 		Address:  fmt.Sprintf("http://%s:%d", n.IP, n.agent.conf.HTTP),
@@ -139,8 +138,8 @@ func (n *Node) waitReady(ctx context.Context) error {
 			return fmt.Errorf("%s is %s", n.Name, info.Status)
 		}
 		for name, driver := range info.Drivers {
-			// Nomad's exec needs cgroups, which few of those who start a
-			// cluster do: let those find out who do.
+			// Nomad's exec needs cgroups, but few tests use it; those that do will find
+			// out.
 			if driver.Detected && !driver.Healthy && name != "exec" {
 				return fmt.Errorf("driver %s on %s: %s", name, n.Name, driver.HealthDescription)
 			}
@@ -149,7 +148,7 @@ func (n *Node) waitReady(ctx context.Context) error {
 	})
 }
 
-// waitForNodes learns the nodes' ids and waits until all are ready.
+// waitForNodes learns the nodes' IDs and waits until all are ready.
 func (c *Cluster) waitForNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"slices"
 )
 
-// installPlugins copies the binaries to the clients' plugin_dir and returns
-// their configurations by file name. A copy, because a test that kills "the
-// plugin" must not meet another cluster's.
+// installPlugins copies the binaries to the clients' plugin_dir and returns their
+// configurations by file name. It copies them so that a test that kills "the
+// plugin" does not hit another cluster's.
 func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, error) {
 	dir := filepath.Join(c.Dir, "plugins")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -24,7 +24,7 @@ func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, 
 	configs := map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(plugins)) {
 		name := filepath.Base(path)
-		if name == path { // one that is part of Nomad
+		if name == path { // a driver that is part of Nomad
 			configs[name] = plugins[path]
 			continue
 		}
@@ -37,8 +37,8 @@ func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, 
 }
 
 func copyFile(from, to string) error {
-	// Looked at before it is opened: a pipe without a writer, as
-	// Nomad's log collectors leave them, would wait for a writer.
+	// Check the type before opening: opening a pipe without a writer, as Nomad's
+	// log collectors leave them, would block.
 	st, err := os.Stat(from)
 	if err != nil || !st.Mode().IsRegular() {
 		return err

@@ -13,15 +13,16 @@ import (
 	"syscall"
 )
 
-// A Process is one of the machine's, as /proc shows it.
+// A Process is a process of this machine, as in /proc.
 type Process struct {
 	PID, Parent int
 	Args        []string
-	// Env is the environment it was started with.
+	// Env is the environment that it was started with.
 	Env map[string]string
 }
 
-// Kill sends SIGKILL to the process and reports an error if it is gone already.
+// Kill sends SIGKILL to the process. It returns an error if the process is already
+// gone.
 func (p Process) Kill() error {
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill -9 %d (%s): %w", p.PID, strings.Join(p.Args, " "), err)
@@ -29,8 +30,8 @@ func (p Process) Kill() error {
 	return nil
 }
 
-// Memory is the process's resident memory in bytes, and how much of it is not
-// shared with the other processes that run the same program. It fails where
+// Memory returns the process's resident memory in bytes, and how much of it is not
+// shared with other processes of the same program. It returns an error if
 // /proc/pid/smaps_rollup cannot be read.
 func (p Process) Memory() (resident, own int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID))
@@ -54,8 +55,8 @@ func (p Process) Memory() (resident, own int, err error) {
 	return resident, own, nil
 }
 
-// Processes returns the processes that match. Those that end while it looks,
-// and those of other users, are left out.
+// Processes returns the processes that match. It omits those that end meanwhile,
+// and those of other users.
 func Processes(match func(Process) bool) []Process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var found []Process
@@ -67,7 +68,7 @@ func Processes(match func(Process) bool) []Process {
 	return found
 }
 
-// readProcess fails for kernel threads, zombies, and what may not be read.
+// readProcess fails for kernel threads, zombies, and unreadable processes.
 func readProcess(dir string) (Process, bool) {
 	pid, err := strconv.Atoi(filepath.Base(dir))
 	if err != nil {
@@ -93,13 +94,14 @@ func readProcess(dir string) (Process, bool) {
 		name, value, _ := strings.Cut(string(kv), "=")
 		p.Env[name] = value
 	}
-	// pid (name) state parent …: the name may hold spaces and parentheses.
+	// The format is: pid (name) state parent …; the name may contain spaces and
+	// parentheses.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	p.Parent, _ = strconv.Atoi(fields[1])
 	return p, true
 }
 
-// driverName is how the names of the driver's programs begin.
+// driverName begins the names of the driver's programs.
 const driverName = "nomad-driver"
 
 // Slots returns the training processes of an allocation.
@@ -110,8 +112,8 @@ func Slots(allocID string) []Process {
 	})
 }
 
-// Agents returns the agent of an allocation: the driver's process that runs
-// inside it.
+// Agents returns the agent of an allocation, which is the driver's process inside
+// it.
 func Agents(allocID string) []Process {
 	return Processes(func(p Process) bool {
 		return p.Env["NOMAD_ALLOC_ID"] == allocID && p.Env["KOLO_SLOT"] == "" && len(p.Args) > 1 &&
@@ -119,7 +121,7 @@ func Agents(allocID string) []Process {
 	})
 }
 
-// Plugins returns the driver's plugin processes of a node.
+// Plugins returns the driver's plugin processes on a node.
 func (n *Node) Plugins() []Process {
 	client := n.PID()
 	return Processes(func(p Process) bool {

@@ -14,7 +14,7 @@ import (
 //go:embed reaper.sh
 var reaperScript string
 
-// reaperName is what the script is called in the list of processes.
+// reaperName is the script's name in the list of processes.
 const reaperName = "kolo-reaper"
 
 // A reaper cleans up on demand, or when this process is gone.
@@ -23,12 +23,14 @@ type reaper struct {
 	stdin io.Closer
 }
 
-// startReaper starts the reaper of the cluster in dir, whose network has the
-// given name (empty: it has none of its own).
+// startReaper starts the reaper of the cluster in dir. network is the name of the
+// cluster's own network, or empty.
 func startReaper(dir, network string) (*reaper, error) {
-	// Not exec.CommandContext: it must outlive any context of ours.
+	// Not exec.CommandContext, because it must outlive every context of this
+	// process.
 	cmd := exec.Command("/bin/bash", "-c", reaperScript, reaperName, dir, network) //nolint:noctx // see above
-	// A Ctrl-C goes to the whole foreground process group. Not to this one.
+	// A Ctrl-C reaches the whole foreground process group, and must not reach the
+	// reaper.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Dir = "/"
 	stdin, err := cmd.StdinPipe()
@@ -41,7 +43,7 @@ func startReaper(dir, network string) (*reaper, error) {
 	return &reaper{cmd: cmd, stdin: stdin}, nil
 }
 
-// reap cleans up, and returns once all is gone.
+// reap cleans up, and returns when everything is gone.
 func (r *reaper) reap() error {
 	_ = r.stdin.Close()
 	return r.cmd.Wait()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A shell at a terminal, of someone who looks into the directory, is not of the cluster.
+// The shell of a user who looks into the directory does not belong to the cluster.
 func TestTheReaperSparesShells(t *testing.T) {
 	terminal := openTerminal(t)
 	for name, c := range map[string]struct {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// pollEvery is the time between two looks. What tests wait for takes longer
-// than this by orders of magnitude.
+// pollEvery is the time between two checks. Tests wait for orders of magnitude
+// longer.
 const pollEvery = 100 * time.Millisecond
 
-// Until calls check until it returns nil, or ctx ends; then the error names what
-// was waited for and what check last found wrong.
+// Until calls check until it returns nil, or ctx ends. In that case the error
+// states what was waited for, and the last error of check.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -25,7 +25,7 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 		if err == nil {
 			return nil
 		}
-		// An error caused by the end of ctx hides what was wrong before.
+		// An error caused by the end of ctx would hide the previous one.
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
@@ -41,7 +41,8 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 	}
 }
 
-// A FatalError from a check ends the wait: what is waited for cannot come.
+// A FatalError from a check ends the wait, because the expected state can no longer
+// be reached.
 type FatalError struct{ Reason string }
 
 func (e *FatalError) Error() string { return e.Reason }

@@ -78,7 +78,7 @@ func testPlanned(ctx context.Context, t *testing.T, w *world) {
 	must.Eq(t, len(before.Where("step", nil)), len(tr.record().Where("step", nil)))
 }
 
-// Training survives what kills a slot, a container or a client, and goes on where it was.
+// Training survives the death of a slot, a container or a client, and resumes where it was.
 func testDeaths(ctx context.Context, t *testing.T, w *world) {
 	tr := w.start(ctx, t, 2, nil)
 	tr.waitSize(ctx, 2)
@@ -240,8 +240,8 @@ func testRefused(ctx context.Context, t *testing.T, w *world) {
 			t.Parallel()
 			tr := w.start(ctx, t, 1, func(job *api.Job) {
 				group := job.TaskGroups[0]
-				// docker's driver can miss what a container writes that ends at once: it is
-				// started a few times.
+				// docker's driver can miss the output of a container that ends at once, so
+				// it is started a few times.
 				group.RestartPolicy = &api.RestartPolicy{Attempts: ptr(4), Interval: ptr(10 * time.Minute), Delay: ptr(time.Second), Mode: ptr("fail")}
 				group.ReschedulePolicy.Unlimited, group.ReschedulePolicy.Attempts = ptr(false), ptr(0)
 				c.edit(group.Tasks[0])

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package container tests kolo-worker as the program of containers: a real Nomad with
-// ACLs on and two nodes, its podman and docker drivers, and an image that both engines
-// pull from a registry.
+// Package container tests kolo-worker as the program of containers: with a real Nomad with
+// ACLs and two nodes, its podman and docker drivers, and an image that both engines pull
+// from a registry.
 //
 //	test process                       node c1                     node c2
 //	┌──────────────────────┐   ┌───────────────────────┐   ┌───────────────────────┐
@@ -13,14 +13,14 @@
 //	└──────────────────────┘   └───────────────────────┘   └───────────────────────┘
 //
 // Each node has an engine of its own, in its network namespace and with its own files,
-// because to a container "the host's network" is that of its engine. Containers run as
-// another user than root, without capabilities, and with a read-only root.
+// because for a container "the host's network" is that of its engine. Containers run as a
+// user other than root, without capabilities, and with a read-only root.
 //
-// PyTorch is not in the image, which would take a minute to pull, but in a volume:
+// PyTorch is not in the image, which would then take a minute to pull, but in a volume:
 // /usr of bin/torch/root.
 //
-// The packs of this project run here as well, by the commands of their READMEs: with
-// nomad-pack where it is there (make nomad-pack), and the autoscaler's image from
+// The packs of this project run here as well, by the commands of their READMEs. They use
+// nomad-pack if it is installed (make nomad-pack), and the autoscaler's image from
 // bin/release (make release).
 //
 //	make podman torch && go test -tags e2e ./e2e/container

@@ -21,7 +21,8 @@ import (
 type engine struct {
 	// driver is the task driver's name.
 	driver string
-	// missing is a command's name, empty where all is there. install is what to do then.
+	// missing is the name of a missing command, empty if none is missing. install states
+	// what to do about it.
 	missing func(root string) string
 	install string
 	// options are what the cluster needs for the driver.
@@ -131,7 +132,7 @@ func (e engine) run(ctx context.Context, n *cluster.Node, args ...string) error 
 	return nil
 }
 
-// firstMissing is the first of the commands that can't be run, empty if there is none.
+// firstMissing returns the first of the commands that can't be run, empty if there is none.
 func firstMissing(commands ...string) string {
 	for _, c := range commands {
 		if _, err := exec.LookPath(c); err != nil {

@@ -52,7 +52,7 @@ func BenchmarkContainerGap(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// gaps are those of a job that grows and shrinks a few times.
+// gaps returns the gaps of a job that grows and shrinks a few times.
 func (w *world) gaps(ctx context.Context, b *testing.B, name string, edit func(*api.Job)) []time.Duration {
 	b.Helper()
 	tr := w.start(ctx, b, 1, edit)
@@ -105,7 +105,7 @@ func reportWorker(b *testing.B, tr *training, alloc string) {
 	}
 }
 
-// started is when a process was started, to the hundredth of a second.
+// started returns when a process was started, to the hundredth of a second.
 func started(b *testing.B, p cluster.Process) time.Time {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))

@@ -143,7 +143,8 @@ func (r *registry) layout(t testing.TB, tag, path string) string {
 	return r.name(tag, index.Manifests[0].Digest)
 }
 
-// mediaType is that of a manifest, which for several platforms is an index of manifests.
+// mediaType returns the media type of a manifest, which for several platforms is an index
+// of manifests.
 func mediaType(manifest []byte) string {
 	var m struct {
 		MediaType string `json:"mediaType"`
@@ -210,7 +211,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // and that volumes or the engine provide.
 var inVolume = []string{"usr", "proc", "sys", "dev", "run", "var", "boot", "root", "home"}
 
-// layerOf is the root file system without its large directories, as a layer.
+// layerOf returns the root file system without its large directories, as a layer.
 func layerOf(rootfs string) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -267,7 +268,7 @@ func writeEntry(w *tar.Writer, path, name string, d fs.DirEntry) error {
 	return err
 }
 
-// archive is a layer of files.
+// archive returns a layer of files.
 func archive(files map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -289,7 +290,7 @@ func archive(files map[string]string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// uncompressed is the digest of what a layer has in it.
+// uncompressed returns the digest of what a layer has in it.
 func uncompressed(t testing.TB, layer []byte) string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(layer))

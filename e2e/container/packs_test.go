@@ -178,7 +178,7 @@ func buildKolo(t *testing.T) string {
 	return program
 }
 
-// koloImage is the image of the autoscaler: that of bin/release, where there is one
+// koloImage returns the image of the autoscaler: that of bin/release, where there is one
 // (make release), else one like it.
 func (w *world) koloImage(t *testing.T, program string) string {
 	t.Helper()
@@ -239,7 +239,7 @@ func (w *world) shell(t testing.TB, program string) *shell {
 	return s
 }
 
-// commands are the blocks of commands of a document.
+// commands returns the blocks of commands of a document.
 func (s *shell) commands(path string) []string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(root(s.t), path))
@@ -300,8 +300,8 @@ func (s *shell) try(ctx context.Context, script string, vars pack.Vars) (string,
 	return string(out), nil
 }
 
-// packCommand is a line that runs a pack with more variables, or does what it does where
-// there is no nomad-pack.
+// packCommand returns a line that runs a pack with more variables, or does the same without
+// nomad-pack.
 func (s *shell) packCommand(line, name string, vars pack.Vars) string {
 	s.t.Helper()
 	if s.pack == "" {

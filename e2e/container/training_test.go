@@ -80,7 +80,7 @@ func (w *world) training(t testing.TB, id string) *training {
 	return tr
 }
 
-// arguments are those of the script.
+// arguments returns the script's arguments.
 func (tr *training) arguments() []any {
 	return []any{
 		"--epochs=100000", fmt.Sprintf("--samples=%d", samples), "--step-time=0.05",
@@ -88,8 +88,8 @@ func (tr *training) arguments() []any {
 	}
 }
 
-// prepare gives the job what the test's image lacks, the engine's own way to write
-// things, and seconds in place of minutes where Nomad waits.
+// prepare adds to the job what the test's image lacks and what the engine's driver writes
+// differently, and replaces minutes in Nomad's waits by seconds.
 func (tr *training) prepare() {
 	group := tr.job.TaskGroups[0]
 	group.RestartPolicy.Delay, group.ReschedulePolicy.Delay, group.ReschedulePolicy.DelayFunction = ptr(time.Second), ptr(5*time.Second), ptr("constant")
@@ -136,7 +136,7 @@ func (tr *training) explain(ctx context.Context) {
 	tr.w.explain(ctx, tr.t, tr.id, "train")
 }
 
-// explain logs what became of a job's allocations.
+// explain logs the state of a job's allocations.
 func (w *world) explain(ctx context.Context, t testing.TB, id, task string) {
 	allocs, err := w.Allocs(ctx, id)
 	if err != nil {
@@ -149,12 +149,12 @@ func (w *world) explain(ctx context.Context, t testing.TB, id, task string) {
 	}
 }
 
-// processes are those of the job's containers.
+// processes returns the processes of the job's containers.
 func (tr *training) processes() []cluster.Process {
 	return cluster.Processes(func(p cluster.Process) bool { return p.Env["NOMAD_JOB_ID"] == tr.id })
 }
 
-// workerOf is an allocation's kolo-worker.
+// workerOf returns an allocation's kolo-worker.
 func (tr *training) workerOf(alloc string) cluster.Process {
 	tr.t.Helper()
 	found := cluster.Processes(func(p cluster.Process) bool {
@@ -213,7 +213,7 @@ func (tr *training) wait(ctx context.Context, what string, check func(train.Reco
 	}))
 }
 
-// exitCode is how the task of an allocation ended, as Nomad has it.
+// exitCode returns the exit code of an allocation's task, as Nomad reports it.
 func (tr *training) exitCode(ctx context.Context, alloc string) (code string) {
 	tr.t.Helper()
 	tr.waitAllocs(ctx, "the task's end", func(allocs []*api.AllocationListStub) error {
@@ -242,7 +242,7 @@ func (tr *training) waitAllocs(ctx context.Context, what string, check func([]*a
 	}))
 }
 
-// story is one line on a job's allocations.
+// story returns one line on a job's allocations.
 func (w *world) story(ctx context.Context, id string) string {
 	allocs, err := w.Allocs(ctx, id)
 	if err != nil {
@@ -267,7 +267,7 @@ func (tr *training) finish(ctx context.Context) {
 	}
 }
 
-// status is what the ring's leader knows, as any of the job's workers reports it.
+// status returns what the ring's leader knows, as any of the job's workers reports it.
 func (tr *training) status(ctx context.Context) (*wire.Status, error) {
 	services, _, err := tr.w.API.Services().Get("container", new(api.QueryOptions).WithContext(ctx))
 	if err != nil {
@@ -296,7 +296,7 @@ func (tr *training) status(ctx context.Context) (*wire.Status, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// leader is the allocation whose agent leads the ring.
+// leader returns the allocation whose agent leads the ring.
 func (tr *training) leader(ctx context.Context) string {
 	tr.t.Helper()
 	var leader string
@@ -313,7 +313,7 @@ func (tr *training) leader(ctx context.Context) string {
 	return leader
 }
 
-// allocOn is the job's running allocation on a node.
+// allocOn returns the job's running allocation on a node.
 func (tr *training) allocOn(ctx context.Context, n *cluster.Node) *api.AllocationListStub {
 	tr.t.Helper()
 	allocs, err := tr.w.Running(ctx, tr.id)
@@ -344,7 +344,7 @@ func (tr *training) waitLog(ctx context.Context, want string) {
 	}))
 }
 
-// log is what an allocation's task has written, without the lines of the record.
+// log returns what an allocation's task has written, without the lines of the record.
 func (w *world) log(alloc, task string) (string, error) {
 	out, err := w.Logs(alloc, task, "stdout")
 	if err != nil {

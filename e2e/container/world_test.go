@@ -32,23 +32,23 @@ type world struct {
 	torch string
 }
 
-// root is the project's root directory.
+// root returns the project's root directory.
 func root(t testing.TB) string {
 	dir, err := filepath.Abs("../..")
 	must.NoError(t, err)
 	return dir
 }
 
-// testContext ends with the test, or after the given time: a bound for what hangs, far
-// above what anything takes.
+// testContext returns a context that ends with the test, or after the given time, which is
+// a generous bound for operations that may hang.
 func testContext(t testing.TB, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %s", limit))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// volumes are the host volumes of every client, and where jobs mount them. torch is
-// bin/torch, to wherever that is a link.
+// volumes returns the host volumes of every client, and where jobs mount them. torch is
+// bin/torch, or the target if that is a link.
 func volumes(torch, project string) map[string]volume {
 	list := map[string]volume{
 		"kolo":     {filepath.Join(project, "bin"), "/kolo", true},

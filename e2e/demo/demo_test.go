@@ -45,7 +45,7 @@ func history(sizes ...int) train.Record {
 	return record
 }
 
-// epoch are the sizes of an epoch's rings: 1, then 2, then 1.
+// epoch returns the sizes of an epoch's rings: 1, then 2, then 1.
 func epoch() []int {
 	sizes := make([]int, epochSteps)
 	for i := range sizes {
@@ -119,7 +119,7 @@ func TestCurve(t *testing.T) {
 	must.Eq(t, []float64{2, 1, 2. / 3, 0.8, 0.64, 3.2 / 6}, m.curve())
 }
 
-// The job specification stands for both drivers.
+// The job specification works with both drivers.
 func TestJobspec(t *testing.T) {
 	for _, f := range []train.Framework{train.Horovod, train.Torch} {
 		env, err := json.Marshal(f.Env("/root"))
@@ -139,7 +139,7 @@ func TestJobspec(t *testing.T) {
 	}
 }
 
-// A wait may take any time in which something happens.
+// A wait may take any time as long as something happens.
 func TestStuck(t *testing.T) {
 	var s show
 	now := submitted

@@ -15,12 +15,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// fifo simulates what would have become of the jobs, each with a fixed number
-// of workers, in order of arrival: the same submissions, steps and step times.
-// Where it must guess it favours FIFO: a start takes as long as the fastest
-// that was measured, and a job that never had the size is taken to scale
-// perfectly from the nearest smaller one that it had. It returns the JCTs in
-// the order of jobs.
+// fifo simulates the same jobs with a fixed number of workers each, in order of
+// arrival: the same submissions, steps and step times. Its assumptions favour FIFO.
+// A start takes as long as the fastest one measured. If a job never had a size, its
+// step time scales perfectly from the nearest smaller size that it had. fifo
+// returns the JCTs in the order of jobs.
 func fifo(ctx context.Context, jobs []measurement, workers int) ([]time.Duration, error) {
 	p, err := builtin.Policies.New("fifo", nil)
 	if err != nil {
@@ -55,12 +54,12 @@ func fifo(ctx context.Context, jobs []measurement, workers int) ([]time.Duration
 	return jct, nil
 }
 
-// curve is the time of a step in seconds on 1 worker to all slots.
+// curve returns the time of a step in seconds on 1 worker up to all slots.
 func (m *measurement) curve() []float64 {
 	sizes := slices.Sorted(maps.Keys(m.stepTime))
 	times := make([]float64, slots)
 	for n := 1; n <= slots; n++ {
-		from := sizes[0] // smaller ones are slower, by as much as scaling can be
+		from := sizes[0] // with fewer workers it is slower by the largest possible factor
 		for _, size := range sizes {
 			if size <= n {
 				from = size

@@ -10,8 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// The cluster: enough for jobs to share, and few enough training processes for
-// two cores.
+// The size of the cluster: enough for jobs to share, and few enough training
+// processes for two cores.
 const (
 	clients   = 3
 	perClient = 2
@@ -21,8 +21,8 @@ const (
 
 const devicePlugin = "bin/nomad-device-nvtopo"
 
-// standInGPUs is the environment that makes every client see the GPUs of
-// two-l4.machine, or the reason why there are none.
+// standInGPUs returns the environment that makes every client see the GPUs of
+// two-l4.machine, or the reason why that does not work.
 func standInGPUs(root string) (ok bool, env map[string]string, why string) {
 	if _, err := os.Stat(filepath.Join(root, devicePlugin)); err != nil {
 		return false, nil, err.Error()

@@ -20,13 +20,13 @@ import (
 //go:embed job.nomad.hcl
 var jobspec string
 
-// globalBatch is the samples that all ranks take together in a step. It divides
-// among 1 to 6 ranks, so that each sample is used once in any ring.
+// globalBatch is the number of samples that all ranks process together in a step. It
+// divides by 1 to 6 ranks, so that each sample is used once in any ring.
 const globalBatch = 60
 
-// A job is one training job of the demo, and what its processes have recorded.
-// A step on n ranks takes at least serial + parallel/n, waiting rather than
-// computing, as a rank does whose GPU works: this machine has few cores.
+// A job is one training job of the demo, and what its processes have recorded. A step on n
+// ranks takes at least serial + parallel/n. A rank spends that time waiting rather than
+// computing, as it would for its GPU, because this machine has few cores.
 type job struct {
 	name, queue      string
 	steps            int // of globalBatch samples, in epochs of epochSteps
@@ -42,8 +42,8 @@ type job struct {
 // epochSteps is the length of an epoch.
 const epochSteps = 20
 
-// jobs are one that scales well, one that is long and scales badly, and one
-// that is short and scales well, in order of arrival.
+// jobs returns, in order of arrival, one job that scales well, one that is long and scales
+// badly, and one that is short and scales well.
 func jobs() []*job {
 	return []*job{
 		{name: "first", queue: "research", steps: 280, serial: 50 * time.Millisecond, parallel: 1200 * time.Millisecond},
@@ -79,8 +79,8 @@ func (j *job) submit(ctx context.Context, c *cluster.Cluster, root string, f tra
 	return c.RegisterJob(ctx, spec)
 }
 
-// finish does what a variable of the job specification cannot: it sets the job's name,
-// and leaves out Horovod's settings where something else trains.
+// finish makes changes that no variable of the job specification can make: it sets the
+// job's name, and removes Horovod's settings for other frameworks.
 func finish(spec *api.Job, name string, f train.Framework) {
 	spec.ID, spec.Name = &name, &name
 	if f.Name != train.Horovod.Name {
@@ -88,8 +88,8 @@ func finish(spec *api.Job, name string, f train.Framework) {
 	}
 }
 
-// follow takes in what the job's processes recorded since the last call, and
-// returns the resizes that show in it.
+// follow reads what the job's processes recorded since the last call, and returns the
+// resizes in it.
 func (j *job) follow() ([]resize, error) {
 	if j.follower == nil {
 		return nil, nil

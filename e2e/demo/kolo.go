@@ -19,10 +19,10 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// configuration is that of an agent for jobs which take minutes at most: a
-// shorter hold than the default, and progress every second. The workers of a
-// job end on several clients, which report it within some tenths of a second: the
-// batch takes them together.
+// configuration is the configuration of an agent for jobs that take minutes at
+// most: with a shorter hold than the default, and progress every second. The
+// workers of a job end on several clients, which report it within some tenths of a
+// second. The batch setting handles these together.
 const configuration = `
 nomad {
   address = %q
@@ -48,12 +48,12 @@ pool "default" {
 }
 `
 
-// A daemon is a running `kolo agent`. It belongs to the cluster: what ends that
-// ends the agent, for it runs in the cluster's directory.
+// A daemon is a running `kolo agent`. It runs in the cluster's directory, so it
+// ends together with the cluster.
 type daemon struct {
 	binary string
 	api    *api.Client
-	socket string // of its own user: commands take no token
+	socket string // for the same user, so commands need no token
 	log    string
 	done   chan struct{} // closed when the agent has ended
 	events chan api.Event
@@ -90,7 +90,7 @@ func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, g
 	cmd := exec.Command(binary, "agent", "-config", path, "-name", "demo", "-http", at) //nolint:noctx // the cluster's reaper ends it
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the demo
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C should reach only the demo
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("kolo agent: %w", err)
 	}
@@ -101,7 +101,8 @@ func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, g
 	return d, d.ready(ctx)
 }
 
-// ready waits until the agent leads and sees all slots, and listens to it.
+// ready waits until the agent leads and sees all slots, and starts to read its
+// events.
 func (d *daemon) ready(ctx context.Context) error {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
@@ -124,10 +125,10 @@ func (d *daemon) ready(ctx context.Context) error {
 	return d.listen(ctx)
 }
 
-// listen reads the agent's events until the stream ends: with the agent, or with
-// the context. It returns once the stream has begun.
+// listen reads the agent's events until the agent or the context ends. It returns
+// once the stream has begun.
 func (d *daemon) listen(ctx context.Context) error {
-	begun := make(chan error, 2) // the beginning, and the end
+	begun := make(chan error, 2) // at the beginning, and at the end
 	go func() {
 		begun <- d.api.Events(ctx, func() { begun <- nil }, func(e api.Event) {
 			select {
@@ -139,7 +140,7 @@ func (d *daemon) listen(ctx context.Context) error {
 	return <-begun
 }
 
-// alive is an error that quotes the log once the agent has ended.
+// alive returns nil while the agent runs, then an error that quotes its log.
 func (d *daemon) alive() error {
 	select {
 	case <-d.done:
@@ -151,15 +152,14 @@ func (d *daemon) alive() error {
 	}
 }
 
-// status is the agent's.
+// status returns the agent's status.
 func (d *daemon) status(ctx context.Context) (*api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return d.api.Status(ctx)
 }
 
-// command runs kolo's command line against the agent and returns what it
-// prints.
+// command runs kolo's command line against the agent and returns its output.
 func (d *daemon) command(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, d.binary, args...)
 	cmd.Env = append(os.Environ(), "KOLO_ADDR=unix://"+d.socket)
@@ -171,7 +171,7 @@ func (d *daemon) command(ctx context.Context, args ...string) (string, error) {
 }
 
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not wait
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not block
 	if err != nil {
 		return "", err
 	}

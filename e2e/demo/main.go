@@ -1,19 +1,19 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command demo shows the autoscaler share a small cluster between elastic
-// training jobs, with a real Nomad and real PyTorch on this machine, under Horovod
-// or in process: a server and three clients with two GPU slots each, `kolo agent`,
-// and three jobs that arrive one after the other. Counts are set by a scheduling policy,
-// which is changed while the jobs run. It needs about three minutes, ends with
-// what the training records prove, and leaves nothing behind but the stand-in
-// GPU library in the folder for temporary files, for the next time.
+// Command demo shows how the autoscaler shares a small cluster between elastic training
+// jobs. It uses a real Nomad and real PyTorch on this machine, under Horovod or in process:
+// a server and three clients with two GPU slots each, `kolo agent`, and three jobs that
+// arrive one after the other. A scheduling policy sets the counts, and is changed while the
+// jobs run. The demo takes about three minutes and ends with what the training records
+// prove. It leaves nothing behind but the stand-in GPU library in the folder for temporary
+// files, for the next run.
 //
 //	make demo                   # driver = "horovod"
 //	make demo FRAMEWORK=torch   # driver = "torch"
 //
-// On a terminal a table as of `kolo status -watch` stands below what has
-// happened; elsewhere only what happens is printed, one line each.
+// On a terminal, a table similar to `kolo status -watch` is shown below the log of events;
+// elsewhere only the events are printed, one line each.
 package main
 
 import (
@@ -32,7 +32,7 @@ import (
 )
 
 func main() {
-	// The cluster ends itself on a signal; this ends what waits for it.
+	// The cluster ends itself on a signal; this ends whatever waits for it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:])

@@ -16,16 +16,16 @@ import (
 type measurement struct {
 	name      string
 	submitted time.Time
-	steps     int // that were made, repeated ones once
-	lost      int // that were made again
+	steps     int // made, counting repeated ones once
+	lost      int // made again
 	gaps      []time.Duration
 	startup   time.Duration // from the submission to the end of the first step
 	jct       time.Duration // from the submission to the last rank's end
 	stepTime  map[int]time.Duration
 }
 
-// measure reads a record from beginning to end, and returns an error for what
-// is not as it must be.
+// measure evaluates a whole record. It returns an error if the record is not as it
+// must be.
 func measure(name string, submitted time.Time, record train.Record) (measurement, error) {
 	m := measurement{name: name, submitted: submitted, stepTime: map[int]time.Duration{}}
 	steps, done := record.Leading(), record.Where("done", nil)
@@ -63,9 +63,8 @@ func measure(name string, submitted time.Time, record train.Record) (measurement
 	return m, err
 }
 
-// A resize is a change of the ring, with the time in which no rank trained:
-// from the last step of the old ring until rank 0 of the new one begins its
-// first.
+// A resize is a change of the ring, with the time in which no rank trained: from
+// the last step of the old ring until rank 0 of the new one begins its first.
 type resize struct {
 	train.Resize
 	idle time.Duration
@@ -86,7 +85,7 @@ func resizes(record train.Record) []resize {
 	return all
 }
 
-// median of some durations, which it sorts; 0 of none.
+// median returns the median of durations, which it sorts; 0 if there are none.
 func median(d []time.Duration) time.Duration {
 	if len(d) == 0 {
 		return 0

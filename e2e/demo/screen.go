@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A screen prints what happens, one line each with the time since the start,
-// and on a terminal keeps a table below.
+// A screen prints events, one line each with the time since the start, and on a
+// terminal keeps a table below.
 type screen struct {
 	out   *os.File
 	began time.Time
-	table []string // as it stands on the terminal
+	table []string // as currently shown on the terminal
 }
 
 func newScreen(out *os.File) *screen { return &screen{out: out, began: time.Now()} }
@@ -36,7 +36,7 @@ func (s *screen) show(table string) {
 	s.draw(append([]string{""}, strings.Split(table, "\n")...))
 }
 
-// clear takes the table away.
+// clear removes the table.
 func (s *screen) clear() {
 	if len(s.table) > 0 {
 		s.write("\x1b[%dA\x1b[J", len(s.table))
@@ -44,8 +44,8 @@ func (s *screen) clear() {
 	s.table = nil
 }
 
-// draw puts a table on the terminal, if it is one. Lines are cut at its edge:
-// a line that wraps would be two to clear.
+// draw draws a table on the terminal, if it is one. It cuts lines at the edge,
+// because a line that wraps would take two lines to clear.
 func (s *screen) draw(table []string) {
 	width, ok := s.width()
 	if !ok {
@@ -62,14 +62,14 @@ func (s *screen) write(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, format, args...) // no one may be looking
 }
 
-// width is that of the terminal, if there is one.
+// width returns the width of the terminal, if there is one.
 func (s *screen) width() (int, bool) {
 	size, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0, false
 	}
 	if size.Col == 0 {
-		return 80, true // a terminal that does not say
+		return 80, true // the terminal does not report its width
 	}
 	return int(size.Col), true
 }

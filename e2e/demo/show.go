@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// patience is how long nothing at all may happen. On a machine with other work a
-	// step may take minutes that takes less than a second otherwise.
+	// patience is how long nothing at all may happen. On a busy machine a step that usually
+	// takes less than a second may take minutes.
 	patience = 10 * time.Minute
-	// enough is how long every state is left to be looked at.
+	// enough is how long every state is shown.
 	enough = 8 * time.Second
 )
 
-// A show is the story: jobs arrive, share, and end.
+// A show is the script of the demo: jobs arrive, share, and end.
 type show struct {
 	c         *cluster.Cluster
 	kolo      *daemon
@@ -33,16 +33,16 @@ type show struct {
 	framework train.Framework
 	gpu       bool
 
-	jobs []*job // that have arrived
+	jobs []*job // arrived so far
 	seen *koloapi.Status
-	// looked is when the table and Nomad's allocations were last looked at,
-	// which is dearer than the rest.
+	// looked is when the table and Nomad's allocations were last updated, which costs more
+	// than the rest.
 	looked   time.Time
 	happened progress
 	idle     cluster.Idle[progress]
 }
 
-// A progress stands for all that has happened so far.
+// A progress stands for everything that has happened so far.
 type progress struct {
 	recorded int    // events of training processes
 	events   int    // of kolo
@@ -81,8 +81,8 @@ func (s *show) run(ctx context.Context, then string) error {
 	return s.ended(ctx)
 }
 
-// settled is true once, for long enough, every job that is not complete has
-// trained in a ring of the size that the policy wants for it.
+// settled returns a condition. It is true once every job that is not complete has trained,
+// for long enough, in a ring of the size that the policy wants.
 func (s *show) settled() func() bool {
 	var since time.Time
 	return func() bool {
@@ -111,7 +111,7 @@ func (s *show) steady() bool {
 	return true
 }
 
-// after is done, but not before a job is complete.
+// after returns the condition done, but false until a job is complete.
 func (s *show) after(name string, done func() bool) func() bool {
 	return func() bool {
 		st := s.state(name)
@@ -119,12 +119,12 @@ func (s *show) after(name string, done func() bool) func() bool {
 	}
 }
 
-// follows is done, but not before decisions are made by a policy.
+// follows returns the condition done, but false until a policy makes decisions.
 func (s *show) follows(policy string, done func() bool) func() bool {
 	return func() bool { return s.seen.Pools[0].Policy == policy && done() }
 }
 
-// state is what kolo last reported of a job, nil for nothing.
+// state returns what kolo last reported of a job, nil if nothing.
 func (s *show) state(name string) *koloapi.JobStatus {
 	for i := range s.seen.Jobs {
 		if s.seen.Jobs[i].ID == name {
@@ -134,8 +134,8 @@ func (s *show) state(name string) *koloapi.JobStatus {
 	return nil
 }
 
-// until prints what happens until done is true, however long that takes, and fails once
-// nothing more happens.
+// until prints events until done is true, however long that takes. It fails if nothing more
+// happens.
 func (s *show) until(ctx context.Context, what string, done func() bool) error {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
@@ -163,7 +163,7 @@ func (s *show) until(ctx context.Context, what string, done func() bool) error {
 	}
 }
 
-// stuck is an error once nothing has happened for too long.
+// stuck returns an error if nothing has happened for too long.
 func (s *show) stuck(now time.Time) error {
 	if idle := s.idle.For(s.happened, now); idle > patience {
 		return fmt.Errorf("no step, no event and no change of an allocation for %s", idle.Round(time.Second))
@@ -171,7 +171,7 @@ func (s *show) stuck(now time.Time) error {
 	return nil
 }
 
-// look brings everything up to date, and prints what is new.
+// look brings everything up to date, and prints new events.
 func (s *show) look(ctx context.Context) error {
 	if err := s.kolo.alive(); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (s *show) print(e koloapi.Event) {
 	}
 }
 
-// failed is an error once an allocation has failed.
+// failed returns an error if an allocation has failed.
 func (s *show) failed(ctx context.Context) error {
 	allocs, _, err := s.c.API.Allocations().List(new(api.QueryOptions).WithContext(ctx))
 	if err != nil {
@@ -240,8 +240,7 @@ func (s *show) failed(ctx context.Context) error {
 	return nil
 }
 
-// ended waits until all jobs are over in Nomad, too, and reads the
-// rest of what they recorded.
+// ended waits until all jobs have ended in Nomad, too, and reads the rest of their records.
 func (s *show) ended(ctx context.Context) error {
 	for _, j := range s.jobs {
 		if err := s.dead(ctx, j.name); err != nil {
@@ -254,7 +253,7 @@ func (s *show) ended(ctx context.Context) error {
 	return s.failed(ctx)
 }
 
-// dead waits until a job that kolo has seen end is over.
+// dead waits until a job that ended in kolo's view has ended in Nomad, too.
 func (s *show) dead(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// fixedSizes are those that FIFO is tried with: a third of the cluster for
-// each job, half of it, and all.
+// fixedSizes are the sizes that FIFO is tried with: a third of the cluster for each
+// job, half of it, and all.
 var fixedSizes = []int{slots / 3, slots / 2, slots}
 
-// summary prints what the records prove, and fails if that is not what was
-// promised.
+// summary prints what the records prove, and returns an error if that is not what
+// was promised.
 func (s *show) summary(ctx context.Context) error {
 	var all []measurement
 	var wrong error
@@ -34,7 +34,7 @@ func (s *show) summary(ctx context.Context) error {
   From the training records:
 
 %s
-  From submission to completion (JCT), beside FIFO with a fixed number of workers for each job. FIFO is
+  From submission to completion (JCT), compared with FIFO with a fixed number of workers for each job. FIFO is
   simulated from the step times measured here, in its favour where a size was not measured:
 
 %s`, table(measured(all)), table(compared))
@@ -47,7 +47,7 @@ func (s *show) summary(ctx context.Context) error {
 	return err
 }
 
-// measured are the rows of what was measured.
+// measured returns the rows of the measurements.
 func measured(all []measurement) [][]string {
 	rows := [][]string{{"job", "steps", "lost", "resizes", "no rank trained for (median, longest)", "median time of a step"}}
 	for _, m := range all {
@@ -60,7 +60,7 @@ func measured(all []measurement) [][]string {
 	return rows
 }
 
-// compare are the rows of JCTs, with their means.
+// compare returns the rows of JCTs, with their means.
 func compare(ctx context.Context, all []measurement) ([][]string, error) {
 	rows := [][]string{{"job", "kolo, measured"}}
 	column := func(jct []time.Duration) {
@@ -94,13 +94,13 @@ func table(rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = io.WriteString(w, "  "+strings.Join(row, "\t")+"\n") // to memory
+		_, _ = io.WriteString(w, "  "+strings.Join(row, "\t")+"\n") // writing to memory
 	}
 	_ = w.Flush()
 	return out.String()
 }
 
-// steptimes lists the step times by number of ranks.
+// steptimes returns the step times by number of ranks.
 func (m *measurement) steptimes() string {
 	var parts []string
 	for _, n := range slices.Sorted(maps.Keys(m.stepTime)) {

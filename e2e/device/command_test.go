@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// A driver of before 2023 lacks functions that the plugin would like to call.
-// Calling one would end the process, so it must look first.
+// A driver from before 2023 lacks functions that the plugin would like to call.
+// Calling one would end the process, so the plugin must look it up first.
 func TestOldDriver(t *testing.T) {
 	plugin, err := binary()
 	must.NoError(t, err)

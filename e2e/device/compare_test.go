@@ -45,7 +45,7 @@ var readings = map[string]struct {
 	"clocks_throttle_reasons.active":        {"Throttle reasons", 0}, // before driver 535
 }
 
-// smiFields are all fields that are queried.
+// smiFields returns all fields that are queried.
 func smiFields() []string {
 	fields := []string{"uuid", "name", "pci.bus_id", "mig.mode.current", "memory.reserved"}
 	for f := range facts {
@@ -90,7 +90,7 @@ func query(t *testing.T, fields []string) []map[string]string {
 	return nil
 }
 
-// text is an attribute as nvidia-smi would write it.
+// text returns an attribute as nvidia-smi would write it.
 func text(a *structs.Attribute) string {
 	switch {
 	case a == nil:
@@ -188,7 +188,7 @@ func shown(v *structs.StatValue) string {
 	}
 }
 
-// throttled are the bits as NVML's documentation has them, without idle (1)
+// throttled returns the bits as NVML's documentation has them, without idle (1)
 // and what users set (2, 0x100).
 func throttled(mask string) string {
 	bits, err := strconv.ParseUint(strings.TrimPrefix(mask, "0x"), 16, 64)

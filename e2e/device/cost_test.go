@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// What the first fingerprint and one reading per second cost on an HGX H100, in
-// NVML calls, CPU time and memory. The calls are asserted.
+// The test measures the first fingerprint and one reading per second on an HGX
+// H100, in NVML calls, CPU time and memory. It asserts only the calls.
 func TestCost(t *testing.T) {
 	path, err := binary()
 	must.NoError(t, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// One cluster, an HGX H100 and a machine that gets its GPUs while Nomad runs:
-// what an operator and a user see. The parts build on each other.
+// One cluster has an HGX H100, and a machine that gets its GPUs while Nomad runs.
+// The test checks what an operator and a user see. The parts build on each other.
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick, "hgx-h100", "")

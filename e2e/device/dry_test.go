@@ -41,7 +41,7 @@ func TestGPUDryRun(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	compare := []string{tests, "-test.v", "-test.run", "TestGPUBesideNvidiaSMI|TestGPUTopology"}
+	compare := []string{tests, "-test.v", "-test.run", "TestGPUComparedWithNvidiaSMI|TestGPUTopology"}
 
 	for machine, agreements := range map[string]int{
 		"hgx-h100": 8 * 22, "dgx-1v": 8 * 22, "two-boards-a100": 8 * 22, "pcie-l40s": 8 * 22, "nvl72-tray": 4 * 18,

@@ -38,9 +38,9 @@ func onGPU(t *testing.T) (path, list string) {
 	return path, list
 }
 
-// The plugin on the real library is compared with nvidia-smi, field by field.
-// Every difference is reported, not the first alone.
-func TestGPUBesideNvidiaSMI(t *testing.T) {
+// The plugin on the real library is compared with nvidia-smi, field by field. Every
+// difference is reported, not just the first.
+func TestGPUComparedWithNvidiaSMI(t *testing.T) {
 	path, list := onGPU(t)
 	gpus := query(t, smiFields())
 	must.SliceNotEmpty(t, gpus, must.Sprint("nvidia-smi lists no GPU"))
@@ -187,8 +187,8 @@ func TestGPUTopology(t *testing.T) {
 	}
 }
 
-// What the first fingerprint and one reading per second cost where NVML's calls
-// enter a driver. It is printed, for it depends on the GPUs and the driver.
+// The first fingerprint and one reading per second are measured with a real driver. The
+// result is only printed, because it depends on the GPUs and the driver.
 func TestGPUCost(t *testing.T) {
 	path, _ := onGPU(t)
 	ours, _ := measureBoth(t, path, nil, nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// With group_by = "nvlink" four GPUs always come from one island: a machine
-// with two islands of four and one with an island of eight, filled again and
+// With group_by = "nvlink" four GPUs always come from one island. The machines, one
+// with two islands of four and one with an island of eight, are filled again and
 // again.
 func TestIslands(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestIslands(t *testing.T) {
 		used := gpus(as[0])
 		r.hw[0].Set(0, "nolinks", "0")
 		r.waitHealthy(0, 7)
-		// What the groups are called outlives the process that named them.
+		// The groups' names outlive the process that assigned them.
 		must.NoError(t, r.plugins(0)[0].Kill())
 		must.NoError(t, cluster.Until(r.ctx, "another plugin process that sees the same", func(context.Context) error {
 			if n := len(r.plugins(0)); n != 1 {
@@ -128,8 +128,8 @@ func TestIslands(t *testing.T) {
 		must.Eq(t, first, devices[0].Name)
 		must.Len(t, 4, devices[0].Instances)
 
-		r.run("beside", 0, job("beside", 1, `device "nvidia/gpu/`+first+`" { count = 1 }`, "exec sleep 600"))
-		r.pending("beside")
+		r.run("neighbour", 0, job("neighbour", 1, `device "nvidia/gpu/`+first+`" { count = 1 }`, "exec sleep 600"))
+		r.pending("neighbour")
 		for _, a := range r.run("others", 3, job("others", 3, `device "nvidia/gpu" { count = 4 }`, "exec sleep 600")) {
 			for _, id := range gpus(a) {
 				must.SliceNotContains(t, used, id)
@@ -138,7 +138,7 @@ func TestIslands(t *testing.T) {
 		r.hw[0].Set(0, "nolinks", "12")
 		r.waitHealthy(0, 8)
 		r.stop("others")
-		r.stop("beside")
+		r.stop("neighbour")
 		r.stop("holder")
 	})
 	t.Run("a horovod task sees the GPUs of both", func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 )
 
 // Two isolated tasks on one machine have the device nodes of their own GPU and of
-// no other, whatever their jobs' env has, and have them again after a restart of
+// no other, whatever is in their jobs' env. They have them again after a restart of
 // the Nomad client and of the task.
 func TestIsolatedTasksHaveTheirGPUsAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -35,8 +35,8 @@ func TestIsolatedTasksHaveTheirGPUsAlone(t *testing.T) {
 		t.Skip("bin/nomad-driver-horovod or .venv is missing; make build horovod")
 	}
 	r := newRig(t, quick, "two-boards-a100")
-	// The plugin looks for nodes where the machine's other files are, the driver
-	// passes on those of the host.
+	// The plugin looks for nodes among the machine's other files, and the driver passes on
+	// those of the host.
 	dev := filepath.Join(r.Dir, r.Nodes[0].Name, "dev")
 	must.NoError(t, os.Mkdir(dev, 0o755))
 	for _, name := range []string{"nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia4", "nvidia5", "nvidia6", "nvidia7", "nvidiactl"} {
@@ -109,7 +109,7 @@ func makeNode(t *testing.T, path string) {
 	t.Cleanup(func() { must.NoError(t, os.Remove(path)) })
 }
 
-// horovodJob is a horovod task that shows what its one slot is given, and claims
+// horovodJob returns a horovod task that shows what its one slot is given, and claims
 // other GPUs in its env.
 func horovodJob(name, isolation, devices string) string {
 	return fmt.Sprintf(`

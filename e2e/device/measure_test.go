@@ -27,7 +27,7 @@ import (
 // envOther names a nomad-device-nvidia binary to compare with.
 const envOther = "KOLO_NOMAD_DEVICE_NVIDIA"
 
-// cost is what a plugin takes. The calls are those of NVML, where counted.
+// cost is the cost of a plugin. The calls are calls of NVML, if counted.
 type cost struct {
 	firstCalls  uint64
 	firstCPU    time.Duration
@@ -39,9 +39,9 @@ type cost struct {
 	seconds     float64
 }
 
-// measureBoth measures the plugin at path and then, where envOther names one, the other.
-// Calls returns how many were made to the NVML of the environment; nil where
-// none counts. What they take is printed, for it depends on the machine.
+// measureBoth measures the plugin at path and then, if envOther names one, the other. Calls
+// returns how many calls were made to the NVML of the environment; it is nil if none are
+// counted. The result is printed, because it depends on the machine.
 func measureBoth(t *testing.T, path string, env []string, calls func() uint64) (ours cost, theirs *cost) {
 	t.Helper()
 	ours = measure(t, path, map[string]any{"enabled": true, "device_nodes": true}, env, calls)
@@ -133,7 +133,7 @@ func connect(t *testing.T, path string, config map[string]any, env []string) (p 
 	return p, cmd.Process.Pid
 }
 
-// cpuTime is what the kernel has counted for the threads of a process.
+// cpuTime returns the CPU time that the kernel has counted for the threads of a process.
 func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

@@ -59,7 +59,7 @@ func sibling(name string) (string, error) {
 	return path, err
 }
 
-// nomadPath is the Nomad next to the test binary, else the one of make nomad. Where
+// nomadPath returns the Nomad next to the test binary, else the one of make nomad. Where
 // there is none, the test is skipped.
 func nomadPath(t *testing.T) string {
 	t.Helper()

@@ -75,7 +75,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 	return r
 }
 
-// in is the rig for a part of the test.
+// in returns the rig for a part of the test.
 func (r *rig) in(t *testing.T) *rig {
 	part := *r
 	part.t = t
@@ -209,7 +209,7 @@ func (r *rig) pending(name string) {
 	must.SliceEmpty(r.t, stubs)
 }
 
-// gpus are the ids that the scheduler gave to an allocation.
+// gpus returns the ids that the scheduler gave to an allocation.
 func gpus(a *api.Allocation) []string {
 	var ids []string
 	for _, task := range a.AllocatedResources.Tasks {
@@ -221,7 +221,7 @@ func gpus(a *api.Allocation) []string {
 	return ids
 }
 
-// environment is what the task printed of it.
+// environment returns the environment that the task has printed.
 func (r *rig) environment(a *api.Allocation) map[string]string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
@@ -266,7 +266,7 @@ func (r *rig) stop(name string) {
 	}))
 }
 
-// plugins are the processes of the plugin on a client.
+// plugins returns the processes of the plugin on a client.
 func (r *rig) plugins(client int) []cluster.Process {
 	parent := r.Nodes[client].PID()
 	return cluster.Processes(func(p cluster.Process) bool {

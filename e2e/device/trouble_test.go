@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// Three machines in one cluster, with a trouble each, at the same time.
+// Three machines in one cluster have a different problem each, at the same time.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick, "hgx-h100", "dgx-1v", "two-boards-a100")

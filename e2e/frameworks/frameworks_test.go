@@ -32,13 +32,13 @@ const every = 50
 
 var pythonBlock = regexp.MustCompile("(?ms)^```python\n(.*?)^```$")
 
-// block is the one block of the page that has the text.
+// block returns the one block of the page that has the text.
 func block(t *testing.T, text string) string {
 	t.Helper()
 	return blockOf(t, page, text)
 }
 
-// blockOf is the one Python block of a page that has the text.
+// blockOf returns the one Python block of a page that has the text.
 func blockOf(t *testing.T, page, text string) string {
 	t.Helper()
 	source, err := os.ReadFile(page)
@@ -53,7 +53,7 @@ func blockOf(t *testing.T, page, text string) string {
 	return found[0]
 }
 
-// python is the interpreter that has the frameworks.
+// python returns the interpreter that has the frameworks.
 func python(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("KOLO_E2E_FRAMEWORKS")
@@ -63,7 +63,7 @@ func python(t *testing.T) string {
 	return path
 }
 
-// extensions is the variable that keeps what DeepSpeed compiles next to the frameworks.
+// extensions returns the variable that keeps what DeepSpeed compiles next to the frameworks.
 func extensions(t *testing.T) string {
 	t.Helper()
 	return "TORCH_EXTENSIONS_DIR=" + filepath.Join(filepath.Dir(filepath.Dir(python(t))), "torch-extensions")
@@ -171,8 +171,8 @@ func (r run) wait(ctx context.Context, size int, before train.Record) train.Reco
 	return steps
 }
 
-// resize makes the number of hosts each of sizes in turn, of which start made the first,
-// and returns all steps.
+// resize sets the number of hosts to each of sizes in turn, of which start has set the first, and
+// returns all steps.
 func (r run) resize(ctx context.Context, sizes ...int) train.Record {
 	r.t.Helper()
 	steps := r.wait(ctx, sizes[0], nil)
@@ -233,12 +233,12 @@ var frameworks = []framework{
 
 func (f framework) String() string { return strings.Join(append([]string{f.name}, f.args...), " ") }
 
-// asItIs trains without what the page adds.
+// asItIs trains without the code that the page adds.
 func (f framework) asItIs(ctx context.Context, t *testing.T) run {
 	return start(ctx, t, 1, f.name+"_train.py", "", nil, append([]string{"as it is"}, f.args...))
 }
 
-// added trains with what the page adds.
+// added trains with the code that the page adds.
 func (f framework) added(ctx context.Context, t *testing.T, hosts int) run {
 	code := block(t, "def time_to_end():") + block(t, f.block)
 	return start(ctx, t, hosts, f.name+"_train.py", code, []string{"-checkpoint-signal", "SIGUSR1"}, append([]string{"added"}, f.args...))
@@ -258,7 +258,7 @@ func each(t *testing.T, test func(context.Context, *testing.T, framework)) {
 	}
 }
 
-// Steps are made again without what the page adds, which is why it adds anything.
+// Without the code that the page adds, steps are repeated. That is why the page adds it.
 func TestAsItIs(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, f framework) {
 		if slices.Contains(f.args, "zero2") {
@@ -268,7 +268,7 @@ func TestAsItIs(t *testing.T) {
 	})
 }
 
-// What the page adds makes changes cost no step.
+// With the code that the page adds, changes cost no step.
 func TestChanges(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, f framework) {
 		steps := f.added(ctx, t, 1).resize(ctx, 1, 2, 1)
@@ -277,9 +277,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// More processes than one join and leave at once, and a failure goes back to the newest
-// checkpoint: one of those that are written now and then, though one that was asked for
-// lies next to it.
+// Several processes join and leave at once. After a failure, training resumes from the newest
+// checkpoint. That is a periodic one, although a requested one lies next to it.
 func TestFailure(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, f framework) {
 		r := f.added(ctx, t, 2)

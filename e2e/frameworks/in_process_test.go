@@ -41,7 +41,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// Find returns what a pattern matches in the text.
+// Find returns the match of a pattern in the text.
 func (o *output) Find(pattern *regexp.Regexp) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,15 +50,14 @@ func (o *output) Find(pattern *regexp.Regexp) string {
 
 const inProcess = "../../docs/howto/train-with-a-framework.md"
 
-// pause is how long a ring trains before the test changes it, in which its members connect to
-// the store for the next: PyTorch waits ten seconds for a name server, and there is none.
+// pause is how long a ring trains before the test changes it. In that time its members connect to
+// the store for the next ring: PyTorch waits ten seconds for a name server, and there is none.
 const pause = 15 * time.Second
 
 // scripts are those of the page, by a text that each has.
 var scripts = map[string]string{"Trainer": "elastic(trainer", "Accelerate": "accelerator.epochs", "Lightning": "ElasticStrategy("}
 
-// The scripts of the page, as they stand there, stay in process while hosts come and go,
-// and make no step again.
+// The scripts of the page, verbatim, stay in process while hosts come and go, and repeat no step.
 func TestInProcess(t *testing.T) {
 	for name, text := range scripts {
 		t.Run(name, func(t *testing.T) {
@@ -89,9 +88,9 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// Measured in turns in one run: what a change costs the same script in process, with what
-// the docs add to it, and as it is. In process no step is made again, nor more than one
-// after a SIGKILL.
+// The test measures, alternating in one run, what a change costs the same script in process, with
+// what the docs add to it, and unchanged. In process no step is repeated, and at most one after a
+// SIGKILL.
 func TestPauses(t *testing.T) {
 	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("KOLO_E2E_ROUNDS"), "1"))
 	for _, f := range frameworks {
@@ -137,8 +136,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// stays makes the number of hosts each of sizes in turn, and returns all steps: the same
-// processes make them.
+// stays sets the number of hosts to each of sizes in turn, and returns all steps. The same
+// processes must make them.
 func (r run) stays(ctx context.Context, sizes ...int) train.Record {
 	r.t.Helper()
 	var steps train.Record
@@ -160,7 +159,7 @@ func (r run) stays(ctx context.Context, sizes ...int) train.Record {
 	return steps
 }
 
-// They grow, survive a SIGKILL and shrink as jobs of a real Nomad.
+// The scripts grow, survive a SIGKILL and shrink as jobs of a real Nomad.
 func TestInProcessOnNomad(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.NoError(t, err)

@@ -25,17 +25,17 @@ import (
 // texts.
 type Vars map[string]any
 
-// Render is the job of the pack in a directory.
+// Render returns the job of the pack in a directory.
 func Render(dir string, vars Vars) (string, error) {
 	return execute(dir, filepath.Join("templates", filepath.Base(dir)+".nomad.tpl"), vars)
 }
 
-// Output is what nomad-pack run prints of the pack in a directory at the end.
+// Output returns what nomad-pack run prints at the end for the pack in a directory.
 func Output(dir string, vars Vars) (string, error) {
 	return execute(dir, "outputs.tpl", vars)
 }
 
-// execute is a template of a pack with the values of its variables.
+// execute renders a template of a pack with the values of its variables.
 func execute(dir, name string, vars Vars) (string, error) {
 	values, err := variables(filepath.Join(dir, "variables.hcl"))
 	if err != nil {
@@ -76,7 +76,7 @@ func execute(dir, name string, vars Vars) (string, error) {
 	return out.String(), nil
 }
 
-// Program is the path of nomad-pack, in bin/tools below the project's root (make
+// Program returns the path of nomad-pack, in bin/tools below the project's root (make
 // nomad-pack) or on the PATH.
 func Program(root string) (string, error) {
 	path := filepath.Join(root, "bin", "tools", "nomad-pack")
@@ -90,8 +90,8 @@ func Program(root string) (string, error) {
 	return path, nil
 }
 
-// Argument is the argument of nomad-pack that sets a variable. It takes two hyphens, as
-// after a pack's name nomad-pack takes no others.
+// Argument returns the argument of nomad-pack that sets a variable. It has two hyphens,
+// because nomad-pack accepts no others after a pack's name.
 func Argument(name string, value any) (string, error) {
 	text, isText := value.(string)
 	if !isText {
@@ -104,7 +104,7 @@ func Argument(name string, value any) (string, error) {
 	return "--var=" + name + "=" + text, nil
 }
 
-// declared are the variables of a pack.
+// declared has the variables of a pack.
 type declared struct {
 	Variables []struct {
 		Name        string         `hcl:"name,label"`
@@ -115,7 +115,7 @@ type declared struct {
 }
 
 // variables returns the defaults of the variables that a file declares, nil for those
-// that have none.
+// without one.
 func variables(path string) (map[string]any, error) {
 	file, diags := hclparse.NewParser().ParseHCLFile(path)
 	if diags.HasErrors() {

@@ -48,7 +48,7 @@ func parse(t *testing.T, text string) *api.Job {
 	return job
 }
 
-// What packs render is a job in which lint finds nothing.
+// Lint finds no problem in the jobs that packs render.
 func TestRender(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// What the variables decide.
+// The variables have the documented effects.
 func TestTrainingPack(t *testing.T) {
 	text, err := Render(filepath.Join(packs, "kolo-train"), cases["docker, GPUs"].vars)
 	must.NoError(t, err)
@@ -89,8 +89,8 @@ func TestTrainingPack(t *testing.T) {
 	must.MapNotContainsKey(t, parse(t, text).TaskGroups[0].Tasks[0].Config, "pids_limit")
 }
 
-// TestAutoscalerPack_ClosedByDefault reads what the pack of the autoscaler sets by
-// default, and what its variables open: who reads, as whom it runs, how many processes.
+// TestAutoscalerPack_ClosedByDefault checks the defaults of the autoscaler's pack, and what
+// its variables open: who may read, the user that it runs as, and the number of processes.
 func TestAutoscalerPack_ClosedByDefault(t *testing.T) {
 	rendered := func(name string) *api.Task {
 		t.Helper()
@@ -122,7 +122,7 @@ func TestAutoscalerPack_ClosedByDefault(t *testing.T) {
 	must.MapNotContainsKey(t, task.Config, "pids_limit")
 }
 
-// configuration is what the autoscaler reads in its task.
+// configuration returns what the autoscaler reads in its task.
 func configuration(t *testing.T, task *api.Task) *config.Config {
 	t.Helper()
 	written := strings.NewReplacer(`{{ env "NOMAD_IP_http" }}`, "127.0.0.1", `{{ env "NOMAD_PORT_http" }}`, "8648").Replace(*task.Templates[0].EmbeddedTmpl)
@@ -131,7 +131,7 @@ func configuration(t *testing.T, task *api.Task) *config.Config {
 	return c
 }
 
-// What a pack prints at the end are commands for the job as it runs.
+// The commands that a pack prints at the end fit the job as it runs.
 func TestOutput(t *testing.T) {
 	for name, c := range cases {
 		_, err := Output(filepath.Join(packs, c.pack), c.vars)
@@ -150,8 +150,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestPools_NoQueueIsOpen reads the pools that the pack and the jobspec of the autoscaler
-// have by default: a job cannot make up a queue.
+// TestPools_NoQueueIsOpen checks the default pools of the autoscaler's pack and jobspec: a
+// job cannot make up a queue.
 func TestPools_NoQueueIsOpen(t *testing.T) {
 	text, err := Render(filepath.Join(packs, "kolo"), nil)
 	must.NoError(t, err)
@@ -173,7 +173,7 @@ func TestPools_NoQueueIsOpen(t *testing.T) {
 	}
 }
 
-// A mistake in the variables is refused with its remedy, before Nomad is asked.
+// A wrong variable is refused with its remedy, before Nomad is asked.
 func TestRefused(t *testing.T) {
 	command := []any{"x"}
 	for want, c := range map[string]struct {

@@ -47,7 +47,7 @@ func (tn *tenant) trains(t *testing.T) *training {
 	return &training{t: t, tn: tn, id: "horovod"}
 }
 
-// slots are the training processes.
+// slots returns the training processes.
 func (tr *training) slots() []cluster.Process {
 	return cluster.Processes(func(p cluster.Process) bool {
 		return p.Env["NOMAD_JOB_ID"] == tr.id && p.Env["NOMAD_NAMESPACE"] == tr.tn.namespace && p.Env["HOROVOD_RANK"] != "" &&

@@ -44,8 +44,8 @@ type world struct {
 	victim, attacker *tenant
 }
 
-// start starts the cluster with the driver as an operator installs it, who only
-// adds where this Python lives.
+// start starts the cluster with the driver as an operator installs it. The operator
+// only adds the path of this Python.
 func start(t *testing.T) *world {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -212,14 +212,14 @@ func (tn *tenant) register(t *testing.T, hcl string, edit func(*api.Job)) {
 	})
 }
 
-// allocs are a job's allocations, oldest first.
+// allocs returns a job's allocations, oldest first.
 func (tn *tenant) allocs(ctx context.Context, job string) ([]*api.AllocationListStub, error) {
 	allocs, _, err := tn.api.Jobs().Allocations(job, true, new(api.QueryOptions).WithContext(ctx))
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(a.CreateIndex) - int(b.CreateIndex) })
 	return allocs, err
 }
 
-// outcome is what became of an attack.
+// outcome is the result of an attack.
 type outcome struct {
 	Achieved, Refused map[string]string
 	// Reported is whether the script came to its end.
@@ -281,7 +281,7 @@ func terminal(a *api.AllocationListStub) bool {
 	return slices.Contains([]string{api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost}, a.ClientStatus)
 }
 
-// within is a bound for what may hang, far above what it takes.
+// within returns a context with a generous bound for operations that may hang.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, fmt.Errorf("not within %s", d))
 	t.Cleanup(cancel)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTenant has what one tenant's job may not do to the client and to other
-// tenants.
+// TestTenant checks what one tenant's job must not be able to do to the client and
+// to other tenants.
 func TestTenant(t *testing.T) {
 	w := start(t)
 	t.Run("runs as root", w.runsAsRoot)
@@ -71,9 +71,9 @@ func (w *world) hasPrivileges(t *testing.T) {
 	must.MapEmpty(t, out.Achieved)
 	status := strings.Fields(text.String())
 	for _, set := range []string{"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"} {
-		must.Eq(t, "0000000000000000", status[slices.Index(status, set)+1], must.Sprint("of a command run beside the task: ", set))
+		must.Eq(t, "0000000000000000", status[slices.Index(status, set)+1], must.Sprint("of a command run next to the task: ", set))
 	}
-	must.Eq(t, "1", status[slices.Index(status, "NoNewPrivs:")+1], must.Sprint("of a command run beside the task"))
+	must.Eq(t, "1", status[slices.Index(status, "NoNewPrivs:")+1], must.Sprint("of a command run next to the task"))
 	must.StrNotContains(t, text.String(), "gid=0")
 	must.RegexMatch(t, regexp.MustCompile(`uid=(8[0-9]{4})\(nomad-8[0-9]{4}\)`), text.String(), must.Sprint("the task shares its user with others"))
 	must.StrNotContains(t, text.String(), "not for tasks")

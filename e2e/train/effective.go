@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Effective are the steps whose results training has kept: those of each ring up to
-// where a later one began. They are known where the script records generations.
+// Effective returns the steps whose results training has kept: those of each ring up to the
+// step where a later ring began. They are known only if the script records generations.
 func (r Record) Effective() Record {
 	steps := r.Where("step", func(e Event) bool { return e.Generation > 0 })
 	slices.SortStableFunc(steps, func(a, b Event) int { return cmp.Compare(a.Generation, b.Generation) })
@@ -30,10 +30,9 @@ func (r Record) Effective() Record {
 	return kept
 }
 
-// CheckEffective returns an error unless each of samples was used once in every
-// complete epoch, as far as that shows: a rank that is killed may not have recorded
-// its last step, and what is left for the last ring of an epoch may not divide
-// among its ranks.
+// CheckEffective returns an error unless each of samples was used once in every complete
+// epoch. It tolerates what the record cannot show: a killed rank may not have recorded its
+// last step, and the rest of an epoch may not divide among the ranks of its last ring.
 func (r Record) CheckEffective(samples int) error {
 	epochs := map[int]Record{}
 	for _, e := range r.Effective() {
@@ -50,7 +49,7 @@ func (r Record) CheckEffective(samples int) error {
 	return nil
 }
 
-// checkEpoch looks at the effective steps of one epoch.
+// checkEpoch checks the effective steps of one epoch.
 func (r Record) checkEpoch(samples int) error {
 	used, ranks := map[int]int{}, map[int]int{}
 	again, unseen := 0, 0
@@ -76,10 +75,10 @@ func (r Record) checkEpoch(samples int) error {
 }
 
 // CheckUses returns an error unless the weights of the model (--audit) have counted each
-// sample in every complete epoch, and each once: only what fills the last batch, so that
-// the ranks have as many samples each, is used again.
+// sample in every complete epoch exactly once. Only samples that fill up the last batch, so
+// that all ranks have the same number, may be used again.
 func (r Record) CheckUses() error {
-	size := map[int]int{} // largest ring of an epoch
+	size := map[int]int{} // largest ring of each epoch
 	for _, e := range r.Where("step", nil) {
 		size[e.Epoch] = max(size[e.Epoch], e.Size)
 	}

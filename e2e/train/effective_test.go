@@ -5,7 +5,7 @@ package train
 
 import "testing"
 
-// in puts steps into the ring of a generation.
+// in assigns steps to the ring of a generation.
 func in(generation int, steps ...Event) Record {
 	for i := range steps {
 		steps[i].Generation = generation
@@ -58,12 +58,12 @@ func TestCheckUses(t *testing.T) {
 		events Record
 		err    string
 	}{
-		"each once, but for the last batch":  {events: Record{audit(0, 0, 1), audit(1, 0, 0), done}},
-		"audited twice, as the ring changed": {events: Record{audit(0, 0, 0), audit(0, 0, 0), audit(1, 0, 0), done}},
-		"a sample is lost":                   {Record{audit(0, 1, 0), audit(1, 0, 0), done}, "epoch 0: by the weights 1 samples were not used"},
-		"a sample is used again":             {Record{audit(0, 0, 0), audit(1, 0, 1), done}, "1 uses too many by rings of up to 1 ranks"},
-		"no audit":                           {Record{audit(0, 0, 0), done}, "epoch 1 was not audited"},
-		"no end":                             {Record{audit(0, 0, 0), audit(1, 0, 0)}, "training was not done"},
+		"each once, except in the last batch": {events: Record{audit(0, 0, 1), audit(1, 0, 0), done}},
+		"audited twice, as the ring changed":  {events: Record{audit(0, 0, 0), audit(0, 0, 0), audit(1, 0, 0), done}},
+		"a sample is lost":                    {Record{audit(0, 1, 0), audit(1, 0, 0), done}, "epoch 0: by the weights 1 samples were not used"},
+		"a sample is used again":              {Record{audit(0, 0, 0), audit(1, 0, 1), done}, "1 uses too many by rings of up to 1 ranks"},
+		"no audit":                            {Record{audit(0, 0, 0), done}, "epoch 1 was not audited"},
+		"no end":                              {Record{audit(0, 0, 0), audit(1, 0, 0)}, "training was not done"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { check(t, c.err, append(steps[:2:2], c.events...).CheckUses()) })

@@ -12,21 +12,20 @@ import (
 	"slices"
 )
 
-// A Follower reads a record as it grows, each line once.
+// A Follower reads a growing record, each line once.
 type Follower struct {
 	dir     string
 	offsets map[string]int64
 }
 
-// Follow starts at the beginning of the record in dir, which need not exist
-// yet.
+// Follow returns a Follower from the beginning of the record in dir, which need not
+// exist yet.
 func Follow(dir string) *Follower {
 	return &Follower{dir: dir, offsets: map[string]int64{}}
 }
 
-// Next returns what has been recorded since the last call, in the order in
-// which it happened. An event may come after a later one of another process
-// that was returned by an earlier call.
+// Next returns what was recorded since the last call, in chronological order. An
+// event may be older than another process's event that an earlier call returned.
 func (f *Follower) Next() (Record, error) {
 	paths, err := filepath.Glob(filepath.Join(f.dir, "*.jsonl"))
 	if err != nil {
@@ -34,7 +33,7 @@ func (f *Follower) Next() (Record, error) {
 	}
 	var record Record
 	for _, path := range paths {
-		// Most are complete: after hours there are thousands.
+		// Most files are complete: after hours there are thousands.
 		if info, err := os.Stat(path); err == nil && info.Size() == f.offsets[path] {
 			continue
 		}

@@ -9,18 +9,18 @@ import (
 	"path/filepath"
 )
 
-// A Framework is what a job trains with. The scripts take the same
-// flags and record the same. All paths are relative to the project's root.
+// A Framework is a training framework for jobs. All scripts take the same flags and record
+// the same events. All paths are relative to the project's root.
 type Framework struct {
-	// Name is that of the task driver.
+	// Name is the name of the task driver.
 	Name string
-	// Python can import the framework.
+	// Python is an interpreter that can import the framework.
 	Python string
 	// Script is the training script, Driver the task driver's program.
 	Script string
 	Driver string
 	path   string // PYTHONPATH
-	module string // that runs the script, instead of Python itself
+	module string // runs the script, instead of Python itself
 }
 
 // The frameworks that Kolo's driver trains with.
@@ -29,11 +29,11 @@ var (
 	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", Script: "e2e/train/torch_train.py", Driver: "bin/nomad-driver-torch", path: "python"}
 )
 
-// Torchrun runs Torch's script as one for torchrun: without libuv, which Debian's
-// PyTorch lacks.
+// Torchrun runs Torch's script as a torchrun script: without libuv, which Debian's PyTorch
+// lacks.
 var Torchrun = Framework{Name: "torchrun", Python: Torch.Python, Script: Torch.Script, Driver: Torch.Driver, path: Torch.path, module: "kolo.launch"}
 
-// Torchft is a peer of Torch, on the same PyTorch.
+// Torchft is another launcher for the same PyTorch, to compare with.
 var Torchft = Framework{Name: "torchft", Python: Torch.Python, Script: "e2e/train/torchft_train.py", Driver: Torch.Driver, path: "bin/torchft"}
 
 // Named returns a framework by its name.
@@ -46,7 +46,7 @@ func Named(name string) (Framework, error) {
 	return Framework{}, fmt.Errorf("%q is neither horovod nor torch", name)
 }
 
-// Check returns an error unless all that a job needs is below root.
+// Check returns an error unless everything that a job needs is below root.
 func (f Framework) Check(root string) error {
 	for _, needed := range []string{f.Driver, f.Python, f.Script} {
 		if _, err := os.Stat(filepath.Join(root, needed)); err != nil {
@@ -56,12 +56,12 @@ func (f Framework) Check(root string) error {
 	return nil
 }
 
-// Run is Kolo's own launcher.
+// Run returns the command of Kolo's own launcher.
 func (f Framework) Run(root string, flags ...string) []string {
 	return append([]string{filepath.Join(root, f.Driver), "run"}, flags...)
 }
 
-// Command is the script, to which arguments are added.
+// Command returns the command of the script, to which arguments can be appended.
 func (f Framework) Command(root string) []string {
 	if f.module != "" {
 		return []string{filepath.Join(root, f.Python), "-m", f.module, filepath.Join(root, f.Script)}
@@ -69,13 +69,13 @@ func (f Framework) Command(root string) []string {
 	return []string{filepath.Join(root, f.Python), filepath.Join(root, f.Script)}
 }
 
-// Plugin is the task driver's program, and its configuration on a client that trains with
-// the framework's Python.
+// Plugin returns the task driver's program, and its configuration on a client that uses the
+// framework's Python.
 func (f Framework) Plugin(root string) (driver, config string) {
 	return filepath.Join(root, f.Driver), fmt.Sprintf("allow_isolation_none = true\npython = %q\n", filepath.Join(root, f.Python))
 }
 
-// Env are the variables that the script needs to be set.
+// Env returns the variables that the script needs.
 func (f Framework) Env(root string) map[string]string {
 	if f.path == "" {
 		return map[string]string{}
@@ -83,7 +83,7 @@ func (f Framework) Env(root string) map[string]string {
 	return map[string]string{"PYTHONPATH": filepath.Join(root, f.path)}
 }
 
-// Environ is the environment of a job that this process starts.
+// Environ returns the environment of a job that this process starts.
 func (f Framework) Environ(root string) []string {
 	env := append(os.Environ(), "PATH="+filepath.Dir(filepath.Join(root, f.Python))+":"+os.Getenv("PATH"))
 	for name, value := range f.Env(root) {

@@ -17,10 +17,10 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A Job is a framework's script on this machine, without Nomad: under a launcher that asks
-// a script for its hosts, or by itself.
+// A Job is a framework's script on this machine, without Nomad. It runs under a launcher
+// that asks a script for its hosts, or by itself.
 type Job struct {
-	// Record is what has been read of it so far.
+	// Record is what has been read of the record so far.
 	Record Record
 
 	dir      string
@@ -29,18 +29,17 @@ type Job struct {
 	follower *Follower
 }
 
-// A Launch is how to start a Job.
+// A Launch specifies a Job.
 type Launch struct {
 	// Root is the project's root.
 	Root string
-	// Framework is what to train with.
+	// Framework is the training framework.
 	Framework Framework
-	// Launcher is a command that takes horovodrun's flags; nil starts the
-	// script itself.
+	// Launcher is a command that takes horovodrun's flags; nil starts the script itself.
 	Launcher []string
-	// Hosts are the first lines of the host list, "name:slots".
+	// Hosts are the initial lines of the host list, "name:slots".
 	Hosts []string
-	// Args are the script's.
+	// Args are the script's arguments.
 	Args []string
 }
 
@@ -70,7 +69,7 @@ func Start(l Launch) (*Job, error) {
 		return nil, err
 	}
 	defer log.Close()
-	// Ended by Stop, which also sees to its children.
+	// Stop ends it, including its child processes.
 	j.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // see above
 	j.cmd.Dir = dir
 	j.cmd.Env = l.Framework.Environ(l.Root)
@@ -86,25 +85,25 @@ func Start(l Launch) (*Job, error) {
 	return j, nil
 }
 
-// File is the path of a file in the job's directory.
+// File returns the path of a file in the job's directory.
 func (j *Job) File(name string) string { return filepath.Join(j.dir, name) }
 
-// Log is the file with all that launcher and processes wrote.
+// Log returns the path of the file with the output of launcher and processes.
 func (j *Job) Log() string { return j.File("log") }
 
-// PID is the launcher's process id.
+// PID returns the launcher's process ID.
 func (j *Job) PID() int { return j.cmd.Process.Pid }
 
-// Ended is closed when the launcher has ended.
+// Ended returns a channel that is closed when the launcher has ended.
 func (j *Job) Ended() <-chan struct{} { return j.ended }
 
-// Exit returns how the launcher has ended.
+// Exit returns how the launcher ended.
 func (j *Job) Exit() *os.ProcessState {
 	<-j.ended
 	return j.cmd.ProcessState
 }
 
-// SetHosts replaces the host list at one instant, which it returns.
+// SetHosts replaces the host list atomically, and returns the time.
 func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 	part := j.File("hosts.part")
 	if err := os.WriteFile(part, []byte(strings.Join(hosts, "\n")+"\n"), 0o644); err != nil {
@@ -114,17 +113,17 @@ func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 	return now, os.Rename(part, j.File("hosts"))
 }
 
-// Finish lets the script end with its epoch.
+// Finish makes the script end after its current epoch.
 func (j *Job) Finish() error { return os.WriteFile(j.File("stop"), nil, 0o644) }
 
-// Update reads what has been recorded since, into Record.
+// Update reads what was recorded since the last call, into Record.
 func (j *Job) Update() error {
 	more, err := j.follower.Next()
 	j.Record = append(j.Record, more...)
 	return err
 }
 
-// Wait returns what found finds in the record, as soon as it does. It fails
+// Wait returns what found finds in the record, as soon as it does. It returns an error
 // after limit, and when the job has ended.
 func (j *Job) Wait(ctx context.Context, what string, limit time.Duration, found func(Record) *Event) (Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no %s within %s", what, limit))
@@ -162,14 +161,14 @@ func (j *Job) Stop() error {
 	return os.RemoveAll(j.dir)
 }
 
-// Keep moves file name of the job out of its directory, and returns where.
+// Keep moves a file of the job out of its directory, and returns the new path.
 func (j *Job) Keep(name string) (string, error) {
 	kept := filepath.Join(os.TempDir(), filepath.Base(j.dir)+"-"+name)
 	return kept, os.Rename(j.File(name), kept)
 }
 
-// Processes are those that run the script, or are shells about to, except
-// launchers.
+// Processes returns the processes that run the script, including shells that are about to
+// start it, but not the launchers.
 func (j *Job) Processes() []int {
 	var pids []int
 	for _, p := range cluster.Processes(func(p cluster.Process) bool {

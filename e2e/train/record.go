@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package train has the training scripts of the tests, train.py for Horovod and
-// torch_train.py for PyTorch in process, reads what they recorded, and reports
-// whether training was right: no step skipped, no sample lost or repeated.
+// torch_train.py for PyTorch in process. It reads their records, and checks whether
+// training was right: no step skipped, no sample lost or repeated.
 package train
 
 import (
@@ -20,41 +20,41 @@ import (
 	"time"
 )
 
-// An Event is one line of a script (see record.py): a process started ("start"), a ring began
-// to train ("ring"), a step was done ("step"), training is complete ("done").
+// An Event is one line of a script's record (see record.py): a process started ("start"), a
+// ring began to train ("ring"), a step was done ("step"), training is complete ("done").
 type Event struct {
 	Kind string  `json:"kolo"`
 	T    float64 `json:"t"`
 	PID  int     `json:"pid"`
 	Step int     `json:"step"`
-	// Begun is when the step began, 0 where the script does not record it.
+	// Begun is when the step began, 0 if the script does not record it.
 	Begun float64 `json:"begun"`
 	Rank  int     `json:"rank"`
 	Size  int     `json:"size"`
-	// Epoch is the number of epochs done before: of all, in "done" events.
+	// Epoch is the number of epochs completed before; in "done" events, of all epochs.
 	Epoch int `json:"epoch"`
-	// Generation is the ring's number, 0 where the script does not know it.
+	// Generation is the ring's number, 0 if the script does not know it.
 	Generation int     `json:"generation"`
 	Loss       float64 `json:"loss"`
-	// Samples is the number of samples used in all, in "done" events.
+	// Samples is the total number of samples used, in "done" events.
 	Samples int `json:"samples"`
-	// Unused and Again are, in "epoch" events, the samples that the weights have not
-	// counted in this epoch, and the uses that they have counted beyond one.
+	// Unused and Again are set in "epoch" events. Unused is the number of samples that the
+	// weights have not counted in this epoch, Again the number of repeated uses.
 	Unused int `json:"unused"`
 	Again  int `json:"again"`
 	// Indices are the samples of one step on one rank.
 	Indices []int `json:"indices"`
 }
 
-// Time is when the event happened, exact to the microsecond.
+// Time returns when the event happened, exact to the microsecond.
 func (e Event) Time() time.Time { return time.UnixMicro(int64(e.T * 1e6)) }
 
-// A Record is all that the processes of a job have written so far, in the order
-// in which it happened.
+// A Record is everything that the processes of a job have written so far, in chronological
+// order.
 type Record []Event
 
-// Read reads the files that a script wrote with --records. No directory is an empty
-// record: nothing has happened yet.
+// Read reads the files that a script wrote with --records. If the directory does not exist,
+// the record is empty, since nothing has happened yet.
 func Read(dir string) (Record, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
@@ -76,9 +76,9 @@ func Read(dir string) (Record, error) {
 	return record, nil
 }
 
-// Parse finds the script's lines in text, which may be a log with lines of
-// others and with prefixes such as horovodrun's. A last line without an end is
-// still being written, and is left out.
+// Parse finds the script's lines in text, which may be a log with other lines and with
+// prefixes such as horovodrun's. It omits a last line without a newline, which is still
+// being written.
 func Parse(text []byte) (Record, error) {
 	var record Record
 	text = text[:bytes.LastIndexByte(text, '\n')+1]
@@ -98,7 +98,7 @@ func Parse(text []byte) (Record, error) {
 	return record, lines.Err()
 }
 
-// Where returns the events of a kind for which keep is true (nil: all of them).
+// Where returns the events of a kind for which keep returns true (nil: all of them).
 func (r Record) Where(kind string, keep func(Event) bool) Record {
 	var events Record
 	for _, e := range r {
@@ -114,7 +114,7 @@ func (r Record) Leading() Record {
 	return r.Where("step", func(e Event) bool { return e.Rank == 0 })
 }
 
-// Last is the latest step of rank 0; the zero Event if there is none.
+// Last returns the latest step of rank 0, or the zero Event if there is none.
 func (r Record) Last() Event {
 	steps := r.Leading()
 	if len(steps) == 0 {
@@ -123,7 +123,7 @@ func (r Record) Last() Event {
 	return steps[len(steps)-1]
 }
 
-// Sizes are the sizes of the rings that trained, in order.
+// Sizes returns the sizes of the rings that trained, in order.
 func (r Record) Sizes() []int {
 	var sizes []int
 	for _, e := range r.Leading() {
@@ -132,8 +132,8 @@ func (r Record) Sizes() []int {
 	return slices.Compact(sizes)
 }
 
-// PIDs returns the processes that did steps as the given rank, in the order of
-// their first.
+// PIDs returns the processes that did steps as the given rank, in the order of their first
+// step.
 func (r Record) PIDs(rank int) []int {
 	var pids []int
 	for _, e := range r.Where("step", nil) {
@@ -155,8 +155,8 @@ func (r Record) CheckConsecutive() error {
 	return nil
 }
 
-// CheckSize returns an error unless the last ten steps of rank 0, all of them not
-// before since, were of rings of n.
+// CheckSize returns an error unless the last ten steps of rank 0 were in rings of n, and
+// none of them was before since.
 func (r Record) CheckSize(n int, since time.Time) error {
 	steps := r.Leading()
 	if len(steps) < 10 {
@@ -170,12 +170,11 @@ func (r Record) CheckSize(n int, since time.Time) error {
 	return nil
 }
 
-// CheckRollbacks returns an error if training ever went on from before the last
-// commit, which is done every `every` steps, or skipped a step. It looks at all
-// ranks: rank 0 may die before it has recorded a step that others have done.
+// CheckRollbacks returns an error if training ever resumed from before the last commit, or
+// skipped a step. A commit is made every `every` steps. The check covers all ranks, because
+// rank 0 may die before it has recorded a step that others have done.
 //
-// Two rings of one job at the same time also show here, as steps that go back
-// and forth.
+// Two rings of one job at the same time also show here, as steps that go back and forth.
 func (r Record) CheckRollbacks(every int) error {
 	last := Event{}
 	for _, e := range r.Where("step", nil) {
@@ -193,9 +192,9 @@ func (r Record) CheckRollbacks(every int) error {
 	return nil
 }
 
-// CheckSamples returns an error unless every one of samples was used exactly once in
-// every complete epoch. Once training is done, all that were begun have to be complete;
-// before, all but the last are taken to be.
+// CheckSamples returns an error unless every one of samples was used exactly once in every
+// complete epoch. After training is done, all epochs that were begun must be complete;
+// before that, all except the last are expected to be.
 func (r Record) CheckSamples(samples int) error {
 	used := map[int][]int{}
 	for _, e := range r.Where("step", nil) {
@@ -229,8 +228,8 @@ func (r Record) CheckSamples(samples int) error {
 	return nil
 }
 
-// CheckLoss returns an error unless the loss at the end is less than half of
-// that at the beginning, by the mean of ten steps each.
+// CheckLoss returns an error unless the loss at the end is less than half of the loss at
+// the beginning. Each is the mean over ten steps.
 func (r Record) CheckLoss() error {
 	steps := r.Leading()
 	if len(steps) < 20 {
@@ -254,15 +253,15 @@ func meanLoss(steps Record) float64 {
 // A Resize is a change of the ring as its processes saw it.
 type Resize struct {
 	From, To int
-	// Before is the last step of the old ring, After the first of the new.
+	// Before is the last step of the old ring, After the first of the new one.
 	Before, After Event
 }
 
-// Gap is the time in which no rank trained.
+// Gap returns the time in which no rank trained.
 func (z Resize) Gap() time.Duration { return z.After.Time().Sub(z.Before.Time()) }
 
-// Resizes returns the changes of the ring's size. The gap ends with the first
-// step done in the new ring, so it includes the length of that one step.
+// Resizes returns the changes of the ring's size. The gap ends with the first step in the
+// new ring, so it includes the duration of that step.
 func (r Record) Resizes() []Resize {
 	var resizes []Resize
 	steps := r.Leading()

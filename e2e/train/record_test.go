@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// step is one step of one rank of a ring.
+// step returns one step of one rank of a ring.
 func step(t float64, n, rank, size, epoch int, indices ...int) Event {
 	return Event{Kind: "step", T: t, Step: n, Rank: rank, Size: size, PID: 100 + rank, Epoch: epoch, Indices: indices}
 }

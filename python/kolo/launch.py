@@ -7,17 +7,19 @@
     python3 -m kolo.launch -m package.train --epochs 3
 
 The script runs as ``__main__``, with ``sys.argv`` and ``sys.path`` as python itself
-would set them. Where an agent has the store of the process group, the ``env://`` of
-``init_process_group`` asks for a client with libuv, which raises a ``RuntimeError`` in
-builds without it. Here it asks for one without: the protocol is the same.
+would set them. ``init_process_group`` with ``env://`` asks for a store client with
+libuv, and raises a ``RuntimeError`` in builds without it. This module makes it ask for
+a client without libuv, which works with the agent's store: the protocol is the same.
 
-A process of the next group is held in ``init_process_group`` while the present group
-trains. What PyTorch imports only when the first optimizer is made, some seconds of work,
-is imported before that; and a script that has ended does not wait for Python to take
-PyTorch apart. So scripts lose less time to a change, in builds with libuv, too.
+Scripts also lose less time to a change, in builds with libuv, too:
 
-Rank 0 touches the file KOLO_STEP_FILE after each step of an optimizer. So the agent
-knows for how long a change stopped training, though the script reports nothing.
+- A process of the next group waits in ``init_process_group`` while the present group
+  trains. Before that, it imports modules that PyTorch otherwise imports with the first
+  optimizer, which takes seconds.
+- A script that has ended does not wait for Python to free PyTorch's objects.
+
+Rank 0 touches the file KOLO_STEP_FILE after each step of an optimizer. This shows the
+agent for how long a change stopped training, even if the script reports no progress.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _RENDEZVOUS = "torch.distributed.rendezvous"
 # Positions of TCPStore's arguments.
 _IS_MASTER, _USE_LIBUV = 3, 8
 
-# What PyTorch imports late.
+# Modules that PyTorch imports late.
 _LATE = ("torch._dynamo", "torch.optim")
 
 STEP_FILE = "KOLO_STEP_FILE"
@@ -47,11 +49,11 @@ _USAGE = "usage: python3 -m kolo.launch [-m module | script.py] [arguments]"
 
 
 def _warm_up() -> None:
-    """Imports what would be imported after the group has formed."""
+    """Imports modules that would otherwise be imported after the group has formed."""
     for name in _LATE:
         try:
             importlib.import_module(name)
-        except Exception:  # the script fails by itself, or does without
+        except Exception:  # the script fails itself, or does not need it
             pass
 
 
@@ -66,12 +68,12 @@ def _touch(*_: Any) -> None:
 
 
 def _show_steps() -> None:
-    """Makes all optimizers of rank 0 show their steps, if they are PyTorch's."""
+    """Makes PyTorch's optimizers on rank 0 touch the step file after each step."""
     if not os.environ.get(STEP_FILE) or os.environ.get("RANK") != "0":
         return
     try:
         optimizer = importlib.import_module("torch.optim.optimizer")
-    except Exception:  # the script fails by itself, or does without
+    except Exception:  # the script fails itself, or does not need it
         return
     hooks = getattr(optimizer, "_global_optimizer_post_hooks", {})
     if _touch not in hooks.values():
@@ -79,13 +81,13 @@ def _show_steps() -> None:
 
 
 def _without_libuv(rendezvous: ModuleType) -> None:
-    """Makes the module's clients of a store ones without libuv."""
+    """Makes the module's store clients do without libuv."""
     store = getattr(rendezvous, "TCPStore", None)
     if store is None:  # built without torch.distributed
         return
 
     class TCPStore(store):  # type: ignore[misc, valid-type]
-        """A client needs no libuv; what serves a store is left as it is asked for."""
+        """A TCPStore whose clients do without libuv. Servers are not changed."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             serves = kwargs.get("is_master", args[_IS_MASTER] if len(args) > _IS_MASTER else False)
@@ -96,7 +98,7 @@ def _without_libuv(rendezvous: ModuleType) -> None:
                 try:
                     super().__init__(*args, use_libuv=False, **kwargs)
                     return
-                except TypeError:  # a PyTorch that knows no libuv
+                except TypeError:  # a release without libuv
                     pass
             super().__init__(*args, **kwargs)
 
@@ -104,7 +106,7 @@ def _without_libuv(rendezvous: ModuleType) -> None:
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads the module as another loader does, and changes it."""
+    """Loads the module with another loader, and then changes it."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -116,12 +118,12 @@ class _Loader(importlib.abc.Loader):
         self._loader.exec_module(module)
         _without_libuv(module)
 
-    def __getattr__(self, name: str) -> Any:  # get_source and others
+    def __getattr__(self, name: str) -> Any:  # for get_source and others
         return getattr(self._loader, name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the one module, once: what the script does not import stays as it is."""
+    """Finds only the rendezvous module, and only once."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -145,7 +147,7 @@ def install() -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs what the arguments name."""
+    """Runs the module or script that the arguments name."""
     args = list(argv)
     module = args[:1] == ["-m"]
     if module:
@@ -157,7 +159,7 @@ def main(argv: Sequence[str]) -> None:
     status = 0
     try:
         if module:
-            # As python -m: the directory of the start is in sys.path already.
+            # As with python -m, the working directory is in sys.path already.
             runpy.run_module(args[0], run_name="__main__", alter_sys=True)
         else:
             if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
@@ -171,7 +173,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _end(status: int) -> None:
-    """Ends the process as Python does, except that it frees nothing."""
+    """Ends the process as Python does, but without freeing its objects."""
     threading._shutdown()  # type: ignore[attr-defined] # waits for threads
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,13 +1,13 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Ends the processes that a process leaves behind when it ends, by a mark in their environment.
+"""Kills the processes that its parent leaves behind, by a mark in their environment.
 
     python orphans.py MARK
 
-Waits for the end of its stdin, of which only the parent has the other end, and
-then kills all processes with KOLO_ORPHANS=MARK in their environment. It imports
-little, because it runs as long as the training does.
+Waits until its stdin is closed, which happens when the parent ends. Then it kills
+all processes with KOLO_ORPHANS=MARK in their environment. It imports little,
+because it runs as long as the training does.
 """
 
 import os
@@ -20,7 +20,7 @@ TOKEN = "KOLO_ORPHANS"
 
 
 def marked(token: str) -> Iterator[int]:
-    """The other processes that have the mark."""
+    """Yields the other processes that have the mark."""
     mark = ("%s=%s" % (TOKEN, token)).encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -30,7 +30,7 @@ def marked(token: str) -> Iterator[int]:
                 if mark in environment.read().split(b"\0"):
                     yield int(name)
         except OSError:
-            pass  # it has ended, or is another user's
+            pass  # it has ended, or belongs to another user
 
 
 def main() -> None:

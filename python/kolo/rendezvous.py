@@ -15,8 +15,8 @@
       | stops its workers, next_rendezvous     |
 
 torchrun loads this module through the entry point group torchrun.handlers, which
-PyTorch 2.5 and later read. Kolo knows the members of each group, so there is no
-last call, and --nnodes, --rdzv-endpoint and --rdzv-id are not needed.
+requires PyTorch 2.5 or later. Kolo knows the members of each group, so there is
+no last call, and --nnodes, --rdzv-endpoint and --rdzv-id are not needed.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ from torch.distributed.elastic.rendezvous.api import (
 from . import __version__, orphans, worker
 
 NAME = "kolo"
-PRIVATE_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun's variable: workers have a store of their own
+PRIVATE_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun's variable: workers use a separate store
 RUN_ID = "TORCHELASTIC_RUN_ID"
 
-POLL = 0.01  # seconds between looks at the others' keys
-PATIENCE = 5.0  # seconds until a group is left without the agents that do not answer
-TIMEOUT = timedelta(minutes=5)  # of one operation on the store
+POLL = 0.01  # seconds between checks of the others' keys
+PATIENCE = 5.0  # seconds to wait for members or an agent that do not answer
+TIMEOUT = timedelta(minutes=5)  # for one operation on the store
 
 
 def backend() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """The entry point: what makes a handler from torchrun's parameters."""
+    """The entry point. Returns the function that makes a handler from torchrun's parameters."""
     return Handler
 
 
 class Handler(RendezvousHandler):
-    """One torchrun's part in the groups, one after the other.
+    """Takes one torchrun from group to group.
 
-    A group is left by all at once, however they learn that they have to: the
-    first one sets CHANGE in the store, and none stops its workers before each
-    has added itself to LEAVING. Else a worker that loses its peers could fail
+    All members leave a group together. The first one to learn of a change sets
+    CHANGE in the store, and no member stops its workers before every member has
+    added itself to LEAVING. Otherwise a worker that loses its peers could fail
     before its torchrun knows the reason, and use up one of max_restarts.
     """
 
@@ -76,12 +76,12 @@ class Handler(RendezvousHandler):
                 "%s is not set: --rdzv-backend=%s is for tasks of driver = \"torch\"" % (worker.ADDR, NAME))
         self._client = worker.Client.from_environment(
             client="kolo-torchrun " + __version__, versions={"torch": str(torch.__version__)})
-        for name in (worker.ADDR, worker.SECRET):  # the workers speak with torchrun, not with Kolo
+        for name in (worker.ADDR, worker.SECRET):  # the workers talk to torchrun, not to Kolo
             del os.environ[name]
         self._parameters = parameters
         self._place: Optional[worker.Place] = None
         self._store: Any = None
-        self._leaves = True  # the present group: the others know, or there is none
+        self._leaves = True  # the others know that this member leaves, or there is no group
         self._shared = os.environ.get(PRIVATE_STORE) != "1"
         self._closed = False
         self._guard = _guard()
@@ -90,13 +90,13 @@ class Handler(RendezvousHandler):
         return NAME
 
     def get_run_id(self) -> str:
-        """torchrun's --rdzv-id if one is given, else the job's name."""
+        """Returns torchrun's --rdzv-id if one is given, else the job's name."""
         given = self._parameters.run_id
         return given if given not in ("", "none") else os.environ.get(RUN_ID) or given
 
     @property
     def use_agent_store(self) -> bool:
-        """Whether the workers use the agent's store as well. It outlives each of them."""
+        """Whether the workers use the agent's store, which outlives each of them."""
         return self._shared
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -128,7 +128,7 @@ class Handler(RendezvousHandler):
             reason = "failure"
 
     def num_nodes_waiting(self) -> int:
-        """1 if the workers have to be stopped for another group, else 0. torchrun asks every --monitor-interval."""
+        """Returns 1 if the workers must stop for another group, else 0. torchrun asks every --monitor-interval."""
         if self._place is None or self._closed:
             return 0
         try:
@@ -141,7 +141,7 @@ class Handler(RendezvousHandler):
         return self._closed
 
     def set_closed(self) -> None:
-        """Ends the part of this process. Kolo decides about the others by how torchrun exits."""
+        """Ends this process's part. Kolo decides by torchrun's exit status what the others do."""
         self._closed = True
 
     def shutdown(self) -> bool:
@@ -154,10 +154,10 @@ class Handler(RendezvousHandler):
         return self._client.ended() or self._place is not None and self._client.broken(self._place.generation)
 
     def _meet(self, place: worker.Place) -> Optional[RendezvousInfo]:
-        """Waits until all members are here; None if one of them is lost before.
+        """Waits until all members are here. Returns None if one of them is lost before.
 
-        So no member is in one of torchrun's own waits on the store when another
-        one dies: those would last until the timeout.
+        torchrun's own waits on the store would last until the timeout if a member
+        died meanwhile. No member enters them before all are here.
         """
         store, plain = _connect()
         self._shared = self._shared and plain
@@ -175,7 +175,7 @@ class Handler(RendezvousHandler):
                               RendezvousStoreInfo(address, int(port)))
 
     def _agree(self, place: worker.Place) -> bool:
-        """Whether the group is to change; if so, returns when all members know."""
+        """Returns whether the group is to change; if so, only when all members know it."""
         if self._client.changing(place.generation):  # only rank 0's agent is notified
             self._store.set(self.CHANGE, "1")
         elif not self._store.check([self.CHANGE]):
@@ -188,7 +188,7 @@ class Handler(RendezvousHandler):
         return True
 
     def _announce(self) -> None:
-        """Lets the others know that this member leaves the group."""
+        """Informs the others that this member leaves the group."""
         if self._leaves:
             return
         self._leaves = True
@@ -199,11 +199,11 @@ class Handler(RendezvousHandler):
             pass  # the group is over already
 
     def _count(self, key: str) -> int:
-        """How many members have added themselves to a key. This one has: a missing key would be waited for."""
+        """Returns how many members have added themselves to a key. The store would wait for a missing key, so add this one first."""
         return int(self._store.get(key))
 
     def _master(self, place: worker.Place) -> str:
-        """Where the workers' own store is to be, if they cannot use the agent's: on the host of rank 0."""
+        """Returns an address on this host, that of rank 0, for the workers' store if they cannot use the agent's."""
         address = self._parameters.local_addr
         if not address:
             address = "127.0.0.1" if place.cross_size == 1 else _local_address() or socket.getfqdn()
@@ -212,23 +212,23 @@ class Handler(RendezvousHandler):
 
 
 def _address() -> Tuple[str, int]:
-    """Where the agent serves the store of the present group."""
+    """Returns the address at which the agent serves the store of the present group."""
     return os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
 
 def _connect() -> Tuple[Any, bool]:
-    """Connects to the agent's store; and whether that works as the workers would do it, which cannot pass use_libuv."""
+    """Connects to the agent's store. Also returns whether workers can connect, which cannot pass use_libuv."""
     arguments: Dict[str, Any] = {"is_master": False, "wait_for_workers": False, "timeout": TIMEOUT}
     try:
         return dist.TCPStore(*_address(), **arguments), True
     except RuntimeError as err:
-        if "libuv" not in str(err):  # Debian's build, for one, has none, though the client is the same without
+        if "libuv" not in str(err):  # builds such as Debian's lack it; a client works without it
             raise
         return dist.TCPStore(*_address(), use_libuv=False, **arguments), False
 
 
 def _local_address() -> Optional[str]:
-    """The IPv4 address of the interface that the agent has selected for this group."""
+    """Returns the IPv4 address of the interface that the agent has selected for this group."""
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if not interface:
         return None
@@ -244,8 +244,8 @@ def _local_address() -> Optional[str]:
 def _guard() -> "subprocess.Popen[bytes]":
     """Starts the process that ends torchrun's workers if torchrun itself is killed.
 
-    They are in sessions of their own, so a signal to the slot's process group
-    does not reach them.
+    Each worker has its own session, so a signal to the slot's process group does
+    not reach it.
     """
     token = os.environ[orphans.TOKEN] = uuid.uuid4().hex
     return subprocess.Popen(

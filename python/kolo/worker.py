@@ -10,14 +10,14 @@
        | <------ place(generation, rank) |
        | forming(generation, where) -->  |   again and again if it takes long
        | formed(generation, where) --->  |
-       | <------ attested(generation)    |   no stranger is connected
+       | <------ attested(generation)    |   only members are connected
        | progress(step, ...) --------->  |   as often as it likes
        | <------ change(generation)      |   leave at the next commit
        | <------ broken(generation)      |   a member is gone
-       | <------ end(generation)         |   in place of place: there is no next one
+       | <------ end(generation)         |   instead of a place: there is none
 
-One TCP connection on loopback, one JSON object a line. The protocol's reference
-is docs/reference/worker-protocol.md.
+The connection is TCP on loopback, with one JSON object per line. The protocol's
+reference is docs/reference/worker-protocol.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from . import __version__
 
 VERSION = 1
 MAX_LINE = 64 * 1024
-_HANDLERS = 1.0  # seconds after which a signal handler runs whose signal came just before a wait
+_HANDLERS = 1.0  # longest wait in seconds; a signal that came just before it is handled after it
 
 ADDR = "KOLO_WORKER_ADDR"
 SECRET = "KOLO_WORKER_SECRET"
@@ -46,7 +46,7 @@ class AgentError(RuntimeError):
 
 
 class Retired(Exception):
-    """The agent has no next place for this process: it is to end."""
+    """The agent has no next place for this process, which must end."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Place:
     cross_size: int = 1
     newcomers: Tuple[int, ...] = ()
     replica: int = 1  # members with consecutive ranks that share one copy of a sharded model
-    attests: bool = False  # the agents compare the connections of a group before it may be used
+    attests: bool = False  # the agents check the connections of a group before it may be used
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> "Place":
-        """Reads a place message; a place that cannot be is an AgentError."""
+        """Reads a place message. Raises AgentError if it is malformed or contradicts itself."""
         try:
             place = cls(
                 generation=int(message["generation"]),
@@ -88,11 +88,11 @@ class Place:
 
 
 class Client:
-    """The connection of this process with its agent.
+    """The connection of this process to its agent.
 
-    A thread of its own reads. `on_broken` is called from that thread when a
-    member of the present group is gone, so that it can end a collective that
-    the main thread waits in.
+    A separate thread reads the messages. It calls `on_broken` when the present
+    group has lost a member, which can end a collective that the main thread
+    waits in.
     """
 
     def __init__(self, addr: str, secret: str, client: str = "kolo-python " + __version__,
@@ -102,11 +102,11 @@ class Client:
         self._place: Optional[Place] = None
         self._change = 0  # the highest generation that is to change
         self._broken = 0  # the highest generation that has lost a member
-        self._attested = (0, 0)  # the highest generation and its round that no stranger is connected to
-        self._retired = -1  # the generation that this process has left for good
+        self._attested = (0, 0)  # the highest generation, and its round, to which only members are connected
+        self._retired = -1  # the generation after which this process gets no place
         self._end: Optional[str] = None  # why the connection ended
         self._write = threading.Lock()
-        self._pending = b""  # what the agent has not taken yet
+        self._pending = b""  # bytes that are not sent yet
 
         host, _, port = addr.rpartition(":")
         try:
@@ -135,9 +135,9 @@ class Client:
     def ready(self, generation: int, reason: str) -> Place:
         """Asks for a place in the next group and waits for it, without limit.
 
-        generation is that of the group that this process has left, 0 for the
-        first time. Raises Retired where there is no next one, and AgentError when
-        the connection ends.
+        generation is the group that this process has left, or 0 the first time.
+        Raises Retired if this process gets no place, and AgentError if the
+        connection ends.
         """
         with self._changed:
             self._place = None
@@ -151,7 +151,7 @@ class Client:
             if self._place is not None and placed():
                 return self._place
             if self._retired >= generation:
-                raise Retired("the agent has no place for this process in the next group: it is to end")
+                raise Retired("the agent has no place for this process in the next group, so it must end")
             raise AgentError("%s while this process waited for a place; without an agent it has none" % self._end)
 
     def forming(self, generation: int, round_: int, listening: Sequence[str]) -> None:
@@ -159,9 +159,10 @@ class Client:
         self._send({"type": "forming", "generation": generation, "round": round_, "listening": list(listening)})
 
     def formed(self, generation: int, round_: int = 1, listening: Optional[Sequence[str]] = None) -> None:
-        """Reports that a process group is connected, and where this process listens for its members; None: that is unknown.
+        """Reports that a process group is connected.
 
-        Rounds count the groups of one generation.
+        Rounds count the groups of one generation. listening has the addresses at
+        which this process listens for members; None if they are unknown.
         """
         message: Dict[str, Any] = {"type": "formed", "generation": generation, "round": round_}
         if listening is not None:
@@ -169,11 +170,11 @@ class Client:
         self._send(message)
 
     def attested(self, generation: int, round_: int) -> bool:
-        """Whether the agents have found that no stranger is connected to a group that has formed."""
+        """Whether the agents have found that only members are connected to a group."""
         return self._attested >= (generation, round_)
 
     def progress(self, generation: int, fields: Mapping[str, Any]) -> None:
-        """Reports progress. Never waits: an agent that is busy misses a report."""
+        """Reports progress. Never waits: a report is dropped while the agent is too busy to read."""
         self._send({"type": "progress", "generation": generation, **fields}, wait=False)
 
     def changing(self, generation: int) -> bool:
@@ -189,7 +190,7 @@ class Client:
         return self._end is not None
 
     def wait(self, condition: Callable[[], bool], timeout: Optional[float] = None) -> bool:
-        """Waits until condition is true; it is asked after each message and wake()."""
+        """Waits until condition is true. It is evaluated after each message and each wake()."""
         with self._changed:
             end = math.inf if timeout is None else time.monotonic() + timeout
             while not self._changed.wait_for(condition, max(0.0, min(_HANDLERS, end - time.monotonic()))):
@@ -198,7 +199,7 @@ class Client:
             return True
 
     def wake(self) -> None:
-        """Makes wait() look at its condition again."""
+        """Makes wait() evaluate its condition again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -285,7 +286,7 @@ class Client:
             self._flush(wait)
 
     def _flush(self, wait: bool) -> None:
-        """Sends what is pending. A connection that has ended is _read's to report."""
+        """Sends the pending bytes. It ignores a connection that has ended, because _read reports that."""
         while self._pending:
             try:
                 sent = self._socket.send(self._pending, 0 if wait else socket.MSG_DONTWAIT)

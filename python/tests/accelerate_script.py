@@ -1,14 +1,14 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A loop with Accelerate, with what the tests of it need recorded. Options: environment variables."""
+"""A loop with Accelerate that records what its tests check. Its options are environment variables."""
 
 import json
 import os
 import time
 
 import torch
-from recording import directory, option, record
+from recording import directory, option, record, streamed
 
 import kolo.torch as kolo
 from kolo.integrations.accelerate import ElasticAccelerator as Accelerator
@@ -30,7 +30,7 @@ class Points(torch.utils.data.Dataset):
 
 
 class Count:
-    """Something of the script's that goes into checkpoints."""
+    """An object of the script that is part of checkpoints."""
 
     value = 0
 
@@ -49,7 +49,8 @@ count = Count()
 accelerator.register_for_checkpointing(count)
 model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-loader = torch.utils.data.DataLoader(Points(SAMPLES), batch_size=option("BATCH", 4), shuffle=True, num_workers=option("WORKERS", 0))
+loader = torch.utils.data.DataLoader(streamed(Points(SAMPLES)), batch_size=option("BATCH", 4), shuffle=None if option("STREAM", "") else True,
+                                     num_workers=option("WORKERS", 0))
 tests = torch.utils.data.DataLoader(Points(30), batch_size=4)
 total = SAMPLES * EPOCHS // (option("GLOBAL", 0) or option("BATCH", 4) * option("ACCUMULATE", 1))
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / total))

@@ -3,9 +3,9 @@
 
 """A stand-in for Kolo's agent: starts workers, forms groups of them, serves their store.
 
-It knows one rule: when all members of the present group that live are ready,
-the next group is all that are ready and not to leave. A member that hangs in a
-group that has lost another is started again, see hangs.
+It knows one rule: when all living members of the present group are ready, the next
+group consists of all workers that are ready and not to leave. If a group has lost a
+member and another one hangs in it, the latter is started again; see hangs.
 """
 
 import json
@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds; on a busy machine processes take a minute to come up
 
 
 class AllHang(AssertionError):
-    """All members that hold the state hang in gloo, so that it is lost: no test can go on."""
+    """All members that hold the state hang in gloo, so the state is lost and the test cannot go on."""
 
 
 class Worker:
@@ -104,7 +104,7 @@ class Agent:
         self.until(lambda: all(worker.ready for worker in workers), timeout, "workers are ready")
 
     def go(self, *workers):
-        """Lets all workers that are ready into a group, or only these. A present group is to change. Returns when."""
+        """Forms a group of all workers that are ready, or only of these, in place of the present one. Returns the time."""
         with self.lock:
             for worker in workers or self.workers:
                 worker.held = False
@@ -113,7 +113,7 @@ class Agent:
             return time.time()
 
     def up(self, count, script=None, **environment):
-        """Starts workers that are to come later, while those that train do it, and waits until they are up: that may take long."""
+        """Starts workers that join later, and waits until they are up, which may take long. Training goes on meanwhile."""
         workers = self.start(count, script, **environment)
         self.arrived(workers)
         return workers
@@ -138,7 +138,7 @@ class Agent:
             return time.time()
 
     def next_step(self, after):
-        """Waits for the first step of a group that was formed after a time; returns when it was done."""
+        """Waits for the first step of a group that was formed after a time, and returns the time of the step."""
         self.until(lambda: any(e["kolo"] == "ring" and e["t"] > after for e in self.entries()), what="a new group")
         ring = next(e for e in self.entries() if e["kolo"] == "ring" and e["t"] > after)
         steps = lambda: [e["t"] for e in self.entries() if e["kolo"] == "step" and e["generation"] >= ring["generation"]]
@@ -175,7 +175,7 @@ class Agent:
         return [worker.process.returncode for worker in self.workers]
 
     def close(self):
-        """Ends the workers. Leaves nothing open: where all files that a process may have are, gloo aborts it."""
+        """Ends the workers, and closes all files. A process that runs out of descriptors is aborted by gloo."""
         with self.lock:
             self.ended = True
         self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts, which closing does not
@@ -220,7 +220,7 @@ class Agent:
         return sorted(entries, key=lambda entry: entry["t"])
 
     def digests(self):
-        """What scripts.sharded prints of the full state, by step: at each group's begin, and at the end."""
+        """Returns, by step, the digests of the full state that scripts.sharded prints at the start of each group and at the end."""
         digests = {}
         for worker in self.workers:
             for line in self.output(worker).splitlines():
@@ -311,7 +311,7 @@ class Agent:
                 worker.progress.append(message)
 
     def _watch(self):
-        """Notices ends of workers, and those that hang."""
+        """Notices workers that end or hang."""
         seen = set()
         while not self.ended:
             time.sleep(0.005)
@@ -339,7 +339,7 @@ class Agent:
                 member.watch = Watch(member.process.pid)
 
     def _restart(self):
-        """Starts members again that hang in a group that has lost one, when another holds the state outside of it."""
+        """Restarts members that hang in a group that has lost one, when a process outside of that group holds the state."""
         alive = [member for member in self.members if member.lives()]
         hanging = [member for member in alive if member.watch and not member.ready and member.watch.hangs()]
         holders = [member for member in alive if member.keeps and member not in hanging]
@@ -360,7 +360,7 @@ class Agent:
             self.members[0].send(type="change", generation=self.generation)
 
     def _form(self):
-        """Forms the next group if all that live of the present one are ready."""
+        """Forms the next group if all living members of the present one are ready."""
         alive = [member for member in self.members if member.lives()]
         if not all(member.ready for member in alive):
             return
@@ -375,7 +375,7 @@ class Agent:
         if not members:
             return
         if self.replica == 1:
-            members.sort(key=lambda member: not member.synced)  # a member that was started again is none that has the state
+            members.sort(key=lambda member: not member.synced)  # a member that was restarted does not have the state
         self.generation += 1
         self.members = members
         self._note("group %d: %s" % (self.generation, " ".join(m.name for m in members)))
@@ -389,7 +389,7 @@ class Agent:
                         local_size=len(members), cross_rank=0, cross_size=1, newcomers=lacking, replica=self.replica, attests=len(members) > 1)
 
     def _whole(self, members):
-        """Whole replicas of members: those of the present group stay as they are."""
+        """Returns members that form whole replicas. Replicas of the present group stay as they are."""
         old = [self.members[n:n + self.replica] for n in range(0, len(self.members), self.replica)]
         kept = [member for replica in old if all(member in members and member.synced for member in replica) for member in replica]
         more = [member for member in members if member not in kept]

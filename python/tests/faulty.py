@@ -3,7 +3,7 @@
 
 """Runs the training script, and kills or freezes itself while a group of TEST_SIZE forms.
 
-TEST_MOMENT=get:2 is at the second get on the store, and so on. With TEST_TRICKLE newcomers
+TEST_MOMENT=get:2 does so at the second get on the store, and so on. With TEST_TRICKLE, newcomers
 receive the state so slowly that they do not have it before the others end.
 """
 
@@ -22,7 +22,7 @@ SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "e2e", "train", "to
 
 
 class Store(dist.Store):
-    """Counts operations, and strikes at one of them."""
+    """Counts operations, and kills or freezes the process at one of them."""
 
     def __init__(self, store, moment):
         super().__init__()

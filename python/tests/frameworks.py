@@ -12,7 +12,7 @@ class Processes(Training):
     script = None
 
     def begin(self, count, later=0, **options):
-        """Begins to train with count workers; the later ones are up, and wait."""
+        """Starts training with count workers. Further ones are up, and wait."""
         agent = self.agent(script=self.script, fork=False)
         workers = self.up(agent, count + later, count, **options)
         agent.go(*workers[:count])
@@ -20,7 +20,7 @@ class Processes(Training):
         return agent, workers
 
     def up(self, agent, count, size=1, **options):
-        """Starts workers, and waits until they are up. They have torchrun's variables, as from an agent: frameworks form groups by them."""
+        """Starts workers, and waits until they are up. They have torchrun's variables, which an agent sets and frameworks read."""
         options = {"TEST_" + name: str(value) for name, value in options.items()}
         workers = [worker for rank in range(count) for worker in agent.start(
             1, RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size), **options)]
@@ -28,14 +28,15 @@ class Processes(Training):
         return workers
 
     def of(self, agent, kind, **values):
-        """The records of a kind that have these values."""
+        """Returns the records of a kind that have these values."""
         return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
 
     def alone_and_with_others(self, steps=5, **options):
         """Trains two epochs of 396 samples twice, and returns the agents of both trainings.
 
-        The first has one process. The second grows to three, loses one by SIGKILL, and
-        shrinks to one, which was not its rank 0. Each uses every sample once an epoch.
+        The first training has one process. The second grows to three, loses one by
+        SIGKILL, and shrinks to one that was not rank 0. Each training uses every sample
+        once in an epoch.
         """
         options.update(SAMPLES=396, EPOCHS=2)
         alone, _ = self.begin(1, **options)

@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Knows a process that hangs by the CPU time that it does not use, as the agent does (driver/agent/host/idle.go).
+"""Detects a process that hangs because it uses no CPU time, as the agent does (driver/agent/host/idle.go).
 
-gloo leaves a process that has sent or received a part of a message waiting for
-the timeout when the connection ends, however it ends. Only a new process helps.
+If a connection ends within a message, gloo waits in the other process until the
+timeout. Only a new process helps.
 """
 
 import glob
@@ -18,7 +18,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """What a process does from now on."""
+    """Observes the activity of a process from now on."""
 
     def __init__(self, pid):
         self._pid = pid
@@ -27,7 +27,7 @@ class Watch:
         self._hangs = False
 
     def hangs(self):
-        """Whether the process has done nothing for a while."""
+        """Whether the process has been inactive for a while."""
         now = time.monotonic()
         if now - self._looked < INTERVAL:
             return self._hangs
@@ -41,7 +41,7 @@ class Watch:
 
 
 def blocked(pid):
-    """Waits until a process sends to one that takes no more, or can't begin to."""
+    """Waits until a process is blocked in sending, because the receiver does not read."""
     last, watch, end = 0, Watch(pid), time.monotonic() + 60
     while not watch.hangs() and time.monotonic() < end:
         time.sleep(0.5)
@@ -52,7 +52,7 @@ def blocked(pid):
 
 
 def _unsent(pid):
-    """Bytes in the TCP connections of a process that the other sides have not taken."""
+    """Returns the bytes in the TCP connections of a process that the other sides have not received."""
     links = [os.readlink(path) for path in glob.glob("/proc/%d/fd/*" % pid) if os.path.islink(path)]
     total = 0
     for path in "/proc/net/tcp", "/proc/net/tcp6":

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Starts training processes: forked from one that has imported torch, which takes a hundredth of the time."""
+"""Starts training processes by forking one that has imported torch, which takes a hundredth of the time."""
 
 import atexit
 import multiprocessing
@@ -36,7 +36,7 @@ class Forked:
         multiprocessing.connection.wait([self._process.sentinel])
 
     def close(self):
-        """Lets go what the process, which has ended, holds of this one; its exit status stays."""
+        """Releases the resources of the process, which has ended, except for its exit status."""
         with self._polling:
             self._status = self._process.exitcode
             self._process.close()

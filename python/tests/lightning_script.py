@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A small model trained by Lightning, with what the tests of it need recorded. Options: environment variables."""
+"""A small model, trained by Lightning, that records what its tests check. Its options are environment variables."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import time
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, callbacks, seed_everything
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from recording import directory, option, record
 from torch.utils.data import DataLoader, Dataset
 
@@ -120,6 +121,7 @@ if option("PATIENCE", 0):  # nothing is an improvement
 trainer = Trainer(
     strategy="auto" if option("PLAIN", 0) else ElasticStrategy(global_batch=option("GLOBAL", 0) or None),
     devices=1, accelerator="cpu", max_epochs=EPOCHS, default_root_dir=output, callbacks=extra, enable_model_summary=False, log_every_n_steps=5,
+    logger=(TensorBoardLogger if option("TENSORBOARD", 0) else CSVLogger)(output),
     **{"enable_progress_bar": False, **json.loads(option("ARGUMENTS", "{}"))})
 model = Net()
 train = DataLoader(Points(SAMPLES), batch_size=option("BATCH", 4), shuffle=True, num_workers=option("WORKERS", 0))

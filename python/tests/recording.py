@@ -1,12 +1,15 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What the scripts with a framework have in common: options from the environment, and the records that tests judge by."""
+"""Shared by the scripts with a framework: options from the environment, and the records that tests check."""
 
 import argparse
 import json
 import os
+import random
 import time
+
+import torch
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--records", required=True)
@@ -18,6 +21,46 @@ file = open(os.path.join(directory, "%d" % os.getpid()), "a", buffering=1)
 def option(name, default):
     """Returns an option of the test, of the type of its default."""
     return type(default)(os.environ.get("TEST_" + name, default))
+
+
+class Items(torch.utils.data.IterableDataset):
+    """An iterable over a data set, in another order each epoch."""
+
+    def __init__(self, data):
+        self.data, self.epoch = data, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def order(self):
+        return random.Random(self.epoch).sample(range(len(self.data)), len(self.data))
+
+    def __iter__(self):
+        for index in self.order():
+            yield self.data[index]
+
+
+class PlacedItems(Items):
+    """One that can go on where it was."""
+
+    next = 0
+
+    def __iter__(self):
+        order = self.order()
+        while self.next < len(order):
+            self.next += 1
+            yield self.data[order[self.next - 1]]
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+
+def streamed(data):
+    """Returns data, or an iterable over it where the test asks for one."""
+    return {"": lambda data: data, "items": Items, "placed": PlacedItems}[option("STREAM", "")](data)
 
 
 def record(kind, **fields):

@@ -20,7 +20,7 @@ from kolo.torch.state import snapshot, tree
 
 
 def hopeless():
-    """Fails always, with what looks like the loss of a member."""
+    """Always fails with an error that looks like a lost member."""
     state = kolo.State(step=0)
 
     @kolo.elastic
@@ -42,7 +42,7 @@ class Average(torch.nn.Module):
 
 
 def handover():
-    """Hands over all kinds of values; prints a digest of the state at each group's begin and at the end."""
+    """Hands over all kinds of values. Prints a digest of the state at the start of each group and at the end."""
     torch.manual_seed(os.getpid())  # each process begins with others
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, amsgrad=True)
@@ -87,7 +87,7 @@ def handover():
 
 
 def strike(copy):
-    """Ends this process in the middle of the thread's copy number TEST_STRIKE."""
+    """Kills this process in the middle of the commit thread's copy number TEST_STRIKE."""
     left = [int(os.environ.get("TEST_STRIKE", "0"))]
 
     def striking(targets, sources, numbers):
@@ -102,14 +102,14 @@ def strike(copy):
 
 
 def deferred():
-    """The same, with commits that a thread completes however small the state is."""
+    """The same, but a thread completes the commits, even of a small state."""
     snapshot.LARGE = snapshot.WORTHWHILE = 1
     snapshot._copy = strike(snapshot._copy)
     handover()
 
 
 def messages():
-    """Rank 0 sends to the last rank; where TEST_STOP says so, this one stops when it has received a part."""
+    """Rank 0 sends to the last rank, which stops within a message if TEST_STOP asks for it."""
     state = kolo.State(step=0)
     tensor = torch.ones(10_000_000)
 
@@ -170,7 +170,7 @@ def bytes_in_the_pause():
 
 
 class Layers(torch.nn.Module):
-    """Parameters of which the first dimension does not divide among ranks, unless a test wants it; one is smaller than the group."""
+    """Parameters whose first dimension does not divide among ranks, unless a test needs that. One is smaller than the group."""
 
     def __init__(self):
         super().__init__()
@@ -188,7 +188,7 @@ def full(tensor):
 
 
 def tensors_of(mesh):
-    """A model of DTensors, as the parameters of FSDP2 are; all ranks have the same gradients, whatever their number."""
+    """A model of DTensors, as with FSDP2. The gradients do not depend on the number of ranks."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     model, placements = Layers(), [Replicate()] * (mesh.ndim - 1) + [Shard(0)]
@@ -204,7 +204,7 @@ def tensors_of(mesh):
 
 
 def sum_for_average():
-    """Lets gloo sum over replicas, where it refuses to average."""
+    """Replaces averages over replicas by sums, because gloo refuses to average."""
     from torch.distributed import ReduceOp
 
     reduce = torch.distributed.all_reduce
@@ -217,7 +217,7 @@ def sum_for_average():
 
 
 def fsdp_of(mesh):
-    """A model with FSDP2. On the CPU with PyTorch 2.6 it lacks a stream's events, and gloo sums where it should average."""
+    """A model with FSDP2. On the CPU, PyTorch 2.6 needs replacements for events of a stream and for gloo's averages."""
     from torch.distributed.fsdp import fully_shard
 
     lacking = not hasattr(torch.cpu.Stream, "record_event")
@@ -234,7 +234,7 @@ def fsdp_of(mesh):
 
 
 def sharded():
-    """Trains a sharded model; prints the full state at each group's begin and at the end."""
+    """Trains a sharded model. Prints the full state at the start of each group and at the end."""
     def build(mesh):
         model, backwards[:] = (lambda made: (made[0], made[1:]))(globals()[os.environ.get("TEST_MODEL", "tensors_of")](mesh))
         return model, torch.optim.Adam(model.parameters(), lr=0.01)

@@ -23,7 +23,7 @@ class Accelerate(Processes):
     script = SCRIPT
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one: rates, evaluations and weights are those of one process."""
+        """Grows to three, loses one by SIGKILL, shrinks to one. Rates, evaluations and weights equal those of one process."""
         alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, WORKERS=1)
         self.assertEqual({1: 3, 2: 2, 3: 1}, {entry["size"]: entry["accumulate"] for entry in self.of(agent, "step")})
         self.assertEqual(66, len(self.accepted(agent.entries())))
@@ -39,7 +39,7 @@ class Accelerate(Processes):
         self.assertAlmostEqual(expected["sum"], done["sum"], places=4)
 
     def test_steps_grow_with_the_processes(self):
-        """Without global_batch: the prepared scheduler goes by samples, and each epoch has all of them once."""
+        """Without global_batch, the prepared scheduler counts samples, and each epoch has every sample once."""
         agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, ACCUMULATE=2)
         agent.stepped(5)
         agent.go(workers[2])
@@ -55,8 +55,30 @@ class Accelerate(Processes):
         self.assertEqual({2}, {entry["accumulate"] for entry in self.of(agent, "step")})
         self.assertLess(self.of(agent, "step")[-1]["rate"], 3e-5)
 
+    def test_an_iterable_data_set(self):
+        """Which is read again, by a worker process: evaluations and weights as of one process."""
+        alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, STREAM="items", WORKERS=1)
+        self.assertEqual({1: 3, 2: 2, 3: 1}, {entry["size"]: entry["accumulate"] for entry in self.of(agent, "step")})
+        for expected, found in zip(self.of(alone, "evaluation"), self.of(agent, "evaluation")):
+            self.assertEqual(list(range(30)), found["indices"])
+            self.assertAlmostEqual(expected["loss"], found["loss"], places=4)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual((66, 66), (expected["step"], done["step"]))
+        self.assertAlmostEqual(expected["sum"], done["sum"], places=4)
+
+    def test_a_checkpoint_of_an_epochs_end(self):
+        """Written before the epoch is over, with nothing left of it: the next epoch begins."""
+        for stream in "", "items", "placed":
+            with self.subTest(stream=stream):
+                options = {"SAMPLES": 32, "BATCH": 8, "EPOCHS": 2, "STREAM": stream}
+                first, _ = self.begin(1, SAVE=4, **options)
+                self.assertEqual([0], first.complete(), first.report())
+                agent, _ = self.begin(1, RESUME=os.path.join(first.directory.name, "saved"), **options)
+                self.assertEqual([0], agent.complete(), agent.report())
+                self.assertEqual(sorted([*range(32)]), sorted(index for entry in self.of(agent, "step") for index in entry["indices"]))
+
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """In the middle of an epoch: each sample once, and the newcomer, which loads it too, gets further."""
+        """The checkpoint is from within an epoch. Each sample is used once. The newcomer loads the checkpoint, too, but gets the newer state."""
         options = {"SAMPLES": 240, "BATCH": 8, "GLOBAL": 8}
         first, workers = self.begin(2, SAVE=10, **options)
         first.until(lambda: self.of(first, "step", step=12), what="12 steps")
@@ -74,7 +96,7 @@ class Accelerate(Processes):
         self.assertEqual({30}, {entry["count"] for entry in steps if entry["step"] == 30})
 
     def test_evaluation_within_an_epoch(self):
-        """Some batches of it, every three steps: always the same ones, and no step is committed while it lasts."""
+        """Every three steps, some batches are evaluated. They are always the same, and nothing is committed meanwhile."""
         agent, workers = self.begin(2, 1, SAMPLES=160, EVERY=3, BATCHES=2)
         self.evaluating(agent, 6)
         agent.kill(workers[0])  # rank 0
@@ -85,7 +107,7 @@ class Accelerate(Processes):
         self.assertEqual({tuple(range(16))}, {tuple(entry["indices"]) for entry in evaluations})
 
     def test_killed_in_the_evaluation_of_an_epoch(self):
-        """Its last step is done again, and the evaluation."""
+        """The last step of the epoch and the evaluation are repeated."""
         agent, workers = self.begin(2, 1, SAMPLES=80, EPOCHS=2, EVALUATE=0.3)
         self.evaluating(agent, 10)
         agent.go(workers[2])  # a change that is not to come within it
@@ -94,7 +116,7 @@ class Accelerate(Processes):
         self.assertEqual({tuple(range(30))}, {tuple(entry["indices"]) for entry in self.of(agent, "evaluation")})  # without repetitions
 
     def evaluating(self, agent, step):
-        """Waits until an evaluation after this step is in the middle."""
+        """Waits until an evaluation after this step is running."""
         agent.until(lambda: len(self.of(agent, "evaluates", step=step)) > 2, what="the second batch of an evaluation")
 
     def test_what_does_not_work_is_refused(self):
@@ -110,9 +132,10 @@ class Accelerate(Processes):
             return ElasticAccelerator(cpu=True).prepare(torch.utils.data.DataLoader(**arguments))
 
         for arguments, text in (
-                ({"dataset": Endless()}, "iterable"),
+                ({"dataset": Endless(), "num_workers": 2}, "2 worker processes would each read"),
+                ({"dataset": Endless(), "batch_size": None}, "batches of its own"),
                 ({"dataset": range(4), "sampler": torch.utils.data.WeightedRandomSampler([1.0] * 4, 4)}, "WeightedRandomSampler"),
-                ({"dataset": range(4), "batch_size": None}, "batch_size"),
+                ({"dataset": range(4), "batch_size": None}, "batches of its own"),
                 ({"dataset": range(4), "batch_sampler": [[1], [2]]}, "batches of its own")):
             with self.assertRaisesRegex(ValueError, text):
                 prepared(**arguments)
@@ -125,7 +148,7 @@ class Accelerate(Processes):
         self.assertIsInstance(accelerator.unwrap_model(model), torch.nn.Linear)
 
     def test_epochs_that_a_script_counts_itself(self):
-        """Would end after the first one without a word."""
+        """They are refused: otherwise training would end silently after the first epoch."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -146,7 +169,7 @@ class Accelerate(Processes):
             train()
 
     def test_within_the_function(self):
-        """Gradients are compressed as the script has it; what would begin again with each group is refused."""
+        """The script's gradient compression is applied. Calls that each group would repeat are refused."""
         import torch
         from accelerate.utils import DDPCommunicationHookType
 
@@ -161,7 +184,7 @@ class Accelerate(Processes):
         def train():
             accelerator.backward(model(torch.ones(1, 1)).sum())
             self.assertIn("bf16_compress", model._get_ddp_logging_data()["comm_hook"])
-            with self.assertRaisesRegex(RuntimeError, "load_state is for before"):
+            with self.assertRaisesRegex(RuntimeError, "call load_state before"):
                 accelerator.load_state("somewhere")
 
         train()

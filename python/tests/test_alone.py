@@ -23,7 +23,7 @@ def start(directory, **environment):
 
 
 def end(directory, *processes):
-    """Waits for processes; returns their records, or fails with what they wrote."""
+    """Waits for processes and returns their records. Fails with their log if one has failed."""
     for process in processes:
         process.wait()
     with open(os.path.join(directory, "log")) as file:
@@ -38,7 +38,7 @@ def end(directory, *processes):
 
 
 def free_port():
-    """A port that no one listens on, below those that the kernel gives to connections, and Nomad to tasks."""
+    """Returns a free port, below the ports that the kernel uses for connections and Nomad for tasks."""
     while True:
         port = random.randint(10000, 19999)
         try:
@@ -64,7 +64,7 @@ class Alone(unittest.TestCase):
         self.assertEqual((20, 240, 20), tuple(last[name] for name in ("step", "samples", "total_steps")))
 
     def test_torchrun(self):
-        """With torchrun's environment; rank 0 has the store, as Debian's build of torch allows no other."""
+        """With torchrun's environment. Rank 0 serves the store, because Debian's build of torch allows nothing else."""
         environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "USE_LIBUV": "0"}
         records = end(self.directory, *(start(self.directory, RANK=rank, LOCAL_RANK=rank, **environment) for rank in "01"))
         done = [record for record in records if record["kolo"] == "done"]

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Waits of a process for what its agents find out about the connections of its group."""
+"""A process waits until its agents have checked the connections of its group."""
 
 import os
 import threading
@@ -39,7 +39,7 @@ class Formed:
 
 
 def connected():
-    """A client whose agent does not answer, and the messages that it sends."""
+    """Returns a client whose agent does not answer, and the messages that it sends."""
     client, sent = Client.__new__(Client), []
     client._changed, client._broken, client._attested, client._end = threading.Condition(), 0, (0, 0), None
     client._send = lambda message, wait=True: sent.append(message)

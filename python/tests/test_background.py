@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Real workers grow while they train on, and whatever can happen meanwhile happens."""
+"""Real workers receive the state while others train, and all that can happen meanwhile does."""
 
 import collections
 import os
@@ -65,9 +65,9 @@ class Background(Training):
         self.finish(agent, samples=2880)
 
     def test_losses(self):
-        """A member, the sender and an observer are killed while an observer receives; it begins again.
+        """A member, the sender and an observer are killed while an observer receives, which then begins again.
 
-        Where gloo has taken another member with one of them, the state has to reach that one first.
+        If another member hangs in gloo because of that and is restarted, it has to get the state first.
         """
         agent = self.agent("--epochs", "1000", "--samples", "14400", *LARGE)
         workers = agent.grow(3)
@@ -106,7 +106,7 @@ class Background(Training):
         self.assertEqual([], self.rings(agent, 3))
 
     def test_the_sender_leaves(self):
-        """The only process that has the state leaves as planned: it hands over first."""
+        """The only process that has the state leaves as planned. It hands the state over first."""
         agent = self.agent("--epochs", "1", "--samples", "2400", *LARGE)
         first, newcomer = agent.up(2)
         agent.go(first)
@@ -157,7 +157,7 @@ class Background(Training):
         self.assertNotIn("receive", agent.report())
 
     def test_all_kinds_of_values(self):
-        """Members have the same state at the switch and at the end; the gradients' average is the members'."""
+        """Members have the same state at the switch and at the end. Gradients are averaged over the members only."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = agent.start(4, TEST_SCRIPT="handover", TEST_STEPS="150", KOLO_TORCH_BACKGROUND="1")
         agent.arrived(workers)
@@ -179,7 +179,7 @@ class Background(Training):
         self.assertEqual([1] * 5, [len(values) for values in digests.values()], digests)
 
     def test_bytes_in_the_pause(self):
-        """What is sent while a group forms, or switches, does not depend on the size of the state."""
+        """The bytes that are sent while a group forms or switches do not depend on the size of the state."""
         sizes = []
         for width in 300, 1200:
             agent = self.agent(script=os.path.join(HERE, "scripts.py"))

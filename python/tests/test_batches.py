@@ -7,7 +7,12 @@ import collections
 import random
 import unittest
 
-from kolo.integrations.batches import Position, RankBatches, Step
+from kolo.integrations.batches import Position, RankBatches, Step, deal, deal_evenly
+
+try:
+    from kolo.integrations.streams import Source, Stream, StreamBatches, StreamPosition
+except ImportError:  # no PyTorch
+    StreamBatches = None
 
 
 class Steps(unittest.TestCase):
@@ -40,7 +45,7 @@ class Steps(unittest.TestCase):
 
 
 class Epochs(unittest.TestCase):
-    """What ranks draw while their number changes, by chance."""
+    """The samples that ranks draw while their number changes at random."""
 
     def draw(self, seed):
         rng = random.Random(seed)
@@ -98,6 +103,117 @@ class Epochs(unittest.TestCase):
                     made += 1
                 position.end_epoch()
             self.assertEqual(expected, made, seed)
+
+
+class Numbers:
+    """An iterable of numbers, in another order each epoch."""
+
+    def __init__(self, count):
+        self.count, self.epoch, self.read = count, 0, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        for number in random.Random(self.epoch).sample(range(self.count), self.count):
+            self.read += 1
+            yield number
+
+
+class Placed(Numbers):
+    """One that can go on where it was."""
+
+    next = 0
+
+    def __iter__(self):
+        order = random.Random(self.epoch).sample(range(self.count), self.count)
+        while self.next < self.count:
+            self.next += 1
+            self.read += 1
+            yield order[self.next - 1]
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+
+@unittest.skipUnless(StreamBatches, "needs PyTorch")
+class Streams(unittest.TestCase):
+    """What ranks read of an iterable while their number changes, by chance."""
+
+    def read(self, seed, kind):
+        rng = random.Random(seed)
+        count, drop_last = rng.randint(1, 200), rng.random() < 0.3
+        total = rng.choice([None, rng.randint(1, 40)])
+        forward, accumulate = rng.randint(1, 6), rng.randint(1, 3)
+        dealt = rng.choice([deal, deal_evenly])
+        states = [StreamPosition().state_dict()]
+        epoch, used, most = 0, collections.Counter(), 0
+        while epoch < 2:
+            size = rng.randint(1, 5)
+            step = Step.shared(size, forward, 1 if dealt is deal_evenly else accumulate, total if dealt is deal else None)
+            most = max(most, step.samples)
+            ranks = []
+            for rank in range(size):  # all of them newcomers
+                position, items = StreamPosition(), kind(count)
+                position.load_state_dict(states[-1])
+                share = lambda samples, rank=rank: dealt(samples, step, rank, size)
+                ranks.append((position, items, iter(Stream(StreamBatches(Source(items), position, step, share, drop_last), position))))
+            for _ in range(rng.randint(0, 8)):
+                passes = [[next(batches, None) for _ in range(step.accumulate)] for _, _, batches in ranks]
+                if passes[0][0] is None:
+                    self.assertEqual({None}, {one for rank in passes for one in rank})
+                    if not drop_last:
+                        self.assertEqual(set(range(count)), set(used))
+                    self.assertLess(count - len(used), most)
+                    for position, _, _ in ranks:
+                        position.end_epoch()
+                    epoch, most = epoch + 1, 0
+                    used.clear()
+                else:
+                    fresh = {one for rank in passes for batch in rank for one in batch}
+                    self.assertFalse(fresh & set(used))
+                    self.assertGreaterEqual(min(len(batch) for rank in passes for batch in rank), 1)
+                    used.update(fresh)
+                    for position, _, _ in ranks:
+                        position.advance(step.samples)
+                    self.assertEqual(len(used), ranks[0][0].used)
+                states = [position.state_dict() for position, _, _ in ranks]
+                self.assertEqual(1, len({str(state) for state in states}))
+                if passes[0][0] is None:
+                    break
+            if kind is Placed:  # it reads on: all of it once, and what a rank has read ahead
+                self.assertLessEqual(ranks[0][1].read, count)
+
+    def test_no_sample_is_left_out_or_used_twice(self):
+        for kind in Numbers, Placed:
+            for seed in range(150):
+                with self.subTest(kind=kind.__name__, seed=seed):
+                    self.read(seed, kind)
+
+    def test_an_iterable_with_a_state_goes_on_without_reading_again(self):
+        items, position, step = Placed(100), StreamPosition(), Step(10, 1)
+        batches = StreamBatches(Source(items), position, step, lambda samples: deal(samples, step, 0, 1), False)
+        found = []
+        for _ in range(3):  # groups
+            for _, batch in zip(range(4), Stream(batches, position)):
+                found += batch
+                position.advance(10)
+        self.assertEqual(random.Random(0).sample(range(100), 100), found)
+        self.assertEqual(100, items.read)
+
+    def test_an_epoch_that_begins_again(self):
+        """After the loss of its first step."""
+        for kind in Numbers, Placed:
+            items, position, step = kind(100), StreamPosition(), Step(10, 1)
+            batches = StreamBatches(Source(items), position, step, lambda samples: deal(samples, step, 0, 1), False)
+            begins = [next(iter(Stream(batches, position))) for _ in range(2)]
+            position.advance(10)
+            position.end_epoch()
+            begins += [next(iter(Stream(batches, position))) for _ in range(2)]
+            self.assertEqual([random.Random(epoch).sample(range(100), 100)[:10] for epoch in (0, 0, 1, 1)], begins)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Each release of PyTorch has what kolo.torch takes from its private names."""
+"""Each release of PyTorch has the private names that kolo.torch uses."""
 
 import inspect
 import os
@@ -20,7 +20,7 @@ from kolo.torch import compat
 
 
 def group(test):
-    """Makes the default group one of this process alone."""
+    """Makes a default group of this process alone."""
     store = dist.HashStore()
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     test.addCleanup(lambda: dist.is_initialized() and dist.destroy_process_group())
@@ -167,7 +167,7 @@ class Groups(unittest.TestCase):
         compat.abort_nccl()  # does nothing: there is none
 
     def test_nothing_is_left_of_a_group(self):
-        """The next group begins to count where a new process does."""
+        """The next group's counters start as in a new process."""
         for _ in range(2):
             group(self)
             dist.new_group([0])

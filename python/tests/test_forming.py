@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""How a process connects to the store ahead of its next group."""
+"""A process connects to the store before its next group forms."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ class Connecting(unittest.TestCase):
         self.addCleanup(environment.stop)
 
     def test_a_group_gets_the_store_with_its_sockets(self):
-        """They are shut down when the group is given up; those of other threads are not."""
+        """The store's sockets are shut down when the group is given up, but not those of other threads."""
         connect, go = forming._connect, threading.Event()
 
         def slow(timeout):
@@ -56,7 +56,7 @@ class Connecting(unittest.TestCase):
 
 class Ahead(unittest.TestCase):
     def test_a_process_is_connected_before_others_wait_for_it(self):
-        """The connection may take seconds: PyTorch asks a name server before."""
+        """Connecting may take seconds, because PyTorch first asks a name server."""
         agent = Agent("--epochs", "1")
         self.addCleanup(agent.close)
         workers = agent.start(2)
@@ -70,7 +70,7 @@ class Ahead(unittest.TestCase):
 
 
 def connections(pid, port):
-    """How many TCP connections of a process lead to a port of this machine."""
+    """Returns how many TCP connections a process has to a port of this machine."""
     inodes = set()
     for name in os.listdir("/proc/%d/fd" % pid):
         try:

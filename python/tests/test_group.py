@@ -26,10 +26,10 @@ def gap(entries, at):
 
 
 class Training(unittest.TestCase):
-    """Helpers: each test has an agent, and judges by what the workers recorded.
+    """Helpers: each test has an agent, and checks the records of the workers.
 
-    A test that fails begins again when gloo has taken other members with the one
-    that was killed; see hangs. That happens now and then.
+    Now and then, other members hang in gloo after one was killed; see hangs. A test
+    that fails for this reason is run again.
     """
 
     def _callTestMethod(self, method):
@@ -62,7 +62,7 @@ class Training(unittest.TestCase):
             self.note("%d -> %d ranks: %.3f s between steps", *gap(entries, generation))
 
     def accepted(self, entries):
-        """Step records that no later group did again, by step."""
+        """Returns the records of steps, by step, without those that a later group did again."""
         starts = {}
         for entry in entries:
             if entry["kolo"] == "ring":
@@ -76,15 +76,15 @@ class Training(unittest.TestCase):
         return steps
 
     def assert_trained(self, agent, samples, epochs=1, lost=0, commit_every=1):
-        """No sample twice, none left out, all ranks with the same weights, no step lost beyond the last commit."""
-        lost += agent.hung  # beside those whose loss the test has brought about
+        """Asserts that every sample was used once, ranks have the same weights, and no committed step was lost."""
+        lost += agent.hung  # in addition to those that the test has killed
         entries = agent.entries()
         self.show(entries)
         steps = self.accepted(entries)
         self.assertEqual(list(range(1, max(steps) + 1)), sorted(steps), agent.report())
         absent = 0
         for entries_of_step in steps.values():
-            # A rank that was killed between its allreduce and its record: the others have counted its samples.
+            # If a rank was killed between its allreduce and its record, the others have counted its samples.
             absent += (entries_of_step[0]["size"] - len(entries_of_step)) * BATCH
         for epoch in range(epochs):
             used = collections.Counter(
@@ -106,13 +106,13 @@ class Training(unittest.TestCase):
 
 
 def connect(address):
-    """A connection of one that is no member."""
+    """Connects as a process that is not a member."""
     host, port = address.rsplit(":", 1)
     return socket.create_connection((host, int(port)), timeout=60)
 
 
 def received(connection):
-    """What was sent to it until its end."""
+    """Returns what the connection receives until it ends."""
     with connection:
         try:
             return b"".join(iter(lambda: connection.recv(4096), b""))
@@ -175,7 +175,7 @@ class Failures(Training):
         self.finish(agent, samples=720, lost=7, commit_every=7)
 
     def test_frozen(self):
-        """A rank stops without an end of its connections, as when a host is cut off: the agent's word ends the wait."""
+        """A rank stops but its connections stay, as when a host is cut off. The agent's message ends the others' wait."""
         agent = self.agent("--epochs", "1", "--samples", "1440")
         workers = agent.grow(3)
         agent.formed(3)
@@ -192,7 +192,7 @@ class Failures(Training):
         self.finish(agent, samples=1440, lost=1)
 
     def test_dies_while_forming(self):
-        """A newcomer dies in every moment of forming; those who live form another group at once."""
+        """A newcomer dies at each moment while a group forms. The others form another group at once."""
         agent = self.agent("--epochs", "1000", "--samples", "14400")
         agent.grow(3)
         agent.formed(3)
@@ -230,7 +230,7 @@ class Failures(Training):
         self.assertEqual(sorted(self.accepted(entries)), list(range(1, max(self.accepted(entries)) + 1)))
 
     def test_a_stranger_gets_no_state(self):
-        """A group is not used before it is attested. One that a stranger is connected to is given up, and the next trains."""
+        """A group is not used before it is attested. A group to which a stranger is connected is given up, and the next one trains."""
         agent = self.agent("--epochs", "1", "--samples", "480")
         strangers = []
 
@@ -252,7 +252,7 @@ class Failures(Training):
         self.assertEqual({2}, {entry["generation"] for entry in agent.entries() if entry["kolo"] in ("ring", "step")})
 
     def test_exits_after_forming_was_given_up(self):
-        """A thread that still forms an old group does not keep a process from ending with its status."""
+        """A process ends with its status even if a thread still forms an old group."""
         agent = self.agent("--epochs", "1", "--samples", "960", fork=False)
         workers = agent.start(2)
         worker, = agent.start(1, os.path.join(HERE, "faulty.py"), TEST_MOMENT="was-set:1", TEST_SIGNAL="SIGSTOP")
@@ -276,7 +276,7 @@ def stopped(worker):
 
 class Handover(Training):
     def digests(self, agent):
-        """What the state was, by the groups' begin and the end."""
+        """Returns the digests of the state, at the start of each group and at the end."""
         digests = collections.defaultdict(set)
         for worker in agent.workers:
             for line in agent.output(worker).splitlines():
@@ -298,7 +298,7 @@ class Handover(Training):
         self.assertEqual([1] * 4, [len(values) for values in digests.values()], (digests, agent.report()))
 
     def test_all_kinds_of_values(self):
-        """Members and newcomers have the same state, whatever is in it; reset callbacks reach newcomers."""
+        """Members and newcomers have the same state, with all kinds of values. Changes by reset callbacks reach newcomers."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = agent.start(4, TEST_SCRIPT="handover", TEST_STEPS="150")
         agent.arrived(workers)
@@ -321,7 +321,7 @@ class Handover(Training):
 
 class Chance(Training):
     def test_random_changes(self):
-        """Workers come, go and die at random; TEST_SEED repeats a run, TEST_CHANGES makes it longer."""
+        """Workers come, leave and die at random. TEST_SEED repeats a run, and TEST_CHANGES makes it longer."""
         seed = int(os.environ.get("TEST_SEED", time.time()))
         random_ = random.Random(seed)
         self.note("TEST_SEED=%d", seed)
@@ -360,7 +360,7 @@ class Chance(Training):
         self.assertLessEqual(len(again), kills + agent.hung, agent.report())
 
     def assert_used_once(self, steps, agent):
-        """No sample twice in an epoch, but for those that fill its last step, so that all ranks have as many."""
+        """Asserts that no sample was used twice in an epoch, except for those that fill its last step."""
         used, last = collections.defaultdict(list), {}
         for number, step in steps.items():
             for entry in step:
@@ -375,7 +375,7 @@ class Chance(Training):
 
 
 class Scripts(Training):
-    """Scripts that do not do as they should."""
+    """Scripts that make mistakes."""
 
     def test_no_commit(self):
         agent = self.agent("--epochs", "1", "--samples", "480", "--commit-every", "0")
@@ -405,7 +405,7 @@ class Scripts(Training):
         self.assertEqual(["start"], worker.reasons)
 
     def test_hopeless(self):
-        """What fails again and again is no loss of a member."""
+        """An error that recurs is not taken for a lost member."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         worker, = agent.grow(1, TEST_SCRIPT="hopeless")
         self.assertEqual([1], agent.complete())

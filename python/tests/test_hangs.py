@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""gloo's fault on purpose: a member dies in the middle of a message, and others never leave the broken group."""
+"""Provokes a fault of gloo: a member dies in the middle of a message, and others never leave the broken group."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from .test_group import Training, stopped
 
 class Hangs(Training):
     def test_killed_in_the_middle_of_a_message(self):
-        """Who sends to the one that dies hangs, and is started again; the third keeps the state."""
+        """The member that sends to the killed one hangs and is restarted. The third member keeps the state."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         agent.arrived(agent.start(2, TEST_SCRIPT="messages"))
         for strike in range(1, 4):
@@ -31,7 +31,7 @@ class Hangs(Training):
             agent.stepped(2)
 
     def test_an_observer_is_killed_in_the_middle_of_a_message(self):
-        """The only process that has the state sends to it, and goes on as it is."""
+        """The only process that has the state sends to the observer. It continues without a restart."""
         agent = self.agent("--epochs", "1000", "--samples", "14400", "--ballast", "40", "--step-time", "0.03")
         sender, = agent.grow(1)
         for _ in range(3):
@@ -66,7 +66,7 @@ class Hangs(Training):
 
 class Watched(unittest.TestCase):
     def start(self, function):
-        """Starts a process that does something."""
+        """Starts a process that runs this code."""
         pid = os.fork()
         if not pid:
             function()
@@ -76,7 +76,7 @@ class Watched(unittest.TestCase):
         return pid
 
     def hangs(self, pid, limit):
-        """Whether it counts as one that hangs, within a number of seconds."""
+        """Whether a process is found to hang within a number of seconds."""
         watch, end = hangs.Watch(pid), time.monotonic() + limit
         while time.monotonic() < end and not watch.hangs():
             time.sleep(0.05)

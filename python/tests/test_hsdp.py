@@ -13,7 +13,7 @@ from .test_group import HERE, Training
 
 
 class Common(unittest.TestCase):
-    """Which commit members go on from, that have these last two; replicas of two."""
+    """Which commit members go on from, given the last two commits of each. Replicas have two members."""
 
     def check(self, commit, *held):
         self.assertEqual(commit, common([last for last, _ in held], [before for _, before in held], 2))
@@ -52,7 +52,7 @@ class HSDP(Training):
         return agent.digests()[40]
 
     def train(self, **environment):
-        """1 replica -> 2 -> a member is killed -> 1 -> 2; returns the full state by step. No checkpoint can be written."""
+        """1 replica -> 2 -> a member is killed -> 1 -> 2. Returns the full state by step. Checkpoints cannot be written."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
         *workers, spare = self.start(agent, 5, TEST_SLEEP="0.1", **environment)
         agent.go(*workers[:2])
@@ -76,11 +76,11 @@ class HSDP(Training):
         return digests
 
     def test_replicas(self):
-        """Replicas come, fail and come back: the same model and optimizer as without a change."""
+        """Replicas come, fail and come back. Model and optimizer equal those of a training without a change."""
         self.assertEqual(self.unchanged(), self.train()[40])
 
     def test_members_change_their_places(self):
-        """Those that are left of two replicas make up one, with each other's parts: of equal shapes, so that no copy fails."""
+        """The remaining members of two replicas form one, and exchange parts, which have equal shapes."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
         workers = self.start(agent, 6, TEST_ROWS="8", TEST_SLEEP="0.1")
         agent.go()
@@ -95,13 +95,13 @@ class HSDP(Training):
         self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
 
     def test_fsdp(self):
-        """The same with fully_shard, which averages gradients: another number of ranks rounds otherwise."""
+        """The same with fully_shard. It averages gradients, so rounding depends on the number of ranks."""
         (_, total), = self.train(TEST_MODEL="fsdp_of")[40]
         (_, expected), = self.unchanged(TEST_MODEL="fsdp_of")
         self.assertAlmostEqual(expected, total, delta=1e-3)
 
     def test_checkpoint(self):
-        """What replicas have written is read by another number of them, and without any."""
+        """A checkpoint of replicas is read by another number of replicas, and without replicas."""
         with tempfile.TemporaryDirectory(prefix="kolo-shards-", dir="/dev/shm") as directory:
             path = os.path.join(directory, "checkpoint.pt")
             environment = {"TEST_CHECKPOINT": path, "TEST_SHARDS": directory}

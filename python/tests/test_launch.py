@@ -33,7 +33,7 @@ print("sum", x.item())
 dist.destroy_process_group()
 """
 
-# The steps of an optimizer that is made before and of one that is made after it was asked.
+# Prints whether the step file exists before the first step, and after a step of each of two optimizers.
 STEPS = """
 file = os.environ["KOLO_STEP_FILE"]
 shown = [os.path.exists(file)]

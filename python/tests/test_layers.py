@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What each module of the package may import and touch. Reads the source; needs no PyTorch."""
+"""What each module of the package may import and access. Reads the source; needs no PyTorch."""
 
 import ast
 import os
@@ -9,14 +9,15 @@ import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
-# From the top. A module imports what is below it, and modules of its own package or line that do not import it. A name
-# stands for a module, or for all modules of a package.
+# From the top. A module may import modules of the lines below it, and of its own line or package if they do not import it.
+# A name stands for a module, or for all modules of a package.
 LAYERS = (
     ("kolo.integrations.accelerate", "kolo.integrations.lightning", "kolo.integrations.transformers"),
     ("kolo.integrations.lightning.strategy",),
     ("kolo.integrations.lightning.environment", "kolo.integrations.lightning.loops", "kolo.integrations.lightning.training"),
     ("kolo.integrations.lightning.checks", "kolo.integrations.lightning.loggers"),
-    ("kolo.integrations.processes", "kolo.integrations.batches"),
+    ("kolo.integrations.processes", "kolo.integrations.streams"),
+    ("kolo.integrations.batches",),
     ("kolo.torch",),
     ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
     ("kolo.torch.session",),
@@ -32,10 +33,10 @@ LAYERS = (
 )
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 
-# No PyTorch, no network: rules that are tested alone.
+# Pure rules, which need neither PyTorch nor a network, and are tested alone.
 PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
 
-# The private names of other objects that a module may touch: those of classes of its own, and where there is no other way.
+# The private names of other objects that a module may access: those of its own classes, and others if there is no public way.
 ALLOWED = {
     "kolo.integrations.accelerate": {"_set_sync_gradients"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.lightning": {  # Lightning's: its loops have no public part
@@ -45,7 +46,7 @@ ALLOWED = {
         "_loaded_from_state_dict", "_log_hyperparams", "_logger_connector", "_mode", "_on_evaluation_model_train", "_pl_static_graph_delay_done",
         "_request_dataloader", "_results", "_select_data_fetcher", "_should_accumulate", "_should_check_val_epoch", "_signal_connector",
         "_val_check_time_interval", "_version", "_wrap_closure"},
-    "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written anew for each group
+    "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written for each group
     "kolo.integrations.transformers": {
         "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_load_from_checkpoint", "_remove_unused_columns",
         "_get_collator_with_removed_columns", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step"},  # Trainer's
@@ -59,7 +60,7 @@ ALLOWED = {
 
 
 def modules():
-    """The source of each module by name."""
+    """Returns the source of each module, by name."""
     found = {}
     for directory, _, files in os.walk(os.path.join(ROOT, "kolo")):
         for file in files:
@@ -74,7 +75,7 @@ MODULES = modules()
 
 
 def imported(name, tree):
-    """What a module imports, wherever it does, with the names of this package's modules in full."""
+    """Returns all imports of a module, also those within functions, with full names of this package's modules."""
     package = name if name in ("kolo", "kolo.torch", "kolo.integrations", "kolo.integrations.lightning") or name in PACKAGES else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -91,7 +92,7 @@ IMPORTS = {name: set(imported(name, tree)) for name, tree in MODULES.items()}
 
 
 def layer(name):
-    """The number of a module's layer, and what stands for it there."""
+    """Returns the number of a module's layer, and the name in that layer that covers the module."""
     for number, names in enumerate(LAYERS):
         for one in names:
             if name == one or one in PACKAGES and name.startswith(one + "."):
@@ -126,7 +127,7 @@ class Layers(unittest.TestCase):
             visit(name, [])
 
     def test_packages_import_nothing(self):
-        """Else whoever imports one module of a package would import all of them."""
+        """Otherwise, importing one module of a package would import all of them."""
         for name in PACKAGES:
             self.assertEqual(set(), IMPORTS[name], name)
 
@@ -146,7 +147,7 @@ def private(name):
 
 
 def touched(tree):
-    """The private names that a module uses of other objects and modules, with their lines."""
+    """Returns the private names of other objects and modules that a module uses, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and private(node.attr):
             owner = node.value.func if isinstance(node.value, ast.Call) else node.value
@@ -165,7 +166,7 @@ def touched(tree):
 
 class Private(unittest.TestCase):
     def test_only_the_owner_touches_it(self):
-        """Those of PyTorch are touched in compat."""
+        """Private names of PyTorch are used only in compat."""
         for name, tree in MODULES.items():
             if name == "kolo.torch.compat":
                 continue
@@ -174,7 +175,7 @@ class Private(unittest.TestCase):
                 self.assertIn(attribute, allowed, "%s, line %d" % (name, line))
 
     def test_only_context_keeps_anything(self):
-        """What a process has once is found in one place."""
+        """Process-wide state is only in context."""
         for name, tree in MODULES.items():
             for node in ast.walk(tree):
                 self.assertNotIsInstance(node, ast.Global, "%s, line %d" % (name, getattr(node, "lineno", 0)))

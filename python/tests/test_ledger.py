@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Which commit a process holds after what has happened to it. Needs no PyTorch."""
+"""Which commit a process holds after which events. Needs no PyTorch."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ SAVE, CHANGE, RESTORE, BACK, BEGIN, DISOWN, LOSE, FORGET = (
 
 class Rules(unittest.TestCase):
     def test_held(self):
-        """The number that members compare."""
+        """held is the number that members compare."""
         for name, (events, held) in {
             "a new process": ([], NONE),
             "what is saved before training is no commit": ([SAVE, SAVE], NONE),
@@ -48,7 +48,7 @@ class Rules(unittest.TestCase):
                 self.assertEqual(held, self.after(events).held)
 
     def test_fresh(self):
-        """Whether the state must be saved before a group forms, so that its number stands for it."""
+        """fresh is false if the state must be saved again before its number stands for it."""
         for name, (events, fresh) in {
             "a new process": ([], False),
             "saved": ([SAVE], True),
@@ -65,7 +65,7 @@ class Rules(unittest.TestCase):
                 self.assertEqual(fresh, self.after(events).fresh)
 
     def test_the_commit_before(self):
-        """Replicas differ by one commit at most, so each keeps two."""
+        """Members differ by one commit at most, so each keeps two."""
         for name, (events, held, before) in {
             "without replicas none is kept": ([COMMIT[0], COMMIT[1]], 1, NONE),
             "the first commit": ([BOTH[0]], 0, NONE),

@@ -48,7 +48,7 @@ class Lightning(Processes):
         self.assertEqual(2, len(self.of(agent, "epoch")))
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one: metrics, validations, rates and weights are those of one process."""
+        """Grows to three, loses one by SIGKILL, shrinks to one. Metrics, validations, rates and weights equal those of one process."""
         alone, agent = self.alone_and_with_others(GLOBAL=12, WORKERS=1, SCHEDULE=1)
 
         steps = self.accepted(agent.entries())
@@ -68,7 +68,7 @@ class Lightning(Processes):
         self.assertEqual([33, 66], [entry["step"] for entry in self.of(agent, "validation")])
         for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
             self.assertAlmostEqual(one["loss"], other["loss"], delta=0.01)
-        (one,), (other,) = (self.of(run, "epoch_end", epoch=1) for run in (alone, agent))  # that of the first lacks what others saw that have left
+        (one,), (other,) = (self.of(run, "epoch_end", epoch=1) for run in (alone, agent))  # the first epoch lacks samples of processes that have left
         self.assertAlmostEqual(one["loss"], other["loss"], delta=0.01)
         logs = [self.logs(run) for run in (alone, agent)]
         self.assertEqual(*[sorted({step for step, _ in run}) for run in logs])
@@ -83,8 +83,29 @@ class Lightning(Processes):
         with open(os.path.join(path, "version_0", "metrics.csv")) as file:
             return [(int(row["step"]), row) for row in csv.DictReader(file)]
 
+    @unittest.skipUnless(importlib.util.find_spec("tensorboard"), "needs TensorBoard")
+    def test_tensorboard_goes_on_where_rank_0_moves(self):
+        """To the same version, with each step that was logged."""
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        agent, workers = self.begin(1, 1, SAMPLES=400, TENSORBOARD=1)
+        agent.stepped(12)
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.stepped(12)
+        agent.shrink(workers[1:])
+        agent.formed(1)
+        self.finish(agent, samples=400)
+        path = os.path.join(agent.directory.name, "output", "lightning_logs")
+        self.assertEqual(["version_0"], os.listdir(path))
+        events = EventAccumulator(os.path.join(path, "version_0"))
+        events.Reload()
+        steps = [event.step for event in events.Scalars("loss_step")]
+        last = self.of(agent, "step")[-1]["step"]
+        self.assertEqual(list(range(4, last, 5)), steps)
+
     def test_steps_grow_with_the_processes(self):
-        """Without global_batch: each epoch has all samples once, however long its steps are."""
+        """Without global_batch, each epoch has every sample once, for steps of any size."""
         agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
         agent.stepped(5)
         agent.go(workers[2])
@@ -99,10 +120,10 @@ class Lightning(Processes):
         for number in (0, 1):  # each process begins each epoch once
             self.assertLessEqual(len(self.of(agent, "epoch", epoch=number)), 3)
         self.assertEqual(3, len(self.of(agent, "begins")))
-        self.assertEqual(3 + 1, len(self.of(agent, "prepares")))  # that of the group after the training is Lightning's: one on each host
+        self.assertEqual(3 + 1, len(self.of(agent, "prepares")))  # after the training, Lightning prepares once on each host
 
     def test_killed_while_it_validates(self):
-        """The step is done again, and all of its validation."""
+        """The step and its whole validation are repeated."""
         agent, workers = self.begin(3, SAMPLES=240, GLOBAL=12, SLEEP_VALIDATING=0.3, ARGUMENTS=json.dumps({"val_check_interval": 5}))
         agent.until(lambda: self.of(agent, "validates", step=10), what="it validates")
         agent.kill(workers[0])
@@ -112,7 +133,7 @@ class Lightning(Processes):
         self.assertEqual({True}, {entry["training"] for entry in self.of(agent, "step")})
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """By two processes, then by one and a newcomer, which loads it too: each sample once, and Lightning can read it without Kolo."""
+        """Written by two processes, then loaded by one and a newcomer: each sample is used once. Lightning alone can read it, too."""
         options = {"SAMPLES": 240, "GLOBAL": 8, "EVERY": 10, "EPOCHS": 2, "SCHEDULE": 1}
         first, workers = self.begin(2, **options)
         checkpoint = os.path.join(first.directory.name, "output", "steps", "step=10.ckpt")
@@ -143,7 +164,7 @@ class Lightning(Processes):
             self.assertEqual(0, done.returncode, done.stderr)
 
     def test_callbacks_take_their_state_along(self):
-        """Early stopping counts on where the process that has counted leaves."""
+        """Early stopping keeps its count when the process that has counted leaves."""
         agent, workers = self.begin(1, 1, SAMPLES=2000, PATIENCE=3, ARGUMENTS=json.dumps({"val_check_interval": 10, "check_val_every_n_epoch": None}))
         agent.until(lambda: self.of(agent, "validation", step=20), what="two validations")
         agent.go(workers[1])

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Names of checkpoints that come from another process lead nowhere but to checkpoints."""
+"""Names of checkpoints that another process sends lead only to checkpoints."""
 
 import unittest
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The thread that sends may never come back; the process goes on."""
+"""The sending thread may hang forever, but the process goes on."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ print("left", flush=True)
 
 
 class Silent:
-    """A channel that never takes a message."""
+    """A channel in which sending never ends."""
 
     generation = 7
 
@@ -107,7 +107,7 @@ class Abandoned(unittest.TestCase):
             self.outbox.settle()
 
     def test_the_process_ends(self):
-        """Nothing waits for the thread at the end of a process that has left the group."""
+        """A process that has left the group ends without waiting for the thread."""
         with tempfile.TemporaryDirectory() as directory:
             result = subprocess.run([sys.executable, "-W", "ignore", "-c", STUCK, os.path.join(directory, "store")],
                                     stdout=subprocess.PIPE, text=True, timeout=300)

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What is sent depends on what it has cost, by a clock that only the tests move."""
+"""How much is sent depends on how much it slows training down, by a clock that only the tests advance."""
 
 import math
 import os
@@ -38,7 +38,7 @@ class Pacing(unittest.TestCase):
         self.assertEqual(FLOOR, self.pace.room(0, 0))
 
     def test_grows_with_the_gradients(self):
-        """But only as far as all is sent before training comes to wait for it."""
+        """Room grows with the gradients, but not beyond what is sent before training would wait for it."""
         self.measured()
         self.interval(1.0)
         self.assertEqual(300_000_000, self.pace.room(RATE, 300_000_000))
@@ -71,7 +71,7 @@ class Pacing(unittest.TestCase):
             self.assertFalse(self.pace.exhausted)
 
     def test_what_needs_no_gradients_goes_on(self):
-        """It costs nothing later, and takes its share only."""
+        """Tensors without gradients cost nothing later, so they always get their share."""
         self.measured()
         for _ in range(2 * PATIENCE):
             self.interval(3.0)
@@ -79,7 +79,7 @@ class Pacing(unittest.TestCase):
         self.assertFalse(self.pace.exhausted)
 
     def test_states_of_all_sizes(self):
-        """On a machine where sending takes half a core of training's, and on one where it takes none."""
+        """On a machine on which sending takes half a core from training, and on one on which it takes none."""
         for taken in 0.0, 0.5:
             for size, step in (10e6, 0.05), (100e6, 0.06), (1e9, 0.67), (1e9, 2.0), (4e9, 1.0), (16e9, 0.3):
                 with self.subTest(taken=taken, size=size, step=step):
@@ -93,7 +93,7 @@ class Pacing(unittest.TestCase):
                         self.assertEqual(size, sent)
 
     def test_ends_where_steps_vary(self):
-        """Whatever the reason, no newcomer receives for ever."""
+        """Sending ends even if intervals vary for other reasons."""
         for seed in range(20):
             self.setUp()
             _, commits, sent, _ = self.course(1e9, 1.0, 0.0, random.Random(seed))
@@ -101,7 +101,7 @@ class Pacing(unittest.TestCase):
             self.assertGreater(sent, 100e6)
 
     def course(self, size, step, taken, varying=None):
-        """Sends a state; half of it are parameters. Returns when it began, commits since then, bytes sent and the longest interval."""
+        """Sends a state, half of which is parameters. Returns when sending began, the commits since, the bytes sent and the longest interval."""
         begun = commits = sent = pending = worst = 0
         while not self.pace.exhausted and sent < size:
             own, last = step + taken * min(step, pending / RATE), self.now

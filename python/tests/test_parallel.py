@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What kolo.wrap sends when a group is new."""
+"""Which tensors kolo.wrap broadcasts in a new group."""
 
 import inspect
 import unittest
@@ -61,7 +61,7 @@ class Wrap(unittest.TestCase):
 
 
 class Bound(unittest.TestCase):
-    """What is bound to one group is refused where it would outlive it, with what to do instead."""
+    """Objects that are bound to one group are refused in a State, with a message that says what to do instead."""
 
     def group(self):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

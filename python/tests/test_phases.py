@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Which phase follows a commit, and what is done before it."""
+"""Which phase follows a commit, and which calls come before it."""
 
 import unittest
 from unittest import mock
@@ -17,7 +17,7 @@ class Commit(unittest.TestCase):
         self.calls.stream.complete = False
 
     def commit(self, phase, agreed=NOTHING, changing=False):
-        """What follows, and the names of the calls in their order."""
+        """Returns the phase that follows a commit, and the names of the calls in their order."""
         self.calls.group.agree.return_value = agreed
         follows = phase.commit(self.calls.core, changing)
         return follows, [name for name, _, _ in self.calls.mock_calls]
@@ -50,7 +50,7 @@ class Commit(unittest.TestCase):
             self.assertIs(phase, self.commit(phase)[0])
 
     def test_what_a_member_proposes(self):
-        """A change goes before a switch."""
+        """A change has precedence over a switch."""
         group, stream = self.calls.group, self.calls.stream
         for phase, complete, changing, flag in (
             (Member(group), False, False, NOTHING), (Member(group), False, True, CHANGE), (Sending(group, stream), False, False, NOTHING),

@@ -24,7 +24,7 @@ def entry_points():
 
 
 class Torchrun(unittest.TestCase):
-    """Each worker of the agent is a torchrun. What the script does, it writes into a directory."""
+    """Each worker of the agent is a torchrun, whose script writes records into a directory."""
 
     def agent(self, steps, *flags, nproc=1):
         agent = Agent("torch.distributed.run", "--rdzv-backend=kolo", "--nnodes=1:4", "--nproc-per-node=%d" % nproc,
@@ -54,13 +54,13 @@ class Torchrun(unittest.TestCase):
             return []
 
     def trains(self, agent, size, after=0.0):
-        """Waits for steps of a group of this size; returns the time of the first after a time."""
+        """Waits for steps of a group of this size after a time, and returns the time of the first."""
         find = lambda: [step["t"] for step in self.steps(agent) if step["size"] == size and step["t"] > after]
         agent.until(lambda: len(find()) > 5, what="training with %d" % size)
         return find()[0]
 
     def assert_trained(self, agent, steps, restarts=0):
-        """All steps were done, and workers that failed are no more than were meant to."""
+        """Asserts that all steps were done, and that no more workers failed than expected."""
         done = self.steps(agent)
         self.assertEqual(list(range(1, steps + 1)), sorted({step["step"] for step in done}), agent.report())
         self.assertLessEqual(max(int(step["restart"]) for step in done), restarts, agent.report())
@@ -71,7 +71,7 @@ class Torchrun(unittest.TestCase):
             self.id().split(".")[-1], first - last, first - since))
 
     def test_grows_and_shrinks(self):
-        """No last call; no worker fails, so that max_restarts = 0 is enough."""
+        """There is no wait for more nodes, and no worker fails, so max_restarts = 0 is enough."""
         agent = self.agent(400)
         first, second = self.start(agent, 2)
         agent.go(first)
@@ -112,7 +112,7 @@ class Torchrun(unittest.TestCase):
         self.assert_trained(agent, 250, restarts=1)
 
     def test_a_worker_fails(self):
-        """One of two torchruns restarts its worker; the other one's does not fail for it."""
+        """One of two torchruns restarts its worker. The other one's worker does not fail because of that."""
         agent = self.agent(200, "--max-restarts=1")
         self.start(agent, 2, TEST_FAIL="1:" + os.path.join(agent.directory.name, "failed"))
         agent.go()

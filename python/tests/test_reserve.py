@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""No group waits for the kernel to give a newcomer memory: its first commit goes where it has written before."""
+"""No group waits while the kernel allocates memory for a newcomer: its first commit reuses memory that was written before."""
 
 import resource
 import unittest
@@ -26,7 +26,7 @@ def addresses(tensors):
 
 
 class Kept(unittest.TestCase):
-    """What a Reserve has."""
+    """The tensors of a Reserve."""
 
     def test_one_for_each(self):
         spare = Reserve()
@@ -88,7 +88,7 @@ class FirstCommit(unittest.TestCase):
         self.assertLessEqual(before, addresses(tree.split(core_of(state).snapshot.tree())[1]))
 
     def test_of_one_that_has_received_a_broadcast(self):
-        """The state of a member arrives where the first commit is to be."""
+        """The first commit uses the memory into which the state was received."""
         member, = self.trained(1)
         newcomer, = self.made(1)
         core_of(newcomer.state).snapshot.reserve(core_of(newcomer.state).tensors())
@@ -113,7 +113,7 @@ class FirstCommit(unittest.TestCase):
         self.assertTrue(same(member.state.tree(), newcomer.state.tree()))
 
     def test_a_member_that_has_one_keeps_it(self):
-        """What it receives replaces its commit, and no memory is left over."""
+        """The received state replaces its commit, and no memory is left over."""
         members = self.trained(2)
         members[0].state.model[0].data.fill_(7)
         members[0].state.commit()

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Samplers: each index once, whatever the sizes and wherever they change."""
+"""Samplers yield each index once, for all sizes and all places of a change."""
 
 import collections
 import functools
@@ -14,7 +14,7 @@ import kolo.torch as kolo
 
 
 def epoch(make, random_, count, epoch_=0):
-    """Walks an epoch with random batches and sizes; returns what all ranks used, and the most that may repeat."""
+    """Walks an epoch with random batches and sizes. Returns the indices that ranks used, and how many may be repeated."""
     used, state = [], {"epoch": epoch_, "processed": 0}
     while True:
         size, batch = random_.randint(1, 7), random_.randint(1, 9)

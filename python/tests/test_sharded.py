@@ -29,7 +29,7 @@ class Sharded(Training):
         return agent.digests()[40]
 
     def test_changes(self):
-        """2 -> 3 -> 1 -> 2 ranks: the same model and optimizer as without a change."""
+        """2 -> 3 -> 1 -> 2 ranks. Model and optimizer equal those of a training without a change."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = self.start(agent, 4, TEST_SLEEP="0.1")
         agent.go(*workers[:2])
@@ -53,7 +53,7 @@ class Sharded(Training):
             self.assertLessEqual(len(os.listdir(os.path.join(self.directory.name, run))), 2)
 
     def test_killed(self):
-        """A rank is lost, and rank 0: nothing is lost but the step after the last commit."""
+        """A rank is killed, and then rank 0. Only steps after the last commit are lost."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = self.start(agent, 3, TEST_SLEEP="0.1")
         agent.go()
@@ -71,7 +71,7 @@ class Sharded(Training):
         self.assertEqual(self.unchanged(), digests[40])
 
     def test_fsdp(self):
-        """FSDP2 averages gradients, so another number of ranks rounds otherwise."""
+        """FSDP2 averages gradients, so rounding depends on the number of ranks."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = self.start(agent, 3, TEST_MODEL="fsdp_of", TEST_SLEEP="0.1")
         agent.go(workers[0])

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A commit that a thread completes is the same commit, whatever happens meanwhile."""
+"""A commit that a thread completes has the values of its moment, or is not used."""
 
 import copy
 import os
@@ -22,7 +22,7 @@ from .test_sync import Process, ranks
 
 
 class Slow:
-    """Copies of the thread begin when they may; all others at once."""
+    """Delays copies of the thread until the test allows them. All other copies begin at once."""
 
     def __init__(self):
         self.may = threading.Event()
@@ -40,7 +40,7 @@ class Slow:
 
 
 class Training:
-    """A small model whose large tensors are all left to the thread."""
+    """A small model, all of whose large tensors are left to the thread."""
 
     def __init__(self, make=lambda p: torch.optim.Adam(p, 0.1)):
         torch.manual_seed(5)
@@ -86,13 +86,13 @@ class Deferred(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def after(self, steps, **arguments):
-        """A training after some steps, the first commits of which are copied at once."""
+        """Returns a training after so many steps that commits are no longer copied at once."""
         training = Training(**arguments)
         self.slow.may.set()
         return training, training.steps(steps)
 
     def hold(self, training):
-        """Lets no copy of the thread begin from now on."""
+        """Blocks the thread's copies from now on."""
         core_of(training.state).snapshot.settle()
         self.slow.may.clear()
 
@@ -170,7 +170,7 @@ class Deferred(unittest.TestCase):
         self.assertTrue(same(committed, training.state.tree()))
 
     def test_changed_by_hand_at_each_step(self):
-        """What is changed before each step is never left to the thread, even where no version shows it."""
+        """Tensors that are changed before each step are never left to the thread, even if no version shows the change."""
         def seen(weight):
             with torch.no_grad():
                 weight.clamp_(-0.01, 0.01)
@@ -196,7 +196,7 @@ class Deferred(unittest.TestCase):
         self.assertGreater(self.slow.threads, 0)
 
     def test_saved_before_training(self):
-        """What is saved again without a step between shows nothing about what the script changes by hand."""
+        """Saving twice without a step between does not show what the script changes by hand."""
         training, _ = self.after(0, make=lambda p: torch.optim.SGD(p, 0.1))
         for _ in range(3):  # a checkpoint, the first group
             training.state.save()
@@ -236,7 +236,7 @@ class Deferred(unittest.TestCase):
                 self.assertTrue(same(committed, training.state.tree()))
 
     def test_replaced_by_hand(self):
-        """The copy is of what was committed, not of what has taken its place."""
+        """The copy has the committed tensors, not those that have replaced them."""
         training, _ = self.after(4)
         self.hold(training)
         committed = training.commit()

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""State: what is committed comes back, whatever it is."""
+"""A State restores all kinds of values that were committed."""
 
 import copy
 import os
@@ -120,7 +120,7 @@ class Commit(unittest.TestCase):
 
     @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "needs a GradScaler of the CPU")
     def test_a_scaler_begins_a_failed_step_again(self):
-        """The group has lost a member between unscale_ and step: the gradients of the next one are to be unscaled."""
+        """The group loses a member between unscale_ and step. The repeated step must unscale its gradients."""
         model, scaler = torch.nn.Linear(1, 1), torch.amp.GradScaler("cpu")
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         state = kolo.State(model=model, optimizer=optimizer, scaler=scaler)
@@ -225,7 +225,7 @@ class Files(unittest.TestCase):
             self.assertEqual(["c.pt"], os.listdir(directory))
 
     def test_names_no_module_of_the_package(self):
-        """So modules can move, and a checkpoint of any release can be read."""
+        """Checkpoints name no modules of the package, so modules can move and old checkpoints stay readable."""
         model = network()
         state = kolo.State(
             model=model, optimizer=torch.optim.Adam(model.parameters()), sampler=kolo.ElasticSampler(range(4)), rng=kolo.RNG(),

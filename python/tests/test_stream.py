@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A state that is sent while it changes is the same bit by bit. Sender and observers are threads of this process."""
+"""A state that is sent while it changes arrives bit by bit equal. Sender and observers are threads of this process."""
 
 import math
 import threading
@@ -38,7 +38,7 @@ class Average(torch.nn.Module):
 
 
 class Net(torch.nn.Module):
-    """With BatchNorm, a frozen part, a large buffer, tied weights, a parameter that is not used, one that has strides of its own."""
+    """Has BatchNorm, a frozen part, a large buffer, tied weights, an unused parameter, and one that is not contiguous."""
 
     def __init__(self):
         super().__init__()
@@ -62,7 +62,7 @@ class Net(torch.nn.Module):
 
 
 def ordered(node):
-    """A tree whose dicts are sorted: the state of an optimizer has the order in which it came to be."""
+    """Returns a tree with sorted dicts, because the order of an optimizer's state depends on how it arose."""
     if isinstance(node, dict):
         return {key: ordered(node[key]) for key in sorted(node, key=repr)}
     return node
@@ -147,7 +147,7 @@ class Following(unittest.TestCase):
                 self.assertTrue(torch.equal(one, two), "tensor %d of shape %s" % (number, one.shape))
 
     def train(self, chain, steps, before=lambda number: None, after=lambda number: None, every=1):
-        """Trains the member; returns the number of steps, which ends when all is sent."""
+        """Trains the member until all is sent, and returns the number of steps."""
         values = chain.values[0]
         model, optimizer = values["model"], values["optimizer"]
         for number in range(steps):
@@ -200,7 +200,7 @@ class Following(unittest.TestCase):
                     self.assertEqual([False, True, True], [core_of(state).ledger.held < 0 for state in chain.states])
 
     def test_the_first_commit_of_an_observer_has_its_memory(self):
-        """The group waits for it: what it needs is there before the switch."""
+        """The group waits for that commit, so its memory is prepared before the switch."""
         with mock.patch.object(reserve, "LARGE", 100):
             chain = Chain(self.make(lambda p: torch.optim.Adam(p, 0.01)))
             self.train(chain, 2)
@@ -215,7 +215,7 @@ class Following(unittest.TestCase):
             self.assertLessEqual({tensor.data_ptr() for tensor in copies}, ready)
 
     def test_leaves_at_every_moment(self):
-        """A planned change sends what is left; the observer holds the state before the member goes."""
+        """At a planned change, the rest is sent. The observer has the state before the member leaves."""
         for steps in (0, 1, 2, 5, 9, 14, 20):
             for every in (1, 3):
                 with self.subTest(steps=steps, every=every):
@@ -231,7 +231,7 @@ class Following(unittest.TestCase):
                     self.assert_equal(chain)
 
     def test_changes_outside_of_the_optimizer(self):
-        """What the optimizer's hooks do not show is seen by versions and checksums, and sent again."""
+        """Changes that the optimizer's hooks do not show are found by versions and checksums, and sent again."""
         def clamp(values, number):
             with torch.no_grad():
                 values["model"].first.weight.clamp_(-0.01, 0.01)
@@ -262,7 +262,7 @@ class Following(unittest.TestCase):
                     self.assertIn(key, self.changed(chain))
 
     def test_after_all_has_been_compared(self):
-        """Callbacks may change what the observers have; DistributedDataParallel writes what is the same."""
+        """Callbacks may change values that the observers have. DistributedDataParallel writes equal values."""
         def nothing(values):
             pass
 
@@ -294,7 +294,7 @@ class Following(unittest.TestCase):
         self.assertLess(sizes[nothing] + 12000, sizes[write])
 
     def test_hooks_that_the_function_registers(self):
-        """They belong to the function, so they come after the stream; the gradients sent are those of the step."""
+        """They are registered after the stream exists. Still, the gradients that are sent are those of the step."""
         chain = Chain(self.make(lambda p: torch.optim.SGD(p, 0.05)))
         chain.start()
         late = []
@@ -313,7 +313,7 @@ class Following(unittest.TestCase):
         self.assert_equal(chain)
 
     def test_gradients_of_another_type(self):
-        """Newer releases of PyTorch have them; the observers have memory for those of the parameter's type."""
+        """Newer releases of PyTorch allow them. Observers have memory only for gradients of the parameter's type."""
         class Mixed(torch.nn.Parameter):
             grad = property(lambda self: torch.zeros(self.shape, dtype=torch.bfloat16))
 
@@ -329,7 +329,7 @@ class Following(unittest.TestCase):
         chain.join()
 
     def test_an_observer_that_hangs(self):
-        """It does not stop training for longer than a collective may take."""
+        """An observer that hangs stops training no longer than the timeout of a collective."""
         with mock.patch(__name__ + ".TIMEOUT", timedelta(seconds=1)):
             chain = Chain(lambda: {"model": torch.nn.Linear(3000, 3000), "step": 0}, observers=1)
         chain.stream = stream.Stream(core_of(chain.states[0]), chain.channels[0])
@@ -349,7 +349,7 @@ class Following(unittest.TestCase):
         self.assertEqual(1, len(failed))
 
     def test_completes_when_the_observers_have_compared(self):
-        """Members agree on the switch only then, so none waits for a comparison."""
+        """Members agree on the switch only when the observers have compared, so none waits for that."""
         comparing, go_on = threading.Event(), threading.Event()
         compare = Observer._compare
 
@@ -374,7 +374,7 @@ class Following(unittest.TestCase):
         self.assert_equal(chain)
 
     def test_training_that_becomes_too_slow(self):
-        """A slow observer holds training up for some steps. What it has by then is kept, the rest is left for the switch."""
+        """A slow observer delays training for some steps. Its part of the state stays up to date, and the rest is sent at the switch."""
         for optimizer in SGD, lambda p: torch.optim.Adam(p, 0.01):
             chain = Chain(self.make(optimizer))
             self.train(chain, 2)
@@ -457,7 +457,7 @@ class Following(unittest.TestCase):
         self.assert_equal(chain)
 
     def test_a_scheduler_a_scaler_and_accumulation(self):
-        """Steps that a GradScaler leaves out, gradients of several passes that are zeroed in place, a rate that is a tensor."""
+        """A GradScaler skips steps, gradients of several passes are zeroed in place, and the learning rate is a tensor."""
         def make():
             model = Net()
             optimizer = torch.optim.Adam([{"params": model.first.parameters(), "lr": torch.tensor(0.02)}, {

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Members have the same state, wherever each of them has failed. The ranks are threads of this process."""
+"""Members have the same state, no matter where each of them has failed. The ranks are threads of this process."""
 
 import contextlib
 import functools
@@ -30,7 +30,7 @@ TIMEOUT = timedelta(seconds=120)
 
 
 def leave(group, state):
-    """Elastic.check in this group."""
+    """Does what Elastic.check does, in this group."""
     elastic = Elastic.__new__(Elastic)
     elastic.group, elastic._core, elastic._phase = group, core_of(state), Member(group)
     elastic.client = mock.Mock(changing=lambda _: True)
@@ -38,7 +38,7 @@ def leave(group, state):
 
 
 class Process:
-    """A process: a state with a session, which is in one group after the other."""
+    """A process: a state and a session, which goes from group to group."""
 
     def __init__(self, **values):
         self.state = kolo.State(**values)
@@ -117,7 +117,7 @@ class Sync(unittest.TestCase):
         self.assertEqual([4, 4], [one.state.step for one in (member, newcomer)])
 
     def test_a_change_without_a_commit_at_which_one_member_fails(self):
-        """The others leave with what they have, and that is later than what it goes back to."""
+        """The others leave with their present state, which is newer than the one to which that member goes back."""
         members = self.members(3, step=0)
         for member in members:
             member.state.commit()
@@ -134,7 +134,7 @@ class Sync(unittest.TestCase):
         self.assertEqual([5, 5, 5], [member.state.step for member in members])
 
     def test_a_change_without_a_commit_writes_what_only_a_commit_keeps(self):
-        """As a sharded model: what the handler has not committed is gone with the group."""
+        """Such as a sharded model: values that its handler has not committed are lost with the group."""
         class Written(kolo.Handler):
             def tree(self):
                 return self.kept
@@ -156,7 +156,7 @@ class Sync(unittest.TestCase):
         self.assertEqual([7], handler.value)
 
     def test_a_switch_knows_the_connections_of_the_new_group(self):
-        """Those of the old one are closed, and the new ones have their descriptors."""
+        """The old group's connections are closed, and the new ones reuse their descriptors."""
         elastic = Elastic.__new__(Elastic)
         elastic.group = mock.Mock(connections={5: "old", 6: "control"})
         group = mock.Mock(connections={5: "new", 7: "new"})

@@ -30,7 +30,7 @@ class Trainer(Processes):
         self.finish(agent, samples=480)
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one: logs, evaluations, rates and weights are those of one process."""
+        """Grows to three, loses one by SIGKILL, shrinks to one. Logs, evaluations, rates and weights equal those of one process."""
         alone, agent = self.alone_and_with_others(
             GLOBAL=12, WORKERS=1, ARGUMENTS=json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5}))
 
@@ -56,7 +56,7 @@ class Trainer(Processes):
                 self.assertAlmostEqual(value, values[1][step], delta=0.02, msg="%s of step %d" % (name, step))
 
     def test_steps_grow_with_the_processes(self):
-        """Without global_batch: the schedule goes by samples, and each epoch has all of them once, however long its steps are."""
+        """Without global_batch, the schedule counts samples, and each epoch has every sample once, for steps of any size."""
         agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2.0, ACCUMULATE=2)
         agent.stepped(5)
         agent.go(workers[2])
@@ -72,8 +72,78 @@ class Trainer(Processes):
             self.assertAlmostEqual(1e-3 * (1 - entry["fraction"] / 2), entry["rate"], delta=3e-5)
         self.assertEqual(steps[-1]["step"], steps[-1]["total"])
 
+    def test_an_iterable_data_set(self):
+        """Which goes on by its own state: as one process, each sample once an epoch."""
+        alone, agent = self.alone_and_with_others(GLOBAL=12, ARGUMENTS=json.dumps({"max_steps": 66}), STREAM="placed")
+        self.assertEqual({1, 2, 3}, {entry["size"] for entry in self.of(agent, "step")})
+        self.assertEqual(66, len(self.accepted(agent.entries())))
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual(66, done["step"])
+        self.assertAlmostEqual(expected["sum"], done["sum"], delta=0.02)
+        self.assertAlmostEqual(expected["loss"], done["loss"], delta=0.01)
+        fractions = {entry["step"]: entry["fraction"] for entry in self.of(alone, "step")}
+        for entry in self.of(agent, "step"):
+            self.assertAlmostEqual(fractions[entry["step"]], entry["fraction"])
+
+    @unittest.skipUnless(importlib.util.find_spec("datasets"), "needs datasets of Hugging Face")
+    def test_streams_of_hugging_face(self):
+        """Go on by their state; read again where it lacks the samples in the buffer of shuffle()."""
+        import datasets
+
+        from kolo.integrations import streams
+        from kolo.integrations.batches import Step, deal
+
+        def numbers():
+            for number in range(100):
+                yield {"x": number}
+
+        stream, step = datasets.IterableDataset.from_generator(numbers), Step(10, 1)
+        for given, placed in (stream, True), (stream.map(dict).shuffle(seed=1, buffer_size=7).map(dict), False):
+            with self.subTest(placed=placed):
+                expected = list(given)
+                position, source = streams.StreamPosition(), streams.Source(given)
+                self.assertEqual(placed, source.placed)
+                batches = streams.StreamBatches(source, position, step, lambda samples: deal(samples, step, 0, 1), False)
+                found = []
+                for _ in range(4):  # groups
+                    for _, batch in zip(range(3), streams.Stream(batches, position)):
+                        found += batch
+                        position.advance(10)
+                self.assertEqual(expected, found)
+
+    def test_an_iterable_data_set_from_a_checkpoint(self):
+        """In the middle of an epoch, and at its end: each sample once an epoch."""
+        import torch
+
+        from kolo.integrations.transformers import elastic
+
+        used = []
+
+        class Items(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                for number in range(16):
+                    yield {"x": torch.full((1,), float(number))}
+
+        def collate(samples):
+            used.extend(int(sample["x"]) for sample in samples)
+            return {"x": torch.stack([sample["x"] for sample in samples])}
+
+        for steps in 3, 4:
+            with self.subTest(steps=steps):
+                used.clear()
+                directory = self.directory()
+                options = {"output_dir": directory, "save_steps": steps, "per_device_train_batch_size": 4}
+                elastic(self.trainer(data=Items(), collator=collate, max_steps=steps, **options), global_batch=4).train()
+                before = used[:4 * steps]  # it reads ahead
+                used.clear()
+                second = elastic(self.trainer(data=Items(), collator=collate, max_steps=8, **options), global_batch=4)
+                self.assertEqual(8, second.train(resume_from_checkpoint=True).global_step)
+                self.assertEqual([*range(16)] * 2, (before + used)[:32])
+        with self.assertRaisesRegex(ValueError, "use global_batch"):
+            elastic(self.trainer(data=Items(), max_steps=8, **options)).train(resume_from_checkpoint=True)
+
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """By two processes, then by one and a newcomer, which does not read it: each sample once, and others can read it."""
+        """Written by two processes, then loaded by one. A newcomer does not read it. Each sample is used once, and Transformers alone can read it."""
         options = {"SAMPLES": 240, "GLOBAL": 8, "ARGUMENTS": json.dumps({"save_steps": 10, "save_strategy": "steps"})}
         first, workers = self.begin(2, **options)
         checkpoint = os.path.join(first.directory.name, "output", "checkpoint-10")
@@ -104,7 +174,7 @@ class Trainer(Processes):
         self.assertEqual(1, len({entry["loss"] for entry in after}))
 
     def test_processes_with_different_checkpoints(self):
-        """End with the reason, as where each host has files of its own."""
+        """They end with the reason. This happens if each host has its own files."""
         from transformers.trainer_callback import TrainerState
 
         agent = self.agent(script=self.script, fork=False)
@@ -116,7 +186,7 @@ class Trainer(Processes):
             self.assertIn("different checkpoints, of steps 0 to 10", agent.output(worker))
 
     def test_callbacks_take_their_state_along(self):
-        """Early stopping counts on where the process that has counted leaves."""
+        """Early stopping keeps its count when the process that has counted leaves."""
         agent, workers = self.begin(1, 1, SAMPLES=2000, PATIENCE=3, ARGUMENTS=json.dumps({
             "eval_strategy": "steps", "eval_steps": 10, "save_strategy": "steps", "save_steps": 10, "load_best_model_at_end": True,
             "eval_on_start": True}))
@@ -128,10 +198,10 @@ class Trainer(Processes):
         self.assertEqual([0, 0], agent.complete(), agent.report())
         (done,) = self.of(agent, "done")
         self.assertEqual(40, done["step"], agent.report())  # the first is the best, and three are no better
-        self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no group has one of its own
+        self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no additional ones for each group
 
     def test_a_newcomer_compiles_before_it_joins(self):
-        """Else all would wait for it. In mixed precision, which is a part of what is compiled."""
+        """Otherwise all would wait for it. Mixed precision is on, because it is compiled, too."""
         agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"torch_compile": True, "torch_compile_backend": "eager", "bf16": True}))
         agent.stepped(5)
         agent.go(workers[1])
@@ -153,13 +223,18 @@ class Trainer(Processes):
             def __iter__(self):
                 return iter(())
 
+        class SomethingElse:
+            pass
+
         class Divides(transformers.Trainer):
             def get_train_dataloader(self):
                 return None
 
         trainer = self.trainer
         for made, text in (
-                (trainer(data=Endless()), "iterable"),
+                (trainer(data=Endless(), dataloader_num_workers=2), "2 worker processes would each read"),
+                (trainer(data=Endless(), dataloader_num_workers=1, dataloader_persistent_workers=True), "persistent workers"),
+                (trainer(data=SomethingElse()), "has no length"),
                 (trainer(Divides), "Divides.get_train_dataloader replaces"),
                 (trainer(train_sampling_strategy="group_by_length"), "train_sampling_strategy='group_by_length'"),
                 (trainer(auto_find_batch_size=True), "auto_find_batch_size"),
@@ -171,7 +246,7 @@ class Trainer(Processes):
             elastic(trainer(), global_batch=0)
 
     def test_a_checkpoint_of_more_processes(self):
-        """Is of a later epoch than its steps would be here: training goes on there, up to max_steps, and once only."""
+        """Its epoch is later than its steps would be with fewer processes. Training goes on from there, once, up to max_steps."""
         from kolo.integrations.transformers import elastic
 
         for skip in False, True:
@@ -186,7 +261,7 @@ class Trainer(Processes):
                     second.train()
 
     def test_the_state_of_callbacks_goes_by_their_names(self):
-        """A checkpoint changes their order, in those that have loaded it."""
+        """Loading a checkpoint changes the order of callbacks in that process."""
         from transformers.trainer_callback import EarlyStoppingCallback, ExportableState, TrainerCallback
 
         from kolo.integrations.transformers import KEPT, elastic
@@ -214,7 +289,7 @@ class Trainer(Processes):
         *_, one, other, stopping = receiver.callback_handler.callbacks[:-1]
         self.assertEqual((3, 0, 2), (one.count, other.count, stopping.early_stopping_patience_counter))
 
-    def trainer(self, kind=None, data=None, callbacks=None, **arguments):
+    def trainer(self, kind=None, data=None, callbacks=None, collator=None, **arguments):
         import torch
         import transformers
 
@@ -224,7 +299,8 @@ class Trainer(Processes):
 
         options = {"use_cpu": True, "report_to": "none", "disable_tqdm": True, "max_steps": 4, "output_dir": self.directory(), **arguments}
         data = [{"x": torch.ones(1)}] * 8 if data is None else data
-        return (kind or transformers.Trainer)(model=Model(1, 1), args=transformers.TrainingArguments(**options), train_dataset=data, callbacks=callbacks)
+        return (kind or transformers.Trainer)(model=Model(1, 1), args=transformers.TrainingArguments(**options), train_dataset=data, callbacks=callbacks,
+                                           data_collator=collator)
 
     def directory(self):
         made = tempfile.TemporaryDirectory()

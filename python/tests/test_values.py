@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What a State takes comes back from a commit, a checkpoint and another process; nothing that another process sends runs."""
+"""Values of a State come back from a commit, a checkpoint and another process. Data from another process never runs code."""
 
 import collections
 import enum
@@ -51,7 +51,7 @@ def network():
 
 
 def schedulers(optimizer):
-    """One of each of torch's."""
+    """Returns one scheduler of each class of torch."""
     make = {
         "LambdaLR": lambda: SCHEDULER.LambdaLR(optimizer, lambda epoch: 0.9 ** epoch),
         "MultiplicativeLR": lambda: SCHEDULER.MultiplicativeLR(optimizer, lambda epoch: 0.9),
@@ -120,7 +120,7 @@ def equal(a, b):
 
 
 def pipe():
-    """A Move that keeps what is sent, and one that gives it."""
+    """Returns a Move that keeps what is sent, and one that delivers it."""
     sent = collections.deque()
     return sent, lambda tensor: sent.append(tensor.clone()), lambda tensor: tensor.copy_(sent.popleft())
 
@@ -130,7 +130,7 @@ def shared(state):
 
 
 class Ways(unittest.TestCase):
-    """Each handler and each kind of value, by each of the ways that a state takes."""
+    """Each handler and each kind of value comes back from a commit, a checkpoint and a transfer."""
 
     def test_commit(self):
         state = whole(3)
@@ -163,7 +163,7 @@ class Ways(unittest.TestCase):
 
     @unittest.skipIf(numpy is None, "there is no numpy")
     def test_without_numpy(self):
-        """A file of a process with numpy is read by one without: the file outlives the image of the job."""
+        """A process without numpy reads a file from one with numpy, because a file outlives the job's image."""
         state = whole(3)
         state.kinds = {}
         with tempfile.TemporaryDirectory() as directory:
@@ -249,7 +249,7 @@ class Refusals(unittest.TestCase):
 
 
 class Attack:
-    """A pickle of this runs code."""
+    """An object whose pickle runs code when it is read."""
 
     ran = []
 
@@ -258,7 +258,7 @@ class Attack:
 
 
 def parcel(text):
-    """What a peer sends in place of transfer.send()."""
+    """Returns the messages of a peer that does not use transfer.send()."""
     sent, _, receive = pipe()
     sent.extend([torch.tensor([len(text)]), torch.frombuffer(bytearray(text), dtype=torch.uint8)])
     return receive
@@ -314,7 +314,7 @@ class Wire(unittest.TestCase):
             self.assertTrue(equal(tree_, transfer.receive(receive)), seed)
 
     def test_random_bytes(self):
-        """Nothing but Malformed, whatever comes; most of it is a message in which a few bytes are others."""
+        """Random data only ever raises Malformed. Most of it is a message with a few bytes changed."""
         values = [value for name, value in KINDS.items() if name != "large"]
         good = encoding.dumps((tree.split([values, whole(1).tree()])[0], ["float32 cpu 2"] * 3))
         starts = [good, encoding.dumps((tree.split(values)[0], [])), b"t\x02\0\0\0l\0\0\0\0l\0\0\0\0"]

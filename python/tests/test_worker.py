@@ -14,7 +14,7 @@ from kolo.worker import AgentError, Client, Place
 
 
 class Agent:
-    """Accepts one client and answers hello with what the test says."""
+    """Accepts one client and answers hello with the test's message."""
 
     def __init__(self, answer):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -55,7 +55,7 @@ class Worker(unittest.TestCase):
         self.assertEqual((1, "5ec", "2.6"), tuple(self.agent.hello[name] for name in ("version", "secret", "torch")))
         place = {"type": "place", "generation": 3, "rank": 1, "size": 2, "newcomers": [1], "more": {}}
         self.agent.send({"type": "later", "x": 1})
-        self.agent.send(place)  # comes before it is asked for, and so is not the answer
+        self.agent.send(place)  # it comes before the question, so it is not the answer
         self.assertTrue(client.wait(lambda: client._place is not None, 60))
         answers = []
         thread = threading.Thread(target=lambda: answers.append(client.ready(2, "commit")))

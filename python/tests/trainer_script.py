@@ -1,14 +1,14 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A language model trained by the Trainer of Transformers, with what the tests of it need recorded. Options: environment variables."""
+"""A language model, trained by Transformers' Trainer, that records what its tests check. Its options are environment variables."""
 
 import json
 import os
 import time
 
 import torch
-from recording import directory, option, record
+from recording import directory, option, record, streamed
 from transformers import EarlyStoppingCallback, GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 import kolo.torch as kolo
@@ -70,7 +70,7 @@ arguments = TrainingArguments(
     disable_tqdm=True, use_cpu=True, per_device_train_batch_size=option("BATCH", 4), gradient_accumulation_steps=option("ACCUMULATE", 1),
     learning_rate=1e-3, dataloader_num_workers=option("WORKERS", 0),
     **{"logging_steps": 5, "lr_scheduler_type": "linear", **json.loads(option("ARGUMENTS", "{}"))})
-trainer = Recorded(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Texts(SAMPLES), eval_dataset=Texts(32), callbacks=[Recorder()])
+trainer = Recorded(model=GPT2LMHeadModel(config), args=arguments, train_dataset=streamed(Texts(SAMPLES)), eval_dataset=Texts(32), callbacks=[Recorder()])
 if option("PATIENCE", 0):
     trainer.add_callback(EarlyStoppingCallback(option("PATIENCE", 0), early_stopping_threshold=100))  # nothing is an improvement
 result = elastic(trainer, global_batch=option("GLOBAL", 0) or None).train(resume_from_checkpoint=option("RESUME", "") or None)

@@ -14,14 +14,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// What was done, the message of the line.
+// Actions. A line of the log has the action as its message.
 const (
-	Scale       = "scale"        // a job's count
-	Tag         = "tag"          // a version of a job, so that Nomad keeps it
-	Untag       = "untag"        // the reverse
-	Report      = "report"       // a scaling event that counts nothing
-	SaveHistory = "save-history" // variables of the autoscaler's own
-	AcquireLock = "acquire-lock" // the leader's
+	Scale       = "scale"        // a change of a job's count
+	Tag         = "tag"          // a tag on a version of a job, so that Nomad keeps the job
+	Untag       = "untag"        // the removal of a tag
+	Report      = "report"       // a scaling event without a count
+	SaveHistory = "save-history" // a write of the autoscaler's own variables
+	AcquireLock = "acquire-lock" // of the leader
 	ReleaseLock = "release-lock"
 	Pause       = "pause"
 	Resume      = "resume"
@@ -29,47 +29,48 @@ const (
 	Reload      = "reload"
 )
 
-// Entry is one record. Empty fields are left out.
+// Entry is one record. Empty fields are omitted.
 type Entry struct {
 	Action string
-	// Who is an accessor, a workload, a user of this machine, or this autoscaler.
+	// Who is a token's accessor, a workload, a user of this machine, or this
+	// autoscaler.
 	Who string
-	// From is the address of the caller, and Via the autoscaler that passed the
-	// request on, as that autoscaler reports.
+	// From is the caller's address. Via is the autoscaler that forwarded the
+	// request and the original address, as that autoscaler reports them.
 	From, Via string
 
 	Namespace, Job, Group string
 	Pool, Variable        string
 	Change                string // from→to
 	Reason                string
-	Err                   error // nil is success
+	Err                   error // nil means success
 }
 
-// Log writes records. A nil Log writes none.
+// Log writes records. A nil Log discards them.
 type Log struct {
 	log  hclog.Logger
 	self string
 
 	refusals *rate.Limiter
-	missing  atomic.Int64 // refusals that were left out since the last line
+	missing  atomic.Int64 // refusals not recorded since the last line
 }
 
-// refusals is how many refused requests a second are recorded: anyone who
-// reaches the API can cause one.
+// refusals is how many refused requests per second are recorded. The rate is
+// limited because anyone who reaches the API can cause a refusal.
 const refusals = 10
 
-// name is that of the records' logger.
+// name is the name of the logger of records.
 const name = "kolo.audit"
 
-// Logger makes the logger of a process. Its level, and those of the loggers that
-// are made of it, can be set as with any; the records are not subject to it.
+// Logger returns the logger of a process. Its level, and the levels of its
+// subloggers, can be set as usual; they do not affect audit records.
 func Logger(o *hclog.LoggerOptions) hclog.Logger {
 	records, rest := *o, *o
 	records.Name, records.Level = name, hclog.Info
 	if rest.Mutex == nil {
 		rest.Mutex = new(sync.Mutex)
 	}
-	records.Mutex = rest.Mutex // lines do not mix
+	records.Mutex = rest.Mutex // lines do not interleave
 	own := hclog.New(&records)
 	rest.SubloggerHook = func(sub hclog.Logger) hclog.Logger {
 		if sub.Name() == name {
@@ -80,12 +81,13 @@ func Logger(o *hclog.LoggerOptions) hclog.Logger {
 	return hclog.New(&rest)
 }
 
-// New returns a log next to another; self is what does the autoscaler's own writes.
+// New returns a log that writes records through log. self is the actor of the
+// autoscaler's own writes.
 func New(log hclog.Logger, self string) *Log {
 	return &Log{log: log.ResetNamed(name), self: self, refusals: rate.NewLimiter(refusals, refusals)}
 }
 
-// Write records what was done, or failed.
+// Write records an action and its result.
 func (l *Log) Write(e Entry) {
 	if l == nil {
 		return
@@ -97,8 +99,8 @@ func (l *Log) Write(e Entry) {
 	l.write(e, result)
 }
 
-// Refused records a request that was refused. Of a flood it records a few per
-// second, and with the next line how many are left out.
+// Refused records a refused request. It records only a few refusals per second; the
+// next line states how many were omitted.
 func (l *Log) Refused(e Entry) {
 	if l == nil || !l.allow(time.Now()) {
 		return

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set makes this process one that is not dumpable, until its next execve
-// (prctl(2), PR_SET_DUMPABLE). Programs that it starts are not affected, and no
-// core dump of it is written.
+// Set makes this process non-dumpable until its next execve (prctl(2),
+// PR_SET_DUMPABLE). It then writes no core dumps either. Programs that it starts
+// are not affected.
 func Set() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl(PR_SET_DUMPABLE): %w", err)

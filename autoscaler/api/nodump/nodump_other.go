@@ -10,6 +10,6 @@ import (
 	"runtime"
 )
 
-// Set returns an error: this system lets processes of a user read each other's
+// Set returns an error: on this system, processes of one user can read each other's
 // environment.
 func Set() error { return fmt.Errorf("%s has no PR_SET_DUMPABLE", runtime.GOOS) }

@@ -21,16 +21,16 @@ func answer(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // a reader that went away
+	_, _ = w.Write(append(text, '\n')) // the reader may have disconnected
 }
 
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(api.Problem{Error: err.Error()}) // a reader that went away
+	_ = json.NewEncoder(w).Encode(api.Problem{Error: err.Error()}) // the reader may have disconnected
 }
 
-// coded is an error with the status that it is answered with.
+// coded is an error with the HTTP status of its answer.
 type coded struct {
 	code int
 	error
@@ -44,7 +44,8 @@ func problem(code int, format string, args ...any) error {
 	return coded{code: code, error: fmt.Errorf(format, args...)}
 }
 
-// fail maps errors of the autoscaler and of Nomad to status codes.
+// fail answers with the HTTP status that belongs to an error of the autoscaler or
+// of Nomad.
 func fail(w http.ResponseWriter, err error) {
 	var known coded
 	switch class := cluster.Classify(err); {
@@ -54,7 +55,7 @@ func fail(w http.ResponseWriter, err error) {
 		}
 		refuse(w, known.code, err)
 	case errors.Is(err, leader.ErrNotLeading):
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))
+		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w; try again in a moment", err))
 	case errors.Is(err, cluster.ErrNotReady):
 		refuse(w, http.StatusServiceUnavailable, err)
 	case class == cluster.Forbidden:

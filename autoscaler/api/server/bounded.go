@@ -10,16 +10,17 @@ import (
 	"sync"
 )
 
-// bounded accepts so many connections at a time. One beyond the bound takes the
-// place of the one that has been idle longest, of its own address where that
-// has too many; where none is idle it is closed before anything is read of it.
-// Keeping it waiting would cost memory, and those of others would wait behind it.
+// bounded limits the number of open connections. At the limit, a new connection
+// replaces the one that has been idle longest (among those of its own address, if
+// that address has too many). If none is idle, the new connection is closed before
+// anything is read from it: keeping it waiting would cost memory and block the
+// connections of others behind it.
 type bounded struct {
 	net.Listener
 	held *counter
 
 	mu   sync.Mutex
-	idle []*counted // the longest first
+	idle []*counted // longest idle first
 }
 
 func bound(l net.Listener, held *counter) *bounded { return &bounded{Listener: l, held: held} }
@@ -37,15 +38,15 @@ func (l *bounded) Accept() (net.Conn, error) {
 				return &counted{Conn: c, from: from, give: sync.OnceFunc(func() { l.held.give(from) })}, nil
 			}
 			if !l.evict(from) {
-				_ = c.Close() // nothing was promised
+				_ = c.Close() // nothing has been read
 				break
 			}
 		}
 	}
 }
 
-// evict closes the connection that has been idle longest; it returns false
-// where there is none.
+// evict closes the connection that has been idle longest. It returns false if none
+// is idle.
 func (l *bounded) evict(from string) bool {
 	crowded := l.held.full(from)
 	l.mu.Lock()
@@ -61,7 +62,8 @@ func (l *bounded) evict(from string) bool {
 	return true
 }
 
-// noted is called by the server when a connection changes its state.
+// noted updates the list of idle connections. The server calls it when a connection
+// changes its state.
 func (l *bounded) noted(conn net.Conn, state http.ConnState) {
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = t.NetConn() // below TLS
@@ -87,8 +89,8 @@ func remote(c net.Conn) string {
 	return c.RemoteAddr().String()
 }
 
-// origin is what one caller can choose its addresses of: all of loopback, or an
-// IPv6 network.
+// origin returns the range of addresses from which one caller can choose: all of
+// loopback, or an IPv6 network.
 func origin(ip net.IP) string {
 	switch {
 	case ip.IsLoopback():
@@ -99,7 +101,7 @@ func origin(ip net.IP) string {
 	return ip.String()
 }
 
-// counted is a connection that is given back when it ends.
+// counted is a connection that frees its place when it is closed.
 type counted struct {
 	net.Conn
 	from string

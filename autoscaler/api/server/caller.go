@@ -14,14 +14,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 )
 
-// caller is who sent a request, as far as that is proven.
+// caller is the sender of a request, as far as it is proven.
 type caller struct {
-	token string // what Nomad is asked with; "" is the autoscaler's own
-	who   string // for the record
+	token string // token for requests to Nomad; "" means the autoscaler's own
+	who   string // name in the audit log
 }
 
-// token is the Nomad token of a request, in either of the headers that Nomad
-// itself reads.
+// token returns the Nomad token of a request. It accepts the same two headers as
+// Nomad.
 func token(r *http.Request) string {
 	if t := r.Header.Get("X-Nomad-Token"); t != "" {
 		return t
@@ -33,9 +33,10 @@ func token(r *http.Request) string {
 	return ""
 }
 
-// admit returns who wants something that requires a proof, or an error for who may
-// not even try, which names what requires the proof, and which token is one. With a
-// token it is Nomad that decides on a change in the end.
+// admit returns the caller of a request that requires proof of identity, or an
+// error if the caller may not even try. The error names what requires the proof,
+// and which token is accepted. For a change with a token, Nomad makes the final
+// decision.
 func (s *Server) admit(r *http.Request, what, which string) (caller, error) {
 	conn, local := local(r)
 	own := caller{who: "anyone, by http { open }"}
@@ -57,12 +58,12 @@ func (s *Server) admit(r *http.Request, what, which string) (caller, error) {
 	case err == nil:
 		return caller{given, who}, nil
 	case errors.Is(err, cluster.ErrNoACL) && may:
-		return own, nil // what Nomad does not check proves nothing
+		return own, nil // a token proves nothing if Nomad does not check it
 	case errors.Is(err, cluster.ErrNoACL):
 		return caller{who: "unproven token"}, problem(http.StatusForbidden, "%w, so a token proves nothing: %s", err, s.remedy("let everyone write with http { open = true }"))
 	case errors.Is(err, cluster.ErrUnknownToken) && local:
-		// One that has expired, often of the environment, neither proves anything
-		// nor takes away what the kernel reports of the caller.
+		// An expired token, often from the environment, proves nothing. The caller
+		// keeps the identity that the kernel reports.
 		return own, nil
 	case errors.Is(err, cluster.ErrUnknownToken):
 		return caller{who: "unknown token"}, problem(http.StatusForbidden, "%w", err)
@@ -70,7 +71,8 @@ func (s *Server) admit(r *http.Request, what, which string) (caller, error) {
 	return caller{who: "unproven token"}, err
 }
 
-// remedy adds to what a caller can do that the Unix socket requires no token.
+// remedy appends the remedy of the Unix socket, which requires no token, to another
+// one.
 func (s *Server) remedy(other string) string {
 	if s.socket == "" {
 		return other
@@ -78,11 +80,11 @@ func (s *Server) remedy(other string) string {
 	return fmt.Sprintf("%s, or run kolo on this machine as the autoscaler's user or root, which finds the Unix socket %s", other, s.socket)
 }
 
-// commandFunc is what a command does for a caller; it completes the record.
+// commandFunc carries out a command for a caller and completes its audit record.
 type commandFunc func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error
 
-// command makes a handler of a request that changes something. It is answered
-// with {} unless do has answered it.
+// command returns a handler for a request that changes something. The answer is {}
+// unless do has already answered.
 func (s *Server) command(action string, do commandFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := audit.Entry{Action: action, From: address(r), Via: via(r)}
@@ -107,7 +109,7 @@ func (s *Server) command(action string, do commandFunc) http.HandlerFunc {
 	}
 }
 
-// answerWriter knows whether a request was answered.
+// answerWriter records whether a request was answered.
 type answerWriter struct {
 	http.ResponseWriter
 	done bool

@@ -41,7 +41,7 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 	}
 	err := s.controller.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
 	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, leader.ErrNotLeading) {
-		// Not an error of Nomad's API: the policy itself.
+		// The fault is in the policy, not in Nomad's API.
 		return problem(http.StatusBadRequest, "%w", err)
 	}
 	return err
@@ -49,16 +49,17 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 
 func orConfigured(line string) string { return cmp.Or(line, "as configured") }
 
-// pools are the node pools that have nodes or jobs, or a block of their own.
+// pools returns the node pools that have nodes, jobs, or their own block in the
+// configuration.
 func (s *Server) pools() []string {
 	configured, _ := s.controller.Pools()
 	delete(configured, config.AnyPool)
 	return slices.Sorted(maps.Keys(configured))
 }
 
-// unknown returns an error where the autoscaler has not seen the job, which is more
-// likely a mistyped name than one to come. Only names that the caller may read
-// are suggested.
+// unknown returns an error if the autoscaler has not seen the job: the name is more
+// likely mistyped than that of a future job. The error suggests only names that the
+// caller may read.
 func (s *Server) unknown(r *http.Request, key identity.JobKey) error {
 	sc, err := s.scope(r)
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *Server) unknown(r *http.Request, key identity.JobKey) error {
 	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, suggest.Hint("", key.String(), known))
 }
 
-// setPaused makes the command that leaves jobs alone, or ends that.
+// setPaused returns the command that pauses jobs, or resumes them.
 func (s *Server) setPaused(paused bool) commandFunc {
 	return func(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
 		var key identity.JobKey

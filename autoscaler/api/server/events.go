@@ -14,19 +14,19 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// heartbeat is how often a stream is sent a comment, so that a dead connection is
-// noticed, and how often its caller is asked for again.
+// heartbeat is the interval at which a stream sends a comment, which detects dead
+// connections, and checks its caller's token again.
 const heartbeat = 15 * time.Second
 
-// events sends what happens as server-sent events. A stream has no time limit,
-// each of its writes has.
+// events streams events as server-sent events. A stream has no time limit, but each
+// of its writes has.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 	from, streams := address(r), s.quota(r).streams
 	if ip := net.ParseIP(from); ip != nil {
 		from = origin(ip)
 	}
 	if !streams.take(from) {
-		fail(w, tooMany("30", "too many event streams are open; close some, or read /v1/status now and then"))
+		fail(w, tooMany("30", "too many event streams are open; close some, or poll /v1/status instead"))
 		return
 	}
 	defer streams.give(from)
@@ -56,7 +56,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 		case <-tick.C:
 			var err error
 			if sc, err = s.scope(r); err != nil || !send(": still here\n\n") {
-				return // the token is no longer valid, or no one listens
+				return // the token is no longer valid, or the client has disconnected
 			}
 		case e := <-events:
 			text, err := sc.event(r, e)
@@ -67,7 +67,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 	}
 }
 
-// event is an event as it is sent, "" for one that the caller may not read.
+// event returns an event in the format of the stream, or "" if the caller may not
+// read it.
 func (sc *scope) event(r *http.Request, e api.Event) (string, error) {
 	if e.Job != "" {
 		may, err := sc.sees(r.Context(), identity.JobKey{Namespace: e.Namespace, ID: e.ID})

@@ -20,17 +20,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// Headers of a request that an autoscaler passes on. Nothing is decided by them but
-// that it goes from one autoscaler to the next once, wherever the two believe the
-// leader to be.
+// Headers of a forwarded request. They are used only to forward a request at most
+// once, whichever autoscaler the two believe to lead.
 const (
-	forwardedHeader    = "Kolo-Forwarded-By"  // the autoscaler
-	forwardedForHeader = "Kolo-Forwarded-For" // the address of its caller
+	forwardedHeader    = "Kolo-Forwarded-By"  // name of the autoscaler
+	forwardedForHeader = "Kolo-Forwarded-For" // address of its caller
 )
 
 const forwardTimeout = 15 * time.Second
 
-// via is who passed a request on, as that one reports.
+// via returns who forwarded a request, as the forwarding autoscaler reports it.
 func via(r *http.Request) string {
 	by := r.Header.Get(forwardedHeader)
 	if by == "" {
@@ -39,9 +38,9 @@ func via(r *http.Request) string {
 	return by + " for " + r.Header.Get(forwardedForHeader)
 }
 
-// byLeader has the leader do it: this autoscaler, or the one that leads, with the
-// caller's token. What is done with the autoscaler's own token is done here: the
-// leader learns of it from Nomad, and the token stays.
+// byLeader has the leader carry out a command: this autoscaler, or another one with
+// the caller's token. Commands that use the autoscaler's own token are carried out
+// here. The leader learns of them from Nomad, and the token is not sent to it.
 func (s *Server) byLeader(do commandFunc) commandFunc {
 	return func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
 		if c.token == "" || s.controller.Leads() {
@@ -61,7 +60,8 @@ func (s *Server) byLeader(do commandFunc) commandFunc {
 	}
 }
 
-// leader is who leads, if another autoscaler does and can be asked.
+// leader returns the leading autoscaler, or an error if no other autoscaler leads
+// or can be reached.
 func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 	c := s.controller.Config().Leader
 	who, itself, err := s.controller.Leader(ctx)
@@ -69,16 +69,16 @@ func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 	case err != nil:
 		return who, problem(http.StatusBadGateway, "this autoscaler does not lead, and it is unknown who does: %w", err)
 	case itself:
-		return who, problem(http.StatusServiceUnavailable, "this autoscaler was the last to lead, and is not ready to or no more; try again in a moment")
+		return who, problem(http.StatusServiceUnavailable, "this autoscaler is about to lead, or has just stopped leading; try again in a moment")
 	case who.Name == "":
-		return who, problem(http.StatusServiceUnavailable, "no autoscaler leads now: no one holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
+		return who, problem(http.StatusServiceUnavailable, "no autoscaler leads now: no one holds the lock of the variable %s; an autoscaler that reaches Nomad takes it within %s", c.Path, c.TTL)
 	case who.Address == "":
-		return who, problem(http.StatusServiceUnavailable, "%s leads, and does not report where its API is; send the request to it", who.Name)
+		return who, problem(http.StatusServiceUnavailable, "%s leads, and does not report the address of its API; send the request to it", who.Name)
 	}
 	return who, nil
 }
 
-// forward passes a request on and answers with the leader's answer.
+// forward sends a request to the leader and passes on its answer.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who leader.Holder) error {
 	conf := s.controller.Config()
 	if conf.HTTP.TLS.Enabled() && !strings.HasPrefix(who.Address, "https://") {
@@ -111,19 +111,19 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who l
 	s.log.Debug("passed a request on to the leader", "path", r.URL.Path, "leader", who.Name, "address", who.Address, "status", resp.StatusCode)
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(resp.Body, bodyLimit)) // one of the two went away
+	_, _ = io.Copy(w, io.LimitReader(resp.Body, bodyLimit)) // one of the two may have disconnected
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %s", who.Name, resp.Status)
 	}
 	return nil
 }
 
-// toItself reports whether a URL leads each machine to itself, where any of its
+// toItself reports whether a URL leads every machine to itself, where any of its
 // users may listen.
 func toItself(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
-		return false // it is not called, either
+		return false // no request is sent to it either
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -133,8 +133,8 @@ func toItself(address string) bool {
 	return err == nil && (ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified())
 }
 
-// forwarder is a client for one request. It follows no redirect: the request
-// carries the caller's token. And it uses no proxy of the environment.
+// forwarder returns a client for one request. It follows no redirects, because the
+// request carries the caller's token, and uses no proxy from the environment.
 func forwarder(c *config.TLS) *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

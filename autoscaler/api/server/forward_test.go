@@ -104,7 +104,7 @@ func TestForward_NoLeader(t *testing.T) {
 		want      string
 	}{
 		"gone":           {func() string { return "http://127.0.0.1:1" }, 502, "the leader leader cannot be reached at http://127.0.0.1:1"},
-		"no address":     {func() string { return "" }, 503, "leader leads, and does not report where its API is"},
+		"no address":     {func() string { return "" }, 503, "leader leads, and does not report the address of its API"},
 		"broken address": {func() string { return ":" }, 502, "the address of the leader"},
 		"redirected": {func() string {
 			s := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect))
@@ -122,11 +122,11 @@ func TestForward_NoLeader(t *testing.T) {
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "follower", f.url })
 	code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "this autoscaler was the last to lead")
+	must.StrContains(t, text, "this autoscaler is about to lead, or has just stopped leading")
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "", "" })
 	code, text = f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "no autoscaler leads now: no one holds the lock of the variable kolo/leader; one takes it within 1h0m0s")
+	must.StrContains(t, text, "no autoscaler leads now: no one holds the lock of the variable kolo/leader; an autoscaler that reaches Nomad takes it within 1h0m0s")
 }
 
 // elsewhere is an autoscaler that follows one on a machine.

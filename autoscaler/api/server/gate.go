@@ -18,8 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// connection is what is known of a request's connection if it came over the
-// Unix socket.
+// connection describes the Unix socket connection of a request.
 type connection struct {
 	peer socket.Peer
 	err  error // why the peer may not use the socket
@@ -27,7 +26,7 @@ type connection struct {
 
 type connectionKey struct{}
 
-// admitting notes who is at the other end of a connection of the Unix socket.
+// admitting returns a function that records the peer of each Unix socket connection.
 func admitting(g socket.Gate) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		if b, ok := c.(*counted); ok {
@@ -47,8 +46,8 @@ func local(r *http.Request) (connection, bool) {
 	return c, ok
 }
 
-// gate refuses requests before anything looks at them: over the network those
-// of other sites' pages, and over the Unix socket those of other users.
+// gate refuses requests before they are processed: over the network, requests from
+// pages of other sites; over the Unix socket, requests of other users.
 func (s *Server) gate(r *http.Request) error {
 	if c, ok := local(r); ok {
 		if c.err != nil {
@@ -57,8 +56,8 @@ func (s *Server) gate(r *http.Request) error {
 		return direct(r)
 	}
 	c := &s.controller.Config().HTTP
-	// A page may have its own name point here once it is loaded, and reads
-	// then as if it were ours.
+	// After a page is loaded, its site can make its own name resolve to this machine.
+	// The page could then read our answers as same-origin (DNS rebinding).
 	if !plain(r) && !s.ours(r.Host, c) {
 		return fmt.Errorf("requests to %q are refused: call the autoscaler by an IP address, localhost, or the name of its machine, or list the name in http { hosts }", r.Host)
 	}
@@ -76,19 +75,20 @@ func (s *Server) gate(r *http.Request) error {
 	}
 }
 
-// plain reports whether a request is one of HTTP/1.0, which need not name whom it is
-// sent to. Browsers send none.
+// plain reports whether a request is an HTTP/1.0 request, which need not name a
+// host. Browsers send none.
 func plain(r *http.Request) bool {
 	return r.Host == "" && !r.ProtoAtLeast(1, 1) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 }
 
-// link reports whether a request follows a link to the page, which holds nothing.
+// link reports whether a request follows a link to the page, which contains no data
+// itself.
 func link(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// direct refuses what a proxy passes on to the Unix socket: its own user would
-// answer for everyone who reaches the proxy.
+// direct refuses requests that a proxy forwards to the Unix socket: everyone who
+// reaches the proxy would act as its user.
 func direct(r *http.Request) error {
 	for h := range r.Header {
 		if slices.Contains([]string{"Origin", "Sec-Fetch-Site", "Forwarded", "Via", "X-Real-Ip"}, h) || strings.HasPrefix(h, "X-Forwarded-") {
@@ -98,14 +98,14 @@ func direct(r *http.Request) error {
 	return nil
 }
 
-// ours reports whether the host that a request was sent to is ours by a name that
-// no one else can give to it.
+// ours reports whether the request names a host as ours, by an address or by a name
+// that no one else can make resolve to this machine.
 func (s *Server) ours(host string, c *config.HTTP) bool {
 	host = strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 	if host == "" {
 		return false
 	}
-	// With a zone, an address is of this machine all the more.
+	// An address with a zone is valid only on this machine.
 	if _, err := netip.ParseAddr(host); host == "localhost" || err == nil || strings.EqualFold(host, s.machine) {
 		return true
 	}
@@ -123,7 +123,7 @@ func sameOrigin(r *http.Request) bool {
 	return host == r.Host
 }
 
-// address is where a request came from, without the port.
+// address returns the address that a request came from, without the port.
 func address(r *http.Request) string {
 	if _, ok := local(r); ok {
 		return "unix"

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Bounds of what callers may hold. An address is often that of a proxy, so its
-// part is large; the rest stays for others. The Unix socket has its own, so
-// that a flood over the network does not keep the operator out.
+// Limits of what callers may hold. One address is often that of a proxy, so its
+// share is large; the rest stays available to others. The Unix socket has separate
+// limits, so that a flood over the network does not lock out the operator.
 const (
 	mostConnections      = 512
 	connectionsByAddress = 256
@@ -21,21 +21,21 @@ const (
 	bodyLimit   = 64 << 10
 )
 
-// timeouts bound how long a caller may take.
+// timeouts bounds the time that requests and answers may take.
 type timeouts struct {
 	header, read time.Duration
-	write        time.Duration // of one answer; an external policy takes seconds
+	write        time.Duration // for one answer; an external policy takes seconds
 	idle         time.Duration
-	stream       time.Duration // of one event, or of a piece of an answer
-	slot         time.Duration // until others have read their answers
-	plan         time.Duration // of policies that are asked for a plan
+	stream       time.Duration // for one event, or for a piece of an answer
+	slot         time.Duration // for waiting until others have read their answers
+	plan         time.Duration // for policies that are asked for a plan
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{header: 10 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute, stream: 10 * time.Second, slot: 10 * time.Second, plan: 5 * time.Second}
 }
 
-// counter counts what is held, in total and by address.
+// counter counts held resources, in total and by address.
 type counter struct {
 	most, each int
 
@@ -48,7 +48,7 @@ func newCounter(most, each int) *counter {
 	return &counter{most: most, each: each, held: map[string]int{}}
 }
 
-// take takes one for an address; it returns false where there is none left.
+// take takes one resource for an address. It returns false if none is left.
 func (c *counter) take(address string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *counter) take(address string) bool {
 	return true
 }
 
-// full reports whether an address has as many as it may.
+// full reports whether an address holds as many as it may.
 func (c *counter) full(address string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

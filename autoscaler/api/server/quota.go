@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Bounds of what is made at a time. An answer is held until it is read, and a
-// plan costs as much as a round and holds the same locks.
+// Limits of concurrent work. An answer is held in memory until it is read. A plan
+// costs as much as a round and holds the same locks.
 const (
 	mostPlans   = 2
 	mostAnswers = 16
 )
 
-// quota is what the callers of the network, or of the Unix socket, may have at
-// a time.
+// quota holds the concurrent work of all callers of the network, or of the Unix
+// socket.
 type quota struct {
 	streams        *counter
 	plans, answers chan struct{}
@@ -35,8 +35,8 @@ func (s *Server) quota(r *http.Request) *quota {
 	return s.network
 }
 
-// slot takes one of slots within a time; it returns nil where there is none, or
-// the caller went away.
+// slot takes one of slots, and waits up to within for it. It returns nil if none
+// becomes free or the client disconnects.
 func slot(ctx context.Context, slots chan struct{}, within time.Duration) (give func()) {
 	give = func() { <-slots }
 	select {
@@ -53,8 +53,8 @@ func slot(ctx context.Context, slots chan struct{}, within time.Duration) (give 
 	return nil
 }
 
-// limited is for an answer that may be large: so many are made at a time, and each
-// is to be read piece by piece.
+// limited wraps a handler whose answer may be large. It limits how many such
+// answers are made concurrently, and the time to read each piece.
 func (s *Server) limited(h func(http.ResponseWriter, *http.Request, *scope)) func(http.ResponseWriter, *http.Request, *scope) {
 	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
 		give := slot(r.Context(), s.quota(r).answers, s.limits.slot)
@@ -67,18 +67,19 @@ func (s *Server) limited(h func(http.ResponseWriter, *http.Request, *scope)) fun
 	}
 }
 
-// tooMany is the error of what is bounded in number.
+// tooMany returns the error for an exceeded limit.
 func tooMany(seconds, text string) error {
 	return coded{http.StatusTooManyRequests, errors.New(text), seconds}
 }
 
 const piece = 64 << 10
 
-// pacedWriter writes an answer in pieces, each of which is to be read in a time.
+// pacedWriter writes an answer in pieces, each of which must be read in a limited
+// time.
 type pacedWriter struct {
 	http.ResponseWriter
 	each, all time.Duration
-	end       time.Time // of all, from the first piece on
+	end       time.Time // deadline of the whole answer, set with the first piece
 }
 
 // Write implements http.ResponseWriter.

@@ -27,12 +27,12 @@ import (
 //go:embed page.html
 var pageHTML []byte
 
-// pagePolicy lets the page run its own script, use its own style, and ask this
-// autoscaler, and nothing else; no other page may frame it.
+// pagePolicy lets the page run its own script, use its own style and call this
+// autoscaler, but nothing else. No other page may frame it.
 var pagePolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	hashOf(pageHTML, "script"), hashOf(pageHTML, "style"))
 
-// hashOf is the source expression of the page's one element of a name.
+// hashOf returns the source expression of the page's only element with that name.
 func hashOf(html []byte, element string) string {
 	_, rest, _ := bytes.Cut(html, []byte("<"+element+">"))
 	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
@@ -43,10 +43,10 @@ func hashOf(html []byte, element string) string {
 func page(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = w.Write(pageHTML) // a reader that went away
+	_, _ = w.Write(pageHTML) // the reader may have disconnected
 }
 
-// answers makes a handler that answers what show returns.
+// answers returns a handler that answers with the result of show.
 func answers(show func(*http.Request, *scope) (any, error)) func(http.ResponseWriter, *http.Request, *scope) {
 	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
 		out, err := show(r, sc)
@@ -90,8 +90,9 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 	return out, err
 }
 
-// plan shows what the policies in force would do, to those who may read. Another
-// policy takes time that its caller chooses, by its options, and so requires a proof.
+// plan shows what the policies in force would do, to callers who may read. With
+// another policy, the caller controls by its options how long it takes, so that
+// requires proof of identity.
 func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
 	line := r.URL.Query().Get("policy")
 	if line != "" {
@@ -149,9 +150,9 @@ func (s *Server) propose(r *http.Request, sc *scope, line string, pools map[stri
 
 var errSlowPlan = errors.New("the policies take longer than a plan may")
 
-// topology shows every caller the domains with their slots, as status does those
-// of pools. Jobs are those that the caller may read, and problems, which name
-// nodes, are for those who may read everything.
+// topology shows the domains and their slots to every caller, as status does for
+// pools. It shows only the jobs that the caller may read. Problems name nodes, so
+// only callers who may read everything see them.
 func (s *Server) topology(r *http.Request, sc *scope) (any, error) {
 	out, err := s.controller.Topology()
 	if err != nil || sc.all {
@@ -171,8 +172,8 @@ func (s *Server) policies(*http.Request, *scope) (any, error) {
 	return api.Policies{Configured: configured, Set: set, BuiltIn: builtin.Policies.Names(), External: s.controller.ExternalPolicies()}, nil
 }
 
-// metrics serves everyone the sums, and the series of jobs to those who may
-// read them: Prometheus has no token in most places.
+// metrics serves the sums to everyone, because Prometheus usually has no token. It
+// serves the series of jobs to callers who may read them.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	sees := func(identity.JobKey) bool { return false }
 	sc, err := s.scope(r)

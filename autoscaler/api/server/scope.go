@@ -13,16 +13,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// scope is what a caller may read: everything, or the jobs of the namespaces
-// whose jobs Nomad lets the token read.
+// scope is what a caller may read: everything, or the jobs of the namespaces that
+// Nomad lets the token read.
 type scope struct {
 	tokens     Tokens
 	token      string
 	all        bool
-	namespaces map[string]bool // asked so far, for one request
+	namespaces map[string]bool // answers so far, for one request
 }
 
-// scope returns what the caller of a request may read, or an error for one who
+// scope returns what the caller of a request may read, or an error if the caller
 // may not read at all.
 func (s *Server) scope(r *http.Request) (*scope, error) {
 	if _, ok := local(r); ok || !s.controller.Config().HTTP.ReadToken {
@@ -44,7 +44,7 @@ func (s *Server) scope(r *http.Request) (*scope, error) {
 	return &scope{tokens: s.tokens, token: given, namespaces: map[string]bool{}}, nil
 }
 
-// reads makes a handler of a request that shows jobs.
+// reads returns a handler for a request that shows jobs.
 func (s *Server) reads(h func(http.ResponseWriter, *http.Request, *scope)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		sc, err := s.scope(r)
@@ -56,7 +56,7 @@ func (s *Server) reads(h func(http.ResponseWriter, *http.Request, *scope)) http.
 	}
 }
 
-// debugging makes a handler of what shows the process itself, and with it all
+// debugging returns a handler for profiles of the process, which reveal data of all
 // jobs.
 func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
 	return s.reads(func(w http.ResponseWriter, r *http.Request, sc *scope) {
@@ -88,8 +88,8 @@ func (sc *scope) sees(ctx context.Context, key identity.JobKey) (bool, error) {
 	return may, err
 }
 
-// status is a status without what the caller may not read. Of pools it keeps
-// the sums, and drops problems: those may name jobs.
+// status returns the parts of a status that the caller may read. It keeps the sums
+// of pools and drops their problems, which may name jobs.
 func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error) {
 	if sc.all {
 		return s, nil
@@ -111,7 +111,7 @@ func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error)
 	return &out, nil
 }
 
-// seen are the items whose jobs the caller may read.
+// seen returns the items whose jobs the caller may read.
 func seen[T any](ctx context.Context, sc *scope, all []T, key func(*T) identity.JobKey) ([]T, error) {
 	out := []T{}
 	for i := range all {

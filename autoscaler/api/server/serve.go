@@ -19,7 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// Serve listens until the context ends. ready is called with the address.
+// Serve listens until ctx ends. It calls ready with the address that it listens on.
 func (s *Server) Serve(ctx context.Context, c config.HTTP, ready func(net.Addr)) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(c.Bind, strconv.Itoa(c.Port)))
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Server) Serve(ctx context.Context, c config.HTTP, ready func(net.Addr))
 	return g.Wait()
 }
 
-// listenUnix makes the Unix socket, nil for none. A path in the configuration
-// has to do; the default one is an offer.
+// listenUnix creates the Unix socket, or returns nil if there is none. A path in
+// the configuration must work; the default path is optional.
 func (s *Server) listenUnix(c config.HTTP, at net.Addr) (*socket.Listener, error) {
 	path := c.Unix
 	if path == "" {
@@ -67,14 +67,14 @@ func (s *Server) listenUnix(c config.HTTP, at net.Addr) (*socket.Listener, error
 	return nil, nil
 }
 
-// serve answers the connections of one listener until the context ends.
+// serve handles the connections of one listener until ctx ends.
 func (s *Server) serve(ctx context.Context, l net.Listener, noted func(net.Conn, http.ConnState), connected func(context.Context, net.Conn) context.Context) error {
 	hs := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read, WriteTimeout: s.limits.write, IdleTimeout: s.limits.idle,
 		MaxHeaderBytes: headerLimit,
 		ErrorLog:       s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-		// Event streams end with the context, so that Shutdown need not wait.
+		// The context ends event streams, so that Shutdown need not wait for them.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: connected,
 		ConnState:   noted,

@@ -20,7 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Controller is what the API needs of the control loop.
+// Controller is the part of the control loop that the API uses.
 type Controller interface {
 	Status() *api.Status
 	Topology() ([]api.PoolTopology, error)
@@ -40,7 +40,7 @@ type Controller interface {
 	Leader(context.Context) (who leader.Holder, itself bool, err error)
 }
 
-// Tokens is what Nomad answers about the tokens that callers present.
+// Tokens answers questions about the tokens of callers, by asking Nomad.
 type Tokens interface {
 	Identify(ctx context.Context, token string) (string, error)
 	MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error)
@@ -62,13 +62,13 @@ type Server struct {
 	limits     timeouts
 }
 
-// New makes a server. reload reads the configuration again.
+// New returns a server. reload must read the configuration again.
 func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server {
 	s := &Server{
 		controller: c, tokens: t, reload: reload, log: log, audit: audit.New(log, "autoscaler "+c.Config().Name), mux: http.NewServeMux(),
 		network: newQuota(streamsByAddress), own: newQuota(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
 	}
-	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by
+	s.machine, _ = os.Hostname() // if this fails, the machine has no name
 	for pattern, h := range s.routes() {
 		s.mux.HandleFunc(pattern, h)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// secure makes a listener speak TLS where the configuration asks for it. Each
-// handshake uses the certificate and the authorities in force, so that a reload
-// changes them without a pause.
+// secure adds TLS to a listener if the configuration requires it. Each handshake
+// uses the current certificate and authorities, so a reload changes them without
+// interruption.
 func (s *Server) secure(l net.Listener, c config.HTTP) net.Listener {
 	if !c.TLS.Enabled() {
 		return l
@@ -32,7 +32,7 @@ func serving(c *config.TLS) (*tls.Config, error) {
 	}
 	out := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c.Certificate}, NextProtos: []string{"http/1.1"},
-		SessionTicketsDisabled: true, // a client is verified each time
+		SessionTicketsDisabled: true, // verify the client at every connection
 	}
 	if c.VerifyClient {
 		out.ClientAuth, out.ClientCAs = tls.RequireAndVerifyClientCert, c.Authorities
@@ -40,8 +40,8 @@ func serving(c *config.TLS) (*tls.Config, error) {
 	return out, nil
 }
 
-// calling is how an autoscaler calls another, with its own certificate for where
-// that verifies clients.
+// calling returns the TLS configuration for calling another autoscaler. It includes
+// this autoscaler's certificate, in case the other one verifies clients.
 func calling(c *config.TLS) *tls.Config {
 	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Authorities}
 	if c.Enabled() {

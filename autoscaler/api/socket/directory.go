@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// directory makes the directory of a socket if it is missing, and refuses one
-// in which another user could put something in the socket's place.
+// directory creates the directory of a socket if it is missing. It refuses a
+// directory in which another user could replace the socket.
 func directory(dir string, g Gate) error {
 	err := os.Mkdir(dir, 0o700)
 	switch {
@@ -34,9 +34,9 @@ func directory(dir string, g Gate) error {
 	return trusted(dir, g.UID)
 }
 
-// trusted refuses a directory that another user than root and uid could change,
-// itself or through a directory above it. A sticky one above it is safe: only
-// the owner of an entry can rename that.
+// trusted refuses a directory that a user other than root and uid could change,
+// directly or through a parent directory. A sticky parent is safe: only the owner
+// of an entry can rename it.
 func trusted(dir string, uid int) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errInUse is returned where another autoscaler serves the socket.
+// errInUse is returned if another autoscaler serves the socket.
 var errInUse = errors.New("another autoscaler serves this socket")
 
-// longest is the longest name of a socket that the system accepts: what it has
-// room for, less the final NUL.
+// longest is the length of the longest socket path that the system accepts, without
+// the final NUL.
 const longest = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// Listener accepts connections of a Unix socket. Close removes it.
+// Listener accepts connections on a Unix socket. Close removes the socket.
 type Listener struct {
 	*net.UnixListener
 	Gate Gate
@@ -32,9 +32,9 @@ type Listener struct {
 	once sync.Once
 }
 
-// Listen serves a socket at a path, for this user and root and, unless it is
-// "", for a group. What is left of an autoscaler that has ended is removed; anything
-// else at the path is an error.
+// Listen serves a socket at path for this user, for root, and for group unless that
+// is "". It removes the socket of an autoscaler that has ended; anything else at the
+// path is an error.
 func Listen(path, group string) (*Listener, error) {
 	l, err := listen(path, group)
 	if err != nil {
@@ -67,8 +67,8 @@ func listen(path, group string) (_ *Listener, err error) {
 	return &Listener{UnixListener: ul, Gate: g, lock: lock}, nil
 }
 
-// bind is called with the lock held, so a socket at the path is of no one that
-// still runs.
+// bind creates the socket. The lock must be held, so a socket that exists at the
+// path belongs to a process that has ended.
 func bind(path string, g Gate) (*net.UnixListener, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -97,15 +97,15 @@ func bind(path string, g Gate) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Close ends the listener, removes the socket, and lets another autoscaler have the
-// path.
+// Close ends the listener, removes the socket, and frees the path for another
+// autoscaler.
 func (l *Listener) Close() (err error) {
 	l.once.Do(func() { err = errors.Join(l.UnixListener.Close(), release(l.lock)) })
 	return err
 }
 
-// acquire locks a file for as long as this process runs. The one before may
-// have removed the file between its opening and its locking.
+// acquire locks a file until this process ends. If the previous owner removed the
+// file between opening and locking, acquire tries again.
 func acquire(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -132,5 +132,5 @@ func acquire(path string) (*os.File, error) {
 	}
 }
 
-// release removes the file while it is locked.
+// release removes the file while it is still locked.
 func release(f *os.File) error { return errors.Join(os.Remove(f.Name()), f.Close()) }

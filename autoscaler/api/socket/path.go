@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// port is the API's default; the socket of an autoscaler with another has the port
-// in its name, so that several autoscalers of one user have a socket each.
+// port is the API's default port. The socket of an autoscaler with another port has
+// that port in its name, so several autoscalers of one user each have a socket.
 const port = 8648
 
-// Places is where the sockets of a user may be.
+// Places describes where a user's sockets may be.
 type Places struct {
 	UID     int
-	System  string // of root, and of users to whom root gave it
+	System  string // belongs to root, or to a user to whom root gave it
 	Runtime string // XDG_RUNTIME_DIR, "" is none
 }
 
-// Here are the places of this process.
+// Here returns the places of this process.
 func Here() Places {
 	return Places{UID: os.Getuid(), System: "/run/kolo", Runtime: os.Getenv("XDG_RUNTIME_DIR")}
 }
 
-// Default is where an autoscaler listens whose configuration names no path, "" for
-// nowhere.
+// Default returns the path at which an autoscaler listens if its configuration
+// names none, or "" if there is no suitable place.
 func (p Places) Default(api int) string {
 	name := "kolo.sock"
 	if api != port {
@@ -52,9 +52,9 @@ func (p Places) owns(dir string) bool {
 	return err == nil && info.IsDir() && owner(info) == p.UID
 }
 
-// Find returns the socket of the autoscaler that runs on this machine and that this
-// user may ask, "" for none. Where there are several, it is the one of the
-// autoscaler with the default port.
+// Find returns the socket of an autoscaler that runs on this machine and that this
+// user may call, or "" if there is none. If there are several, it prefers the one
+// with the default port.
 func (p Places) Find(ctx context.Context) (string, error) {
 	var found []string
 	for _, path := range p.candidates() {
@@ -92,8 +92,8 @@ func (p Places) candidates() []string {
 	return out
 }
 
-// answers reports whether an autoscaler listens at a path whom this user may give a
-// token to.
+// answers reports whether an autoscaler listens at path to which this user may send
+// a token.
 func (p Places) answers(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -101,8 +101,9 @@ func (p Places) answers(ctx context.Context, path string) bool {
 	return err == nil && c.Close() == nil
 }
 
-// Dial connects to the autoscaler at a path that Find returned. It refuses one whom
-// this user may not give a token to: another may have taken the place since.
+// Dial connects to the autoscaler at a path that Find returned. It refuses a peer
+// to which this user may not send a token, because another process may have
+// replaced the socket.
 func (p Places) Dial(ctx context.Context, path string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -118,9 +119,10 @@ func (p Places) Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// trusts reports whether a peer may be given a token: root, this user, and whom
-// root gave its own directory to. A runtime directory proves nothing: it is
-// named by the environment, which root may have of another user.
+// trusts reports whether a peer may receive a token. Trusted peers are root, this
+// user, and the user to whom root gave the system directory. A runtime directory
+// proves nothing: its path comes from the environment, which root may have
+// inherited from another user.
 func (p Places) trusts(peer Peer, path string) bool {
 	if peer.UID == 0 || peer.UID == p.UID {
 		return true

@@ -13,15 +13,16 @@ import (
 	"syscall"
 )
 
-// Peer is the process at the other end of a connection when that was made.
+// Peer is the process at the other end of a connection when the connection was
+// made.
 type Peer struct {
 	UID, GID, PID int
 }
 
 func (p Peer) String() string { return fmt.Sprintf("uid=%d pid=%d", p.UID, p.PID) }
 
-// PeerOf returns the process at the other end of a Unix connection, as the kernel
-// knows it.
+// PeerOf returns the process at the other end of a Unix connection, as reported by
+// the kernel.
 func PeerOf(c net.Conn) (Peer, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -42,14 +43,14 @@ func PeerOf(c net.Conn) (Peer, error) {
 	return peer, nil
 }
 
-// Gate is who may use a socket: root, one user, and the members of one group if
-// there is one.
+// Gate decides who may use a socket: root, one user, and optionally the members of
+// a group.
 type Gate struct {
 	UID   int
 	Group *user.Group
 }
 
-// Admit returns an error for a peer that may not, with the remedy.
+// Admit returns an error with a remedy if the peer may not use the socket.
 func (g Gate) Admit(p Peer) error {
 	if p.UID == 0 || p.UID == g.UID || g.member(p) {
 		return nil
@@ -61,7 +62,8 @@ func (g Gate) Admit(p Peer) error {
 	return fmt.Errorf("%s; http { unix_group } lets a group in", text)
 }
 
-// member asks the user database, too: the kernel names the primary group only.
+// member reports whether a peer is a member of the group. It also asks the user
+// database, because the kernel reports only the primary group.
 func (g Gate) member(p Peer) bool {
 	if g.Group == nil {
 		return false
@@ -77,7 +79,7 @@ func (g Gate) member(p Peer) bool {
 	return err == nil && slices.Contains(ids, g.Group.Gid)
 }
 
-// owner is the user a file belongs to, -1 where the system does not report it.
+// owner returns the UID of a file's owner, or -1 if the system does not report it.
 func owner(info os.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// credentials asks the kernel who is at the other end of a Unix socket. The
-// first group of an xucred is the effective one; an answer without a group or
-// of an unknown layout is an error, since its zeros would read as root's.
+// credentials asks the kernel for the peer of a Unix socket. The first group of an
+// xucred is the effective one. An answer without a group, or with an unknown
+// layout, is an error, because its zeros would look like root.
 func credentials(fd int) (Peer, error) {
 	cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {

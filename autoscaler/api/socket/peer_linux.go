@@ -5,7 +5,7 @@ package socket
 
 import "golang.org/x/sys/unix"
 
-// credentials asks the kernel who is at the other end of a Unix socket.
+// credentials asks the kernel for the peer of a Unix socket.
 func credentials(fd int) (Peer, error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tokens remembers for a moment what Nomad answers about the tokens that
-// callers of the API present: Nomad would be asked for every request otherwise,
-// and a page sends one every two seconds. Tokens are kept as their hashes.
+// Package tokens briefly caches Nomad's answers about the tokens of API callers.
+// Without the cache every request would cause a request to Nomad, and a web page
+// sends one every two seconds. Tokens are stored as hashes.
 package tokens
 
 import (
@@ -20,7 +20,7 @@ import (
 // Cache answers who callers are and what they may read.
 type Cache struct {
 	client  *cluster.Client
-	pending chan struct{} // bounds the requests under way
+	pending chan struct{} // bounds the pending requests
 	who     *memo[string, caller]
 	may     *memo[reading, bool]
 }
@@ -32,14 +32,14 @@ type caller struct {
 
 type reading struct{ token, namespace string }
 
-// Bounds of what is remembered.
+// Limits of the cache.
 const (
-	ttl            = 10 * time.Second // a token that is revoked works no longer than this
+	ttl            = 10 * time.Second // a revoked token works no longer than this
 	size           = 4096
 	requestsAtOnce = 16
 )
 
-// New makes a cache of what the Nomad of a client answers.
+// New returns a cache of the answers of the client's Nomad.
 func New(c *cluster.Client) *Cache {
 	return &Cache{client: c, pending: make(chan struct{}, requestsAtOnce),
 		who: newMemo[string, caller](ttl, size), may: newMemo[reading, bool](ttl, size)}
@@ -50,7 +50,7 @@ func hashed(token string) string {
 	return string(sum[:])
 }
 
-// begin waits until one more request may be sent.
+// begin waits until another request may be sent.
 func (c *Cache) begin(ctx context.Context) (done func(), err error) {
 	select {
 	case c.pending <- struct{}{}:
@@ -60,9 +60,9 @@ func (c *Cache) begin(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Identify returns the name that a log has for the caller who presents a token,
-// from Nomad. It returns cluster.ErrNoACL where that proves nothing, and
-// cluster.ErrUnknownToken where Nomad does not know it.
+// Identify asks Nomad who owns a token, and returns a name of the owner for logs.
+// It returns cluster.ErrNoACL if tokens prove nothing, and cluster.ErrUnknownToken
+// if Nomad does not know the token.
 func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
 	id, err := c.who.get(hashed(token), func() (caller, error) {
 		done, err := c.begin(ctx)
@@ -82,8 +82,8 @@ func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
 	return id.who, id.err
 }
 
-// MayRead reports whether Nomad lets a token read the jobs of a namespace, of which
-// one is given.
+// MayRead reports whether Nomad lets a token read the jobs of a namespace: that of the job
+// one.
 func (c *Cache) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	return c.may.get(reading{hashed(token), one.Namespace}, func() (bool, error) {
 		done, err := c.begin(ctx)
@@ -95,7 +95,7 @@ func (c *Cache) MayRead(ctx context.Context, token string, one identity.JobKey) 
 	})
 }
 
-// memo remembers answers for a time, and no more than so many.
+// memo remembers a limited number of answers for a limited time.
 type memo[K comparable, V any] struct {
 	ttl  time.Duration
 	size int
@@ -114,8 +114,7 @@ func newMemo[K comparable, V any](ttl time.Duration, size int) *memo[K, V] {
 	return &memo[K, V]{ttl: ttl, size: size, now: time.Now, answers: map[K]remembered[V]{}}
 }
 
-// get returns the answer that is remembered, or else asks. Errors are not
-// remembered.
+// get returns the remembered answer, or calls ask. Errors are not remembered.
 func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
 	m.mu.Lock()
 	got, ok := m.answers[key]
@@ -136,7 +135,7 @@ func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
 	return value, nil
 }
 
-// shrink forgets what is too old, or everything where nothing is. The caller
+// shrink forgets expired answers, or all answers if none has expired. The caller
 // holds m.mu.
 func (m *memo[K, V]) shrink() {
 	now := m.now()

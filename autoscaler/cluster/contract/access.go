@@ -12,8 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// access: Nomad states whose a token is, and 403 where it may not or is unknown; with
-// read-job, a job that does not exist is 404.
+// access: Nomad states the owner of a token, and answers 403 if the token is unknown
+// or lacks a capability. With read-job, a job that does not exist is 404.
 func access(t *testing.T, n *Nomad) {
 	self, _, err := n.Client.ACLTokens().Self(nil)
 	must.NoError(t, err)

@@ -1,12 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package contract is a test fixture: assertions of what the autoscaler takes for
-// granted of Nomad. A real Nomad and the stand-in of the other tests, package nomadtest,
-// must both pass them.
+// Package contract is a test fixture: it asserts the behaviour of Nomad that the
+// autoscaler relies on. A real Nomad and package nomadtest, the stand-in of the other
+// tests, must both pass.
 //
-// Each call of Nomad's API in the autoscaler is made by a scenario here, in the same
-// words, and each field that it decodes is in Fields: tests compare both with the code.
+// A scenario here makes each Nomad API call of the autoscaler, with the same parameters.
+// Fields lists each field that the autoscaler decodes. Tests compare both with the code.
 package contract
 
 import (
@@ -26,28 +26,29 @@ type Nomad struct {
 	Nodes  int
 	// Register registers a job.
 	Register func(t *testing.T, j Job)
-	// Finish has all workers of a job end well.
+	// Finish lets all workers of a job end successfully.
 	Finish func(t *testing.T, job string)
-	// Eligible sets whether a node takes new workers.
+	// Eligible sets whether a node accepts new workers.
 	Eligible func(t *testing.T, node string, eligible bool)
-	// Stranger makes a token that may do nothing.
+	// Stranger returns a token without any permission.
 	Stranger func(t *testing.T) (secret string)
 	// Before reports whether the server is older than a version.
 	Before func(t *testing.T, version string) bool
 }
 
-// Job is a batch job of one group "workers", of which a node takes one worker at most.
+// Job is a batch job of one group "workers". A node runs at most one of its workers.
 type Job struct {
 	ID       string
 	Count    int
-	Min, Max int  // of an elastic job; Max 0 is one that is not
-	Service  bool // has a service of the job's name, at a port of each worker
+	Min, Max int  // bounds of an elastic job; Max 0 is a job that is not elastic
+	Service  bool // has a service with the job's name and a port for each worker
 }
 
-// object is Nomad's JSON as it is: a decoded field that is missing looks like a zero.
+// object is Nomad's JSON, undecoded: in a decoded struct, a missing field looks like a
+// zero.
 type object = map[string]any
 
-// Check runs all assertions, one after another, each on jobs of its own.
+// Check runs all assertions one after another. Each has its own jobs.
 func Check(t *testing.T, n *Nomad) {
 	events := n.follow(t)
 	for _, of := range []struct {
@@ -73,7 +74,7 @@ func Check(t *testing.T, n *Nomad) {
 	}
 }
 
-// get reads an answer as it is.
+// get reads an answer without interpreting it.
 func (n *Nomad) get(t *testing.T, path string, q *api.QueryOptions, into any) *api.QueryMeta {
 	t.Helper()
 	meta, err := n.Client.Raw().Query(path, into, orNone(q).WithContext(t.Context()))
@@ -88,7 +89,7 @@ func orNone(q *api.QueryOptions) *api.QueryOptions {
 	return q
 }
 
-// status is the status of an error's answer, and its text.
+// status returns the HTTP status and the text of an error response.
 func status(t *testing.T, err error) (code int, text string) {
 	t.Helper()
 	var resp api.UnexpectedResponseError
@@ -96,7 +97,7 @@ func status(t *testing.T, err error) (code int, text string) {
 	return resp.StatusCode(), resp.Body()
 }
 
-// refused asserts the status and a part of the text of an error's answer.
+// refused asserts the HTTP status of an error response, and a part of its text.
 func refused(t *testing.T, err error, code int, part string) {
 	t.Helper()
 	must.Error(t, err)
@@ -105,7 +106,7 @@ func refused(t *testing.T, err error, code int, part string) {
 	must.StrContains(t, text, part)
 }
 
-// find returns the object of a list whose field has a value; nil for none.
+// find returns the first object in list whose field has the value; nil if there is none.
 func find(list []object, field string, value any) object {
 	for _, o := range list {
 		if o[field] == value {
@@ -115,7 +116,8 @@ func find(list []object, field string, value any) object {
 	return nil
 }
 
-// workers are the allocations of a job that run, as they are listed.
+// workers waits until a job runs count workers, and returns their allocations as Nomad
+// lists them.
 func (n *Nomad) workers(t *testing.T, job string, count int) (running []object) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d workers of %s", count, job), func() error {
@@ -143,7 +145,7 @@ func (n *Nomad) info(t *testing.T, job string) *api.Job {
 	return j
 }
 
-// scale sets a count, if the job is at an index; 0 is any.
+// scale sets a count if the job is at index; index 0 matches any.
 func (n *Nomad) scale(job string, count int, index uint64) (*api.JobRegisterResponse, error) {
 	resp, _, err := n.Client.Jobs().ScaleWithRequest(job, &api.ScalingRequest{
 		Count: new(int64(count)), Target: map[string]string{"Group": "workers"}, Message: "why", JobModifyIndex: index,

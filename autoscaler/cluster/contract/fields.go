@@ -11,10 +11,10 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Fields are those that the autoscaler reads of the answers to its calls, as paths in
-// their JSON: * is each element of an array or object, of which there may be none, and ?
-// follows a field that is left out where it has none. The devices of a real Nomad are in
-// e2e/device.
+// Fields lists the fields that the autoscaler reads from each answer, as paths in its
+// JSON. In a path, * stands for each element of an array or object, which may be empty,
+// and ? follows a field that Nomad omits if it has no value. e2e/device covers the
+// devices of a real Nomad.
 var Fields = map[string][]string{
 	"/v1/nodes": {
 		"ID", "Name", "Datacenter", "NodeClass", "NodePool", "Drain", "SchedulingEligibility", "Status", "Drivers.*.Detected", "Drivers.*.Healthy",
@@ -54,7 +54,7 @@ var allocFields = []string{
 	"ID", "Namespace", "JobID", "TaskGroup", "NodeID", "DesiredStatus", "ClientStatus", "CreateIndex", "ModifyIndex", "CreateTime",
 }
 
-// has asserts the fields of an answer to a path.
+// has asserts that an answer has the fields of a path.
 func has(t *testing.T, path string, o object) {
 	t.Helper()
 	fields, known := Fields[path]
@@ -64,8 +64,8 @@ func has(t *testing.T, path string, o object) {
 	}
 }
 
-// within returns an error where a path leads to nothing. An object may have nothing in
-// it, or be null, where any of its elements is meant.
+// within returns an error if a path leads to nothing. An object may be empty or null
+// where * stands for its elements.
 func within(v any, path []string) error {
 	if len(path) == 0 {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// jobs: a job, also one with a slash in its name, is read with its group, its scaling
-// policy and its allocations, which state what they hold only in the list of all.
+// jobs: a job is read with its group, its scaling policy and its allocations, even if
+// its name contains a slash. Only the list of all allocations states their resources.
 func jobs(t *testing.T, n *Nomad) {
 	const name = "team/train"
 	path := "/v1/job/" + strings.ReplaceAll(name, "/", "%2F")
@@ -56,8 +56,9 @@ func jobs(t *testing.T, n *Nomad) {
 	must.SliceEmpty(t, policies)
 }
 
-// lists: pages follow each other by tokens, a namespace without jobs has an empty list,
-// and a query at an index is answered when the list has changed, or its wait has passed.
+// lists: a token leads from one page to the next, and a namespace without jobs has an
+// empty list. A query at an index is answered when the list has changed or the wait is
+// over.
 func lists(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "one", Count: 0, Max: 1})
 	n.Register(t, Job{ID: "two", Count: 0, Max: 1})
@@ -106,8 +107,9 @@ func lists(t *testing.T, n *Nomad) {
 	n.purge(t, "one")
 }
 
-// waiting: a blocked evaluation does not state how many workers wait; the job's summary
-// does, by itself and in the list of jobs. With room it is no longer blocked.
+// waiting: a blocked evaluation does not state how many workers wait. The job's summary
+// does, both on its own and in the list of jobs. With room the evaluation is no longer
+// blocked.
 func waiting(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "fills", Count: 1})
 	n.workers(t, "fills", 1)
@@ -146,7 +148,7 @@ func waiting(t *testing.T, n *Nomad) {
 	n.purge(t, "waits")
 }
 
-// queued waits for the number of workers that wait by the job's summary.
+// queued waits until the job's summary states the wanted number of queued workers.
 func (n *Nomad) queued(t *testing.T, job string, want float64) {
 	t.Helper()
 	eventually(t, "the summary", func() error {
@@ -170,7 +172,7 @@ func queued(summary object) float64 {
 	return n
 }
 
-// parked: a batch job of no workers is dead at once, and can still be scaled up.
+// parked: a batch job without workers is dead immediately, and can still be scaled up.
 func parked(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "parked", Max: 1})
 	is := func(want string) {
@@ -193,8 +195,8 @@ func parked(t *testing.T, n *Nomad) {
 	n.purge(t, "parked")
 }
 
-// completing: a worker that ends well is complete and still wanted; the next scale runs
-// it again, under the same name.
+// completing: a worker that ends successfully is complete and still desired. The next
+// scale runs it again under the same name.
 func completing(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "ends", Count: 1, Max: 2})
 	first := n.workers(t, "ends", 1)[0]
@@ -232,8 +234,8 @@ func completing(t *testing.T, n *Nomad) {
 	n.purge(t, "ends")
 }
 
-// services: an instance is registered by its allocation, with the port that Nomad
-// reserved for that.
+// services: an instance is registered with its allocation and the port that Nomad
+// reserved for it.
 func services(t *testing.T, n *Nomad) {
 	none, _, err := n.Client.Services().Get("serves", nil)
 	must.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// nodes: they are listed with what they offer, without attributes and metadata, which
-// each has for itself.
+// nodes: the list states the resources of nodes, but not their attributes and
+// metadata; each node's own answer does.
 func nodes(t *testing.T, n *Nomad) {
 	all := n.nodes(t)
 	must.Len(t, n.Nodes, all)

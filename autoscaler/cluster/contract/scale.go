@@ -10,7 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// scaling: a scale is refused where the job has changed since, and beyond the bounds.
+// scaling: Nomad refuses a scale if the job has changed since the given index, or if
+// the count is outside the bounds.
 func scaling(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "scales", Count: 1, Min: 1, Max: 2})
 	n.workers(t, "scales", 1)
@@ -48,8 +49,8 @@ func scaling(t *testing.T, n *Nomad) {
 	n.purge(t, "scales")
 }
 
-// reporting: scaling events are kept, newest first; one without a count changes nothing
-// of the job.
+// reporting: scaling events are kept, newest first. An event without a count does not
+// change the job.
 func reporting(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "reports", Max: 2})
 	_, err := n.scale("reports", 1, 0)
@@ -85,8 +86,8 @@ func reporting(t *testing.T, n *Nomad) {
 	n.purge(t, "reports")
 }
 
-// tagging: a scale copies the tag of the version before, an untag removes it from one
-// version, and a tag is one version's otherwise.
+// tagging: a scale copies the tag of the previous version, and an untag removes it from one
+// version. Nomad refuses a tag that another version already has.
 func tagging(t *testing.T, n *Nomad) {
 	if n.Before(t, "1.9.0") {
 		t.Skip("Nomad before 1.9 has no version tags")

@@ -16,7 +16,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// events are those of the stream since Check began.
+// events holds the events of the stream since Check began.
 type events struct {
 	mu      sync.Mutex
 	payload map[string][]object // by type of payload and of event
@@ -65,8 +65,8 @@ func (n *Nomad) follow(t *testing.T) *events {
 	return e
 }
 
-// check: the stream has what the assertions before caused, whole, and a heartbeat every
-// 10 seconds.
+// check: the stream contains complete events for everything that the earlier assertions
+// caused, and a heartbeat every 10 seconds.
 func (e *events) check(t *testing.T, _ *Nomad) {
 	eventually(t, "events and a heartbeat", func() error {
 		e.mu.Lock()

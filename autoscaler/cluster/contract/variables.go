@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// variables: they are written whole, at a condition where one is given, and a query at
-// an index is answered when the variable has changed.
+// variables: a write replaces a variable whole, under a condition if one is given. A
+// query at an index is answered when the variable has changed.
 func variables(t *testing.T, n *Nomad) {
 	const path = "kolo/contract/a"
 	peek := func(q *api.QueryOptions) (*api.Variable, uint64) {
@@ -71,8 +71,8 @@ func variables(t *testing.T, n *Nomad) {
 	must.SliceEmpty(t, list)
 }
 
-// locking: one holds the lock of a variable, renews it by its ID, and lets go of it
-// without items; meanwhile nobody else writes the variable.
+// locking: the holder of a variable's lock renews it by its ID and releases it without
+// items. Meanwhile no one else can write the variable.
 func locking(t *testing.T, n *Nomad) {
 	const path = "kolo/contract/lock"
 	v := func(id, ttl string, items api.VariableItems) *api.Variable {

@@ -13,19 +13,19 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// ErrConflict is returned by a Lock that someone else holds.
+// ErrConflict is returned by a Lock that another process holds.
 var ErrConflict = errors.New("the lock is held by another")
 
-// ErrNotLeading is returned by Check, and for what the leader alone may do.
+// ErrNotLeading is returned by Check, and by operations reserved for the leader.
 var ErrNotLeading = errors.New("this autoscaler does not lead")
 
 // Lock is the lock of a variable.
 type Lock interface {
 	// Acquire takes the lock, or returns ErrConflict.
 	Acquire(ctx context.Context) error
-	// Renew prolongs it, or returns ErrConflict when it was lost.
+	// Renew prolongs the lock, or returns ErrConflict if it was lost.
 	Renew(ctx context.Context) error
-	// Release gives it back.
+	// Release gives the lock back.
 	Release(ctx context.Context) error
 }
 
@@ -40,12 +40,12 @@ type Elector struct {
 	deadline time.Time // leadership is sure before this
 }
 
-// New makes an elector for a lock of the given TTL.
+// New returns an elector for a lock with the given TTL.
 func New(lock Lock, ttl time.Duration, log hclog.Logger) *Elector {
 	return &Elector{lock: lock, ttl: ttl, log: log, now: time.Now}
 }
 
-// Check returns nil while this process is sure to lead.
+// Check returns nil if this process is sure to lead, and ErrNotLeading otherwise.
 func (e *Elector) Check() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,8 +61,8 @@ func (e *Elector) set(deadline time.Time) {
 	e.deadline = deadline
 }
 
-// Run takes part until the context ends, and calls lead for each term with a
-// context that ends with it. It returns after lead has.
+// Run takes part in elections until ctx ends. For each term it calls lead with a
+// context that ends with the term, and it waits for lead to return.
 func (e *Elector) Run(ctx context.Context, lead func(context.Context)) {
 	for ctx.Err() == nil {
 		asked := e.now()
@@ -78,10 +78,10 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context)) {
 	}
 }
 
-// term is one leadership: from an acquired lock to the end of the work.
+// term is one period of leadership, from acquiring the lock to the end of the work.
 func (e *Elector) term(ctx context.Context, since time.Time, lead func(context.Context)) {
-	// The lock is ours from the moment we asked, at the earliest: a slow
-	// answer must not prolong it.
+	// Count the lease from the moment of the request: a slow answer must not
+	// prolong it.
 	e.set(since.Add(e.ttl))
 	e.log.Info("leading")
 	work, stop := context.WithCancel(ctx)
@@ -92,8 +92,8 @@ func (e *Elector) term(ctx context.Context, since time.Time, lead func(context.C
 	if ctx.Err() == nil || errors.Is(err, ErrConflict) {
 		e.set(time.Time{})
 	}
-	// Where it is the process that ends, the lock is ours for what is left of
-	// the TTL, and the work may save what it has.
+	// If the process itself is ending, the lock stays valid for the rest of the
+	// TTL, and the work may save its state.
 	stop()
 	wg.Wait()
 	e.set(time.Time{})
@@ -131,8 +131,8 @@ func (e *Elector) hold(ctx context.Context) error {
 	}
 }
 
-// bounded makes one request, for a third of the TTL at most, so that there is
-// time for another.
+// bounded makes one request that may take a third of the TTL, which leaves time for
+// another.
 func (e *Elector) bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.ttl/3)
 	defer cancel()

@@ -13,25 +13,25 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Holder is who holds a lock.
+// Holder describes the process that holds a lock.
 type Holder struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // of its HTTP API, "" is unknown
 	Machine string `json:"-"`       // its host name, "" is unknown
 }
 
-// Variable is the lock of a Nomad variable. Except for Holder, it is for one
-// goroutine.
+// Variable is the lock of a Nomad variable. Only its method Holder may be called
+// concurrently.
 type Variable struct {
 	client          *api.Client
 	namespace, path string
 	holder          func() Holder
 	ttl, delay      time.Duration
-	id              string // of the lock we hold
+	id              string // of the lock that this process holds
 }
 
-// NewVariable makes the lock of the variable at a path. What holder returns is
-// written into the variable when the lock is acquired, for others to read.
+// NewVariable returns the lock of the variable at path. Acquiring the lock writes
+// the result of holder into the variable, where others can read it.
 func NewVariable(c *api.Client, namespace, path string, holder func() Holder, ttl, delay time.Duration) *Variable {
 	return &Variable{client: c, namespace: namespace, path: path, holder: holder, ttl: ttl, delay: delay}
 }
@@ -79,8 +79,8 @@ func (v *Variable) Release(ctx context.Context) error {
 	if _, _, err := v.client.Variables().ReleaseLock(lock, o); err != nil {
 		return v.wrap("releasing", err)
 	}
-	// No one is to be sent here from now on. Where another has the lock already,
-	// this is refused.
+	// From now on clients must not be redirected to this process. Nomad refuses
+	// this write if another process already has the lock.
 	free := &api.Variable{Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: "", addressItem: "", machineItem: ""}}
 	if _, _, err := v.client.Variables().Update(free, o); !errors.Is(v.wrap("clearing", err), ErrConflict) {
 		return v.wrap("clearing", err)
@@ -88,9 +88,9 @@ func (v *Variable) Release(ctx context.Context) error {
 	return nil
 }
 
-// Holder reads who holds the lock, or held it last if it expired: Nomad shows
-// only management tokens whether it is held. An empty name is no one. It may be
-// called by any goroutine.
+// Holder returns the process that holds the lock, or held it last if it expired:
+// Nomad shows only management tokens whether a lock is held. An empty name means no
+// one. Holder may be called by any goroutine.
 func (v *Variable) Holder(ctx context.Context) (Holder, error) {
 	got, _, err := v.client.Variables().Peek(v.path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {

@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// Token is what a token is and may.
+// Token describes an ACL token or workload identity and its permissions.
 type Token struct {
 	Accessor, Name string
-	// Workload states that it is the identity of a task, which Nomad knows under
-	// no accessor.
+	// Workload makes the token the identity of a task, for which Nomad has no
+	// accessor.
 	Workload   bool
 	Namespaces []string // whose jobs it may read
 }
 
-// DisableACL turns access control off: any token is accepted, and proves nothing.
+// DisableACL turns access control off: any token is accepted and proves nothing.
 func (c *Cluster) DisableACL() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = true
 }
 
-// AddToken makes a token known by its secret. Until the first, any is known,
-// and may read the jobs of all namespaces.
+// AddToken makes a token known by its secret. Until the first call every token is
+// known and may read the jobs of all namespaces.
 func (c *Cluster) AddToken(secret string, t Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *Cluster) RevokeToken(secret string) {
 	delete(c.tokens, secret)
 }
 
-// token is the caller's. The caller of this method holds c.mu.
+// token returns the token of a request. The caller of this method holds c.mu.
 func (c *Cluster) token(r *http.Request) (t Token, known bool) {
 	secret := r.Header.Get("X-Nomad-Token")
 	if c.tokens != nil {
@@ -58,8 +58,8 @@ func (c *Cluster) token(r *http.Request) (t Token, known bool) {
 	return Token{Accessor: fmt.Sprintf("%08x-0000", h.Sum32()), Name: "any"}, secret != ""
 }
 
-// may reports whether the caller may read and scale the jobs of the namespace that a
-// request is about.
+// may reports whether the caller may read and scale the jobs of the request's
+// namespace.
 func (c *Cluster) may(r *http.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *Cluster) selfToken(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// selfPolicies answers any token that is known, those of workloads included.
+// selfPolicies accepts any known token, including workload identities.
 func (c *Cluster) selfPolicies(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,13 +5,13 @@
 // measurements of the autoscaler in one process: thousands of nodes, no
 // containers, and faults on demand.
 //
-// It answers as package contract asserts of a real Nomad, and nothing else: lists by
-// pages with blocking queries, an event stream, scaling with its conflicts, a new job
-// version for each scale, completed batch workers run again after a scale, version tags
-// that a scale copies, variables with locks. Workers are placed first-fit, at once;
-// those stopped end after StopDelay.
+// It answers exactly as package contract asserts of a real Nomad: pages of lists with
+// blocking queries, an event stream, and scaling with its conflicts, where each scale
+// makes a new job version and runs completed batch workers again. It has version tags
+// that a scale copies, and variables with locks. Workers are placed immediately,
+// first-fit; stopped ones end after StopDelay.
 //
-// It is no Nomad: there is one namespace, there are no evaluations but blocked ones and
-// what becomes of them, no deployments, no access control beyond who a token is and
-// which jobs it may read and scale, no plan.
+// Much of Nomad is missing. There is one namespace. The only evaluations are blocked
+// ones and those that follow from them. There are no deployments and no plans. Access
+// control covers only the owner of a token and the jobs it may read and scale.
 package nomadtest

@@ -32,8 +32,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// routes are what the stand-in answers: calls of Nomad's API that package contract
-// asserts.
+// routes maps every Nomad API call that package contract asserts to its handler.
 func (c *Cluster) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /v1/nodes":                          c.listed("nodes"),
@@ -63,8 +62,8 @@ func (c *Cluster) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// serve makes the handler of all routes. Anything else is answered with a status that
-// is none of Nomad's for what is not there.
+// serve returns the handler of all routes. Other requests are answered with a status
+// that Nomad never uses for missing objects.
 func (c *Cluster) serve() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, handler := range c.routes() {
@@ -76,12 +75,13 @@ func (c *Cluster) serve() *http.ServeMux {
 	return mux
 }
 
-// here reports whether a request is about the one namespace that there is.
+// here reports whether a request concerns the only namespace.
 func here(r *http.Request) bool {
 	return slices.Contains([]string{"", "*", "default"}, r.URL.Query().Get("namespace"))
 }
 
-// ofJob answers those who may read a job with what get returns of it.
+// ofJob returns a handler that answers with get's view of a job, if the caller may
+// read it.
 func (c *Cluster) ofJob(get func(*Job) any) http.HandlerFunc {
 	answer := c.one(string(errNoJob), func(r *http.Request) any {
 		if j := c.jobs[r.PathValue("id")]; j != nil && here(r) {
@@ -100,7 +100,7 @@ func (c *Cluster) ofJob(get func(*Job) any) http.HandlerFunc {
 
 func (c *Cluster) whole(j *Job) any { return c.details(j) }
 
-// own are the allocations of a job, which Nomad lists without what they hold.
+// own returns the allocations of a job, which Nomad lists without their resources.
 func (c *Cluster) own(j *Job) any {
 	out := []any{}
 	for _, a := range c.byJob[j.ID] {
@@ -134,7 +134,8 @@ func (c *Cluster) node(r *http.Request) any {
 	return nil
 }
 
-// one answers with one object, which get returns under the lock; nil for none.
+// one returns a handler that answers with one object, or 404 if get returns nil. get
+// is called under the lock.
 func (c *Cluster) one(none string, get func(*http.Request) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
@@ -180,7 +181,7 @@ func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// registrations are the instances of a service.
+// registrations returns the instances of a service.
 func (c *Cluster) registrations(r *http.Request) any {
 	name, out := r.PathValue("id"), []any{}
 	for _, j := range c.jobs {
@@ -200,8 +201,8 @@ func (c *Cluster) registrations(r *http.Request) any {
 	return out
 }
 
-// instance is the allocation that is registered at the i-th address of a job:
-// its i-th worker, or one that is not there, for a job without as many.
+// instance returns the allocation that is registered at the i-th address of a job: its
+// i-th worker, or an invented ID if the job has fewer workers.
 func (c *Cluster) instance(j *Job, i int) string {
 	if w := c.workers(j.ID); i < len(w) {
 		return w[i].ID
@@ -209,8 +210,8 @@ func (c *Cluster) instance(j *Job, i int) string {
 	return fmt.Sprintf("%s-at-%d", j.ID, i)
 }
 
-// allocation is one whole, with the address that it holds as an instance of a service;
-// nil for none.
+// allocation returns a whole allocation, with its address as an instance of a service;
+// nil if it does not exist.
 func (c *Cluster) allocation(r *http.Request) any {
 	id := r.PathValue("id")
 	a := c.allocs[id]
@@ -231,7 +232,7 @@ func (c *Cluster) allocation(r *http.Request) any {
 	return a.wire()
 }
 
-// stream sends events as they happen, from now on.
+// stream sends recent events, then new ones as they happen.
 func (c *Cluster) stream(w http.ResponseWriter, r *http.Request) {
 	sub := make(chan []byte, 4096)
 	c.mu.Lock()

@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// table is a list with the index it last changed at and its encoding.
+// table is a list with its encoding and the index of its last change.
 type table struct {
 	index uint64
-	items []json.RawMessage // the whole list at index, nil when to be made
-	text  []byte            // of all items
+	items []json.RawMessage // the whole list at index; nil if it must be rebuilt
+	text  []byte            // encoding of all items
 }
 
-// listed answers a list by pages, and waits for it to change where the query asks so.
+// listed returns a handler for the pages of a list. It waits for a change if the query
+// asks for that.
 func (c *Cluster) listed(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -48,8 +49,8 @@ func (c *Cluster) listed(name string) http.HandlerFunc {
 	}
 }
 
-// await returns a list once it has changed since the index of the query, or its wait is
-// over; index 0 is a reader that went away.
+// await returns a list once it has changed since the query's index, or the wait is
+// over. An index of 0 means that the client has disconnected.
 func (c *Cluster) await(r *http.Request, name string) (items []json.RawMessage, text []byte, index uint64) {
 	q := r.URL.Query()
 	after, _ := strconv.ParseUint(q.Get("index"), 10, 64)
@@ -90,8 +91,8 @@ func join(items []json.RawMessage) []byte {
 	return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]"))
 }
 
-// items are the objects of a list, in the order of their IDs as in Nomad: a page begins
-// where the one before ended. The caller holds c.mu.
+// items returns the objects of a list, ordered by ID as in Nomad: each page begins
+// where the previous one ended. The caller holds c.mu.
 func (c *Cluster) items(name string) []json.RawMessage {
 	out := []json.RawMessage{}
 	add := func(v any) {

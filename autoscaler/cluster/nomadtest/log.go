@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Log is a log that is read while it is written.
+// Log is a buffer for log lines that may be read while they are written.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -21,7 +21,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String is what was written so far.
+// String returns everything written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ type Node struct {
 	taken          map[string]string
 }
 
-// Job is a batch job of one elastic group, or of one that is not.
+// Job is a batch job of one group, elastic or not.
 type Job struct {
 	ID       string
 	Pool     string // node pool, "" for default
@@ -33,11 +33,11 @@ type Job struct {
 	Elastic  map[string]any // content of policy { }, nil for none
 	Stop     bool
 	Service  string   // of its group, "" for none
-	At       []string // addresses that its instances hold and are registered at
-	Claim    string   // another that they are registered at, "" for none
+	At       []string // addresses that its instances hold and register
+	Claim    string   // another address that they register instead, "" for none
 
-	// Unplaceable has no node take its workers, as if it asked for a volume that none
-	// has.
+	// Unplaceable keeps every node from running its workers, as if it asked for a
+	// volume that no node has.
 	Unplaceable bool
 
 	create, change, index, version uint64
@@ -64,15 +64,15 @@ type Alloc struct {
 	created              int64
 }
 
-// eval is a blocked evaluation, or what became of one. As in Nomad, a blocked one does
-// not state how many workers wait: the completed evaluation before it does, and the
-// job's summary.
+// eval is a blocked evaluation or one of its successors. As in Nomad, a blocked
+// evaluation does not state how many workers wait. The completed evaluation before it
+// does, and so does the job's summary.
 type eval struct {
 	id, job  string
 	priority int
 	status   string
-	trigger  string // what made it
-	blocked  string // id of the blocked evaluation that came of it, "" for none
+	trigger  string // its cause
+	blocked  string // ID of the blocked evaluation that it created, "" for none
 	queued   *int   // workers without a place; nil for a blocked evaluation
 	version  uint64 // of the job
 	index    uint64

@@ -25,7 +25,7 @@ func (e refused) Error() string { return string(e) }
 
 const errNoJob refused = "job not found"
 
-// scale does what Job.Scale does. The caller holds c.mu.
+// scale does the work of Job.Scale. The caller holds c.mu.
 func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
 	j := c.jobs[id]
 	if j == nil {
@@ -73,7 +73,7 @@ func (c *Cluster) schedule() {
 	}
 }
 
-// unblock tries again to place what found no room.
+// unblock tries again to place workers that found no room.
 func (c *Cluster) unblock() {
 	for _, id := range slices.Sorted(maps.Keys(c.evals)) {
 		if j := c.jobs[id]; j != nil {
@@ -102,7 +102,7 @@ func (c *Cluster) scheduleJob(j *Job) {
 			running = append(running, a)
 			names[a.N] = true
 		case a.Client == api.AllocClientStatusComplete && a.Desired == api.AllocDesiredStatusRun && a.version == j.version:
-			names[a.N] = true // done, unless the job has changed since
+			names[a.N] = true // done, unless the job has changed in the meantime
 		}
 	}
 	slices.SortFunc(running, func(a, b *Alloc) int { return a.N - b.N })
@@ -123,8 +123,8 @@ func (c *Cluster) scheduleJob(j *Job) {
 }
 
 // place puts a worker on the first node with room. It stands for Nomad's scheduler,
-// which knows nothing of ours, and so shares no code with package placement: the
-// planner must cope with workers that are elsewhere than it thought.
+// which knows nothing of Kolo's placement, so it shares no code with package
+// placement. The planner must cope with workers that run elsewhere than planned.
 func (c *Cluster) place(j *Job, n int) bool {
 	for at := c.full; at < len(c.order); at++ {
 		id := c.order[at]
@@ -157,7 +157,7 @@ func (c *Cluster) place(j *Job, n int) bool {
 	return false
 }
 
-// stop asks a worker to end, which it does after StopDelay.
+// stop tells a worker to end, which it does after StopDelay.
 func (c *Cluster) stop(a *Alloc) {
 	if a.Desired == api.AllocDesiredStatusStop {
 		return
@@ -194,8 +194,9 @@ func (c *Cluster) end(a *Alloc, client, desired string) {
 	c.emit("Allocation", "AllocationUpdated", b.ID, map[string]any{"Allocation": b.wire()})
 }
 
-// block keeps the job's blocked evaluation, of which it has one at most, and how many
-// of its workers wait. One that is tried again without success stays as it is.
+// block updates the job's blocked evaluation, of which a job has at most one, and the
+// number of its workers that wait. An evaluation that is tried again without success
+// stays as it is.
 func (c *Cluster) block(j *Job, missing int) {
 	old := c.evals[j.ID]
 	if c.queued[j.ID] != missing {
@@ -230,7 +231,7 @@ func (c *Cluster) newEval(j *Job) *eval {
 	return &eval{id: fmt.Sprintf("%08x-2222-0000-0000-000000000000", c.made), job: j.ID, priority: j.Priority, trigger: "job-register", version: j.version}
 }
 
-// evaluate brings an evaluation to a status.
+// evaluate sets the status of an evaluation and emits the event.
 func (c *Cluster) evaluate(e *eval, status string, queued *int) {
 	e.status, e.queued, e.index = status, queued, c.bump("evals")
 	if j := c.jobs[e.job]; j != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Cluster is the stand-in's state. Its methods may be called concurrently.
+// Cluster holds the state of the stand-in. Its methods may be called concurrently.
 type Cluster struct {
-	// StopDelay is how long a stopped worker lives on.
+	// StopDelay is how long a stopped worker continues to run.
 	StopDelay time.Duration
-	// Fault, if set, may answer a request in place of the cluster, by
-	// returning a status other than 0. It may also wait.
+	// Fault, if set, may answer a request instead of the cluster, by returning a
+	// status other than 0. It may also block.
 	Fault func(method, path string) int
-	// OnScale, if set, is called with every accepted scale, under the lock.
+	// OnScale, if set, is called for every accepted scale, under the lock.
 	OnScale func(job, group string, from, to int)
 
 	mux    *http.ServeMux
@@ -34,7 +34,7 @@ type Cluster struct {
 	jobs   map[string]*Job
 	allocs map[string]*Alloc
 	byJob  map[string]map[string]*Alloc
-	full   int               // nodes before this one in order have no room
+	full   int               // nodes before this index in order have no room
 	evals  map[string]*eval  // blocked ones, by job
 	made   uint64            // evaluations so far
 	queued map[string]int    // workers that wait for a place, by job
@@ -42,7 +42,7 @@ type Cluster struct {
 	vars   map[string]*variable
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
-	recent [][]byte         // events that a new subscription is sent
+	recent [][]byte         // events sent first to a new subscription
 	mute   bool             // emit nothing
 	denied string           // token
 	open   bool             // access control is off
@@ -54,7 +54,7 @@ type Cluster struct {
 	writes    int
 }
 
-// New is an empty cluster.
+// New returns an empty cluster.
 func New() *Cluster {
 	c := &Cluster{
 		index: 10, moved: make(chan struct{}), varsMoved: make(chan struct{}),
@@ -67,7 +67,7 @@ func New() *Cluster {
 	return c
 }
 
-// bump moves the index of some tables. The caller holds c.mu.
+// bump increments the index and sets it for some tables. The caller holds c.mu.
 func (c *Cluster) bump(tables ...string) uint64 {
 	c.index++
 	for _, t := range tables {
@@ -102,7 +102,8 @@ func (c *Cluster) emit(topic, kind, key string, payload map[string]any) {
 	}
 }
 
-// AddNodes adds ready nodes of so many GPUs to the default pool.
+// AddNodes adds n ready nodes to the default pool, each with the given number of
+// GPUs.
 func (c *Cluster) AddNodes(n, gpus int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +160,7 @@ func (c *Cluster) Register(j Job) {
 	c.scheduleJob(&j)
 }
 
-// Stop stops a job's workers and turns its switch off, as `nomad job stop`
-// does.
+// Stop stops a job and its workers, as `nomad job stop` does.
 func (c *Cluster) Stop(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,8 +176,8 @@ func (c *Cluster) Stop(id string) {
 	c.unblock()
 }
 
-// revise makes j the next version of the job of its name, with the tag of the
-// one before. The caller holds c.mu.
+// revise makes j the next version of its job, with the tag of the previous version.
+// The caller holds c.mu.
 func (c *Cluster) revise(j *Job) {
 	if tag := c.tags[j.ID][j.version]; tag != "" {
 		c.tags[j.ID][j.version+1] = tag
@@ -202,7 +202,8 @@ func (c *Cluster) Purge(id string) {
 	delete(c.counts, id)
 	c.bump("jobs", "policies")
 	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": c.details(j)})
-	// What becomes of a purged job's allocations was not seen in the events.
+	// In a real Nomad, events did not show what becomes of a purged job's
+	// allocations.
 	c.mute = true
 	for _, a := range c.workers(id) {
 		c.stop(a)
@@ -218,7 +219,8 @@ func (c *Cluster) Purge(id string) {
 	c.unblock()
 }
 
-// Complete lets a worker of a job end well; it returns false without one.
+// Complete lets one worker of a job end successfully. It returns false if there is
+// none.
 func (c *Cluster) Complete(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +233,7 @@ func (c *Cluster) Complete(id string) bool {
 	return false
 }
 
-// Workers are the allocations of a job's live workers.
+// Workers returns the allocation IDs of a job's live workers.
 func (c *Cluster) Workers(id string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +252,7 @@ func (c *Cluster) Scale(id string, count int) error {
 	return err
 }
 
-// Counts are the counts and the live workers of all jobs.
+// Counts returns the count and the number of live workers of every job.
 func (c *Cluster) Counts() (counts, live map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,14 +268,14 @@ func (c *Cluster) Counts() (counts, live map[string]int) {
 	return counts, live
 }
 
-// Calls is the number of requests, and of accepted scales, so far.
+// Calls returns the number of requests and of accepted scales so far.
 func (c *Cluster) Calls() (calls, scales int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls, c.writes
 }
 
-// summarize notes that a job's summary has changed: lists of jobs have it.
+// summarize records that a job's summary has changed; lists of jobs contain it.
 func (c *Cluster) summarize(id string) { c.counts[id] = c.bump("jobs") }
 
 func (c *Cluster) put(a *Alloc) {
@@ -286,7 +288,7 @@ func (c *Cluster) put(a *Alloc) {
 	c.byJob[a.Job][a.ID] = a
 }
 
-// workers are a job's live workers by index. The caller holds c.mu.
+// workers returns a job's live workers by index. The caller holds c.mu.
 func (c *Cluster) workers(id string) []*Alloc {
 	var out []*Alloc
 	for _, a := range c.byJob[id] {

@@ -13,19 +13,18 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Tagged reports whether a version of the job is tagged, whichever: Nomad does
-// not collect it then.
+// Tagged reports whether any version of the job has a tag. Nomad does not
+// garbage-collect such a job.
 func (c *Cluster) Tagged(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.tags[id]) > 0
 }
 
-// versionsKept is how many versions of a job Nomad keeps by default, besides those with
-// a tag.
+// versionsKept is how many versions of a job without a tag Nomad keeps by default.
 const versionsKept = 6
 
-// versions are those that are kept, newest first.
+// versions returns the versions that are kept, newest first.
 func (c *Cluster) versions(j *Job) any {
 	numbers := slices.Collect(maps.Keys(c.tags[j.ID]))
 	for n := range min(versionsKept, j.version+1) {
@@ -43,8 +42,8 @@ func (c *Cluster) versions(j *Job) any {
 	return map[string]any{"Versions": out}
 }
 
-// putTag tags a version, which may be the only one of that tag, or takes the
-// tag off the newest version that has it.
+// putTag tags a version, if no other version has the tag, or removes the tag from the
+// newest version that has it.
 func (c *Cluster) putTag(w http.ResponseWriter, r *http.Request) {
 	id, name := r.PathValue("id"), r.PathValue("tag")
 	var req api.TagVersionRequest

@@ -26,20 +26,20 @@ type variable struct {
 	delay time.Duration
 }
 
-// held reports whether the lock binds others: Nomad waits twice the TTL, and
+// held reports whether the lock still excludes others. Nomad waits twice the TTL,
 // then the lock delay.
 func (v *variable) held(now time.Time) bool {
 	return v.lock != "" && now.Before(v.until.Add(v.ttl+v.delay))
 }
 
-// Deny lets requests for variables with this token be refused.
+// Deny refuses requests for variables that carry this token.
 func (c *Cluster) Deny(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.denied = token
 }
 
-// awaitVariable waits for a variable to change where the query asks so.
+// awaitVariable waits for a variable to change if the query asks for it.
 func (c *Cluster) awaitVariable(r *http.Request, path string) {
 	after, _ := strconv.ParseUint(r.URL.Query().Get("index"), 10, 64)
 	for after > 0 {
@@ -58,13 +58,13 @@ func (c *Cluster) awaitVariable(r *http.Request, path string) {
 	}
 }
 
-// varsChanged wakes those who wait for a variable. The caller holds c.mu.
+// varsChanged wakes the queries that wait for a variable. The caller holds c.mu.
 func (c *Cluster) varsChanged() {
 	close(c.varsMoved)
 	c.varsMoved = make(chan struct{})
 }
 
-// mostItems is how many bytes the names and values of a variable may have.
+// mostItems bounds the names and values of a variable, in bytes.
 const mostItems = 64 << 10
 
 func (c *Cluster) variables(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +145,7 @@ func (c *Cluster) putVariable(w http.ResponseWriter, r *http.Request, path strin
 	c.json(w, v.wire(path))
 }
 
-// change writes a variable, or does with its lock what the query asks for.
+// change writes a variable, or performs the lock operation of the query.
 func (c *Cluster) change(v *variable, q url.Values, in *api.Variable) (code int, why string) {
 	now := time.Now()
 	switch {
@@ -190,7 +190,7 @@ func (c *Cluster) json(w http.ResponseWriter, v any) {
 	}
 }
 
-// ExpireLock lets the leader's lock go, as if its holder had been silent.
+// ExpireLock frees the leader's lock, as if its holder had stopped renewing it.
 func (c *Cluster) ExpireLock(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +199,7 @@ func (c *Cluster) ExpireLock(path string) {
 	}
 }
 
-// EditVariable changes what a variable holds, no matter who has its lock.
+// EditVariable changes the items of a variable, regardless of its lock.
 func (c *Cluster) EditVariable(path string, edit func(items map[string]string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

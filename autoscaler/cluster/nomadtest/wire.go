@@ -34,7 +34,7 @@ func (n *Node) wire() map[string]any {
 	}
 }
 
-// detail is the node as GET /v1/node/:id and events have it.
+// detail returns the node as in GET /v1/node/:id and in events.
 func (n *Node) detail() map[string]any {
 	out := n.wire()
 	delete(out, "Drain")
@@ -59,7 +59,7 @@ func (a *Alloc) wire() map[string]any {
 	}
 }
 
-// at is the allocation with a port that Nomad reserved for it.
+// at returns the allocation with a port that Nomad reserved for it.
 func (a *Alloc) at(address string) map[string]any {
 	host, port, _ := net.SplitHostPort(address)
 	n, _ := strconv.Atoi(port) // 0 is as good as any that is none
@@ -71,7 +71,7 @@ func (a *Alloc) at(address string) map[string]any {
 	return out
 }
 
-// details is the job as GET /v1/job/:id answers it. The caller holds c.mu.
+// details returns the job as in GET /v1/job/:id. The caller holds c.mu.
 func (c *Cluster) details(j *Job) map[string]any {
 	resources := map[string]any{"CPU": j.CPU, "MemoryMB": 64}
 	if j.GPUs > 0 {
@@ -94,7 +94,7 @@ func (c *Cluster) details(j *Job) map[string]any {
 	}
 }
 
-// stub is the job as GET /v1/jobs lists it. The caller holds c.mu.
+// stub returns the job as in GET /v1/jobs. The caller holds c.mu.
 func (c *Cluster) stub(j *Job) map[string]any {
 	return map[string]any{
 		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "Stop": j.Stop, "Status": c.status(j),
@@ -103,8 +103,8 @@ func (c *Cluster) stub(j *Job) map[string]any {
 	}
 }
 
-// status is Nomad's word for what a job does. One without workers is dead, whether it
-// is over or waits at a count of 0. The caller holds c.mu.
+// status returns Nomad's status of a job. A job without workers is dead, whether it
+// has ended or is parked at a count of 0. The caller holds c.mu.
 func (c *Cluster) status(j *Job) string {
 	switch {
 	case len(c.workers(j.ID)) > 0:
@@ -115,7 +115,8 @@ func (c *Cluster) status(j *Job) string {
 	return "dead"
 }
 
-// summary is the job's as GET /v1/job/:id/summary answers it. The caller holds c.mu.
+// summary returns the job's summary as in GET /v1/job/:id/summary. The caller holds
+// c.mu.
 func (c *Cluster) summary(j *Job) map[string]any {
 	of := map[string]int{"Queued": c.queued[j.ID], "Complete": 0, "Failed": 0, "Running": 0, "Starting": 0, "Lost": 0, "Unknown": 0}
 	for _, a := range c.byJob[j.ID] {

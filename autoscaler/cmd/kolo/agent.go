@@ -28,7 +28,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
 )
 
-// agentCommand is the daemon.
+// agentCommand runs the daemon.
 type agentCommand struct{ meta }
 
 // Synopsis implements cli.Command.
@@ -42,7 +42,7 @@ Usage: kolo agent [options]
   Runs the autoscaler until it is interrupted. Nomad is found by the NOMAD_*
   environment variables, the configuration, or the options below, of which the
   later win. SIGHUP, a changed file, and PUT /v1/reload reload the
-  configuration; one with a mistake in it changes nothing.
+  configuration; an invalid one changes nothing.
 
 Agent Options:
 
@@ -76,7 +76,7 @@ func (c *agentCommand) AutocompleteFlags() complete.Flags {
 	}
 }
 
-// overrides are the flags that win over the configuration.
+// overrides holds the flags that take precedence over the configuration.
 type overrides struct {
 	path, nomad, http, name, level string
 	json                           bool
@@ -182,7 +182,7 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 	return g.Wait()
 }
 
-// warn logs what is allowed and yet not as it should be.
+// warn logs settings that are allowed but questionable.
 func warn(c *config.Config, log hclog.Logger) {
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w)
@@ -199,14 +199,14 @@ func scheme(c config.HTTP) string {
 	return "http://"
 }
 
-// advertised is the URL that other autoscalers reach the API at: the address that is
-// listened at, or the first of this machine where that is any.
+// advertised returns the URL at which other autoscalers reach the API: the address
+// that it listens on, or the first one of this machine if it listens on all.
 func advertised(c config.HTTP, at net.Addr) string {
 	if c.Advertise != "" {
 		return c.Advertise
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		addrs, _ := net.InterfaceAddrs() // without them the address stays as it is
+		addrs, _ := net.InterfaceAddrs() // on failure, the address stays as it is
 		for _, a := range addrs {
 			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
 				return scheme(c) + net.JoinHostPort(n.IP.String(), strconv.Itoa(tcp.Port))
@@ -216,7 +216,8 @@ func advertised(c config.HTTP, at net.Addr) string {
 	return scheme(c) + at.String()
 }
 
-// reloader returns what reloads the configuration; its calls are one at a time.
+// reloader returns a function that reloads the configuration. Concurrent calls run
+// one after another.
 func reloader(o *overrides, a *controller.Controller, log hclog.Logger) func() error {
 	var mu sync.Mutex
 	return func() error {
@@ -237,12 +238,12 @@ func reloader(o *overrides, a *controller.Controller, log hclog.Logger) func() e
 }
 
 // externalPolicyTimeout is how long an external policy may take to start, and to
-// decide. No round waits for it: until it has answered, its last decision stays
-// in force.
+// make each decision. No round waits for it: its last decision stays in force until
+// it answers.
 const externalPolicyTimeout = 3 * time.Second
 
-// externalPolicies makes the host of the policies in policy_dir, which ends with
-// the group; nil where there is no such directory.
+// externalPolicies returns the host of the policies in policy_dir, or nil if that is
+// not set. The host ends with the group.
 func externalPolicies(ctx context.Context, g *errgroup.Group, cfg *config.Config, log hclog.Logger) (controller.ExternalPolicies, error) {
 	if cfg.PolicyDir == "" {
 		return nil, nil

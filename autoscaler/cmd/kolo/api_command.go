@@ -25,17 +25,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// apiCommand is what commands that send requests to a running autoscaler have in
-// common.
+// apiCommand is the common part of commands that send requests to a running
+// autoscaler.
 type apiCommand struct {
 	meta
 	target clientFlags
 	token  string
 	json   bool
-	clear  string // what is sent to the terminal before a drawing
+	clear  string // sent to the terminal before each drawing
 
-	invalid error   // of the environment
-	chosen  *client // by -address or KOLO_ADDR
+	invalid error   // error in the environment
+	chosen  *client // set by -address or KOLO_ADDR
 }
 
 // apiFlags adds the flags that specify how to reach an autoscaler, -token and -json.
@@ -97,12 +97,12 @@ func (c *apiCommand) AutocompleteFlags() complete.Flags {
 	}
 }
 
-// parse reads flags and returns the arguments, between least and most of them;
-// or else, with ok false, the exit code.
+// parse reads flags and returns the arguments, of which there must be least to most.
+// If ok is false, the command must end with the exit code.
 func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {
 	err := cmp.Or(parse(f, args, least, most), c.invalid)
 	if err == nil && c.target.address != "" {
-		c.chosen, err = c.target.client(context.Background()) // asks no one
+		c.chosen, err = c.target.client(context.Background()) // sends no request
 	}
 	if err != nil {
 		return nil, c.usage(err, f, help), false
@@ -110,7 +110,7 @@ func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help
 	return f.Args(), 0, true
 }
 
-// parse reads flags, which between least and most arguments follow.
+// parse reads flags, followed by least to most arguments.
 func parse(f *flag.FlagSet, args []string, least, most int) error {
 	if err := f.Parse(args); err != nil {
 		return err
@@ -137,7 +137,8 @@ func countWords(least, most int) string {
 	return fmt.Sprintf("%d to %d arguments", least, most)
 }
 
-// client is for the autoscaler that was specified, or else the one that is found now.
+// client returns the client of the specified autoscaler, or else of one that it finds
+// now.
 func (c *apiCommand) client(ctx context.Context) (*client, error) {
 	to := c.chosen
 	if to == nil {
@@ -150,8 +151,8 @@ func (c *apiCommand) client(ctx context.Context) (*client, error) {
 	return to, nil
 }
 
-// call sends a request; in and out may be nil. It returns the text of the answer,
-// too.
+// call sends a request; in and out may be nil. It also returns the text of the
+// answer.
 func (c *apiCommand) call(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
 	to, err := c.client(ctx)
 	if err != nil {
@@ -168,8 +169,8 @@ func (c *apiCommand) call(ctx context.Context, method, path string, query url.Va
 	return raw, err
 }
 
-// ask sends a request and shows the answer: as it is with -json, and what draw
-// makes of it otherwise. It returns the exit code.
+// ask sends a request and prints the answer: raw with -json, and the result of draw
+// otherwise. It returns the exit code.
 func (c *apiCommand) ask(method, path string, query url.Values, in, out any, draw func() string) int {
 	ctx, cancel := interruptible()
 	defer cancel()
@@ -181,8 +182,8 @@ func (c *apiCommand) ask(method, path string, query url.Values, in, out any, dra
 	return 0
 }
 
-// warnOld warns where the autoscaler could not read Nomad the last time, so that what
-// it has answered may be of some time ago.
+// warnOld warns if the autoscaler could not read Nomad last time, because its answers
+// may then be out of date.
 func (c *apiCommand) warnOld(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -192,7 +193,7 @@ func (c *apiCommand) warnOld(ctx context.Context) {
 	}
 }
 
-// show prints the raw answer with -json, and what draw makes of it otherwise.
+// show prints the raw answer with -json, and the result of draw otherwise.
 func (c *apiCommand) show(raw []byte, draw func() string) {
 	if c.json {
 		var out bytes.Buffer
@@ -210,7 +211,7 @@ func (m meta) fail(err error) int {
 	return 1
 }
 
-// interruptible ends with Ctrl-C or a request to end.
+// interruptible returns a context that ends with SIGINT or SIGTERM.
 func interruptible() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }

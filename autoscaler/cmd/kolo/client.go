@@ -24,13 +24,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// defaultAddress is asked where no address is given and there is no socket.
+// defaultAddress is used if no address is given and there is no socket.
 const defaultAddress = "http://127.0.0.1:8648"
 
-// clientFlags specify how an autoscaler is reached, by flags and the environment. The
+// clientFlags specifies how to reach an autoscaler, by flags and the environment. The
 // names are those of Nomad's command line.
 type clientFlags struct {
-	address string // "" is the Unix socket, or else defaultAddress
+	address string // "" means the Unix socket, or else defaultAddress
 	sockets socket.Places
 	tls     nomad.TLSConfig
 }
@@ -53,7 +53,7 @@ func (r *clientFlags) register(f *flag.FlagSet) error {
 	return nil
 }
 
-// client is that of an autoscaler, with its address for messages.
+// client calls an autoscaler. Its name is the address for messages.
 type client struct {
 	*api.Client
 	name string
@@ -95,7 +95,7 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
-// explain adds to an error of a request what to do about it.
+// explain adds the likely remedy to the error of a request.
 func (c *client) explain(err error) error {
 	var (
 		host   x509.HostnameError
@@ -111,11 +111,11 @@ func (c *client) explain(err error) error {
 	case errors.As(err, &verify):
 		return fmt.Errorf("the autoscaler's certificate is not trusted: give the authority that signed it with -ca-cert (KOLO_CACERT): %w", err)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("the autoscaler takes no caller without a certificate of its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
+		return fmt.Errorf("the autoscaler accepts only callers with a certificate from its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s does not speak TLS: write http:// in -address or KOLO_ADDR: %w", c.name, err)
 	case errors.As(err, &urlErr):
-		err = urlErr.Err // the message has the URL already
+		err = urlErr.Err // the message already contains the URL
 	}
 	return fmt.Errorf("the autoscaler does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.name, err)
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
-// meta is what every command is given.
+// meta is the common part of all commands.
 type meta struct {
 	UI cli.Ui
 }
 
-// commands returns a factory for each command, by the words a user types.
+// commands returns a factory for each command, by the words that a user types.
 func commands(m meta) map[string]cli.CommandFactory {
 	api := apiCommand{meta: m}
 	return map[string]cli.CommandFactory{
@@ -50,7 +50,7 @@ func newUI(in io.Reader, out, errOut io.Writer) cli.Ui {
 	return &cli.BasicUi{Reader: in, Writer: out, ErrorWriter: errOut}
 }
 
-// flags returns a flag set that leaves reporting of errors to the command.
+// flags returns a flag set that leaves error reports to the command.
 func (m meta) flags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -61,12 +61,11 @@ func (m meta) flags(name string) *flag.FlagSet {
 // arguments.
 func (m meta) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
-// policyCommand stands for a word that only other words follow; it shows what
-// they are.
+// policyCommand is the first word of other commands. It prints their names.
 type policyCommand struct{ meta }
 
 // Synopsis implements cli.Command.
-func (c *policyCommand) Synopsis() string { return "Know and choose scheduling policies" }
+func (c *policyCommand) Synopsis() string { return "Show and choose scheduling policies" }
 
 // Help implements cli.Command.
 func (c *policyCommand) Help() string { return "Usage: kolo policy <subcommand> [options]" }

@@ -166,7 +166,7 @@ func TestDaemon_Commands(t *testing.T) {
 		{"policy set none", 1, "no policy is called"},
 		{"policy set fifo", 0, "Pool default goes by fifo now."},
 		{"policy get", 0, "fifo"},
-		{"policy set -reset", 0, "goes by its configuration again"},
+		{"policy set -reset", 0, "uses its configured policy again"},
 		{"pause train", 0, "train is paused."},
 		{"resume", 0, "All jobs are resumed."},
 		{"pause a b", 2, "takes 0 to 1 arguments"},

@@ -38,7 +38,7 @@ Usage: kolo job [options] [<namespace>/]<job>
 // AutocompleteArgs implements cli.CommandAutocomplete.
 func (c *jobCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
 
-// splitJob reads [namespace/]job.
+// splitJob parses [namespace/]job.
 func splitJob(s string) identity.JobKey {
 	if ns, id, ok := strings.Cut(s, "/"); ok {
 		return identity.JobKey{Namespace: ns, ID: id}
@@ -57,7 +57,7 @@ func (c *jobCommand) Run(args []string) int {
 	return c.ask(http.MethodGet, "/v1/job", url.Values{"namespace": {key.Namespace}, "id": {key.ID}}, nil, &j, func() string { return drawJob(&j) })
 }
 
-// gapText states what a resize cost, as far as that is known.
+// gapText describes what a resize cost, as far as known.
 func gapText(g history.Gap) string {
 	text := fmt.Sprintf("%d→%d slots", g.From, g.To)
 	if g.Seconds != nil {
@@ -110,7 +110,7 @@ func drawJob(j *api.Job) string {
 	return out.String()
 }
 
-// spreadRows are how far apart the workers of a job are, and what that costs.
+// spreadRows describes how far apart a job's workers are and the cost of that.
 func spreadRows(s *api.Spread) [][]string {
 	if s == nil {
 		return nil
@@ -147,7 +147,7 @@ func crossingCost(c *api.CrossingCost) string {
 	return fmt.Sprintf("on %d of %s %s on %d (%d workers: %s)", c.Domains, c.Level, change, than, c.Size, by)
 }
 
-// jobProgress is how far a job is, empty where that is not known.
+// jobProgress returns the progress of a job, or "" if it is unknown.
 func jobProgress(s *api.JobStatus) string {
 	var p string
 	if s.Total > 0 {
@@ -162,7 +162,7 @@ func jobProgress(s *api.JobStatus) string {
 	return "complete; last report: " + p
 }
 
-// predictJobs completes the names of the jobs that the autoscaler knows.
+// predictJobs completes the names of jobs that the autoscaler knows.
 func (c *apiCommand) predictJobs() complete.Predictor {
 	return complete.PredictFunc(func(complete.Args) []string {
 		_ = c.apiFlags("").Parse(nil) // only sets defaults

@@ -66,13 +66,13 @@ func (c *jobLintCommand) AutocompleteFlags() complete.Flags {
 	}
 }
 
-// repeated is a flag that may be.
+// repeated is the value of a flag that may be given several times.
 type repeated []string
 
 func (r *repeated) String() string     { return strings.Join(*r, ",") }
 func (r *repeated) Set(s string) error { *r = append(*r, s); return nil }
 
-// maxJobText is more than any job is long.
+// maxJobText is longer than any real job.
 const maxJobText = 2 << 20
 
 // Run implements cli.Command.
@@ -137,22 +137,23 @@ func readJob(path string) ([]byte, error) {
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxJobText)) // package lint refuses what is as long
+	text, err := io.ReadAll(io.LimitReader(in, maxJobText)) // package lint refuses texts of this length
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return text, nil
 }
 
-// A job may compute anything, and HCL has no bound of its own: [for …] in [for …], or a
-// text that is doubled again and again.
+// A job may compute anything, and HCL sets no bound: nested for expressions, or a text
+// that is doubled again and again.
 const (
 	lintTime   = 30 * time.Second
 	lintMemory = 1 << 30
 )
 
-// bounded checks a job within bounds. What exceeds them is given up: HCL's functions
-// can't be stopped, and this process is about to end.
+// bounded checks a job within these limits. If the job exceeds them, the check is
+// abandoned and not stopped, because HCL's functions cannot be stopped; this process is
+// about to end.
 func bounded(o lint.Options) ([]lint.Finding, error) {
 	type result struct {
 		findings []lint.Finding

@@ -16,10 +16,10 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// noCommand is what package cli returns where no command was named.
+// noCommand is the result of package cli if no command was given.
 const noCommand = 127
 
-// run is main without the exit, so that tests can call it.
+// run does the work of main and returns the exit code, so that tests can call it.
 func run(args []string) int {
 	ui := newUI(os.Stdin, os.Stdout, os.Stderr)
 	all := commands(meta{UI: ui})

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// pauseCommand stops or continues scaling of one job or all.
+// pauseCommand pauses or resumes scaling, of one job or all.
 type pauseCommand struct {
 	apiCommand
 	resume bool

@@ -86,7 +86,7 @@ func (c *policyExplainCommand) Run(args []string) int {
 	return 0
 }
 
-// explain lays the description of a policy out for a terminal.
+// explain formats the description of a policy for a terminal.
 func explain(info registry.Info) string {
 	var b strings.Builder
 	field := func(name, text string) {
@@ -108,7 +108,7 @@ func explain(info registry.Info) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// decide runs a policy on a snapshot.
+// decide prints the decision of a policy for a snapshot.
 func (c *policyExplainCommand) decide(p policy.Policy, path string, asJSON bool) int {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// policyListCommand lists the policies that this program has.
+// policyListCommand lists the built-in policies.
 type policyListCommand struct{ meta }
 
 // Synopsis implements cli.Command.

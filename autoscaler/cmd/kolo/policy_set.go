@@ -15,11 +15,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// policySetCommand changes a policy while everything runs.
+// policySetCommand changes a policy while autoscaler and jobs run.
 type policySetCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
-func (c *policySetCommand) Synopsis() string { return "Change the policy while everything runs" }
+func (c *policySetCommand) Synopsis() string { return "Change the policy at run time" }
 
 // Help implements cli.Command.
 func (c *policySetCommand) Help() string {
@@ -73,7 +73,7 @@ func (c *policySetCommand) Run(args []string) int {
 	}
 	return c.ask(http.MethodPut, "/v1/policy", nil, in, nil, func() string {
 		if *reset {
-			return fmt.Sprintf("Pool %s goes by its configuration again.", *pool)
+			return fmt.Sprintf("Pool %s uses its configured policy again.", *pool)
 		}
 		return fmt.Sprintf("Pool %s goes by %s now.", *pool, in.Policy)
 	})

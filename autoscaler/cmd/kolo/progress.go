@@ -13,8 +13,8 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// progress shows how far a long command is: a bar where standard error is a
-// terminal, else a line now and then, so that logs stay readable.
+// progress shows the progress of a long command: a bar if standard error is a
+// terminal, else an occasional line, so that logs stay readable.
 type progress struct {
 	ui    cli.Ui
 	file  *os.File
@@ -29,7 +29,7 @@ func newProgress(ui cli.Ui, f *os.File) *progress {
 	return &progress{ui: ui, file: f, tty: isatty.IsTerminal(f.Fd()), start: now, last: now}
 }
 
-// step is called with what was done so far.
+// step reports that done of total units are complete.
 func (p *progress) step(done, total int) {
 	now := time.Now()
 	least := 100 * time.Millisecond
@@ -58,7 +58,8 @@ func (p *progress) end() {
 	}
 }
 
-// draw writes to the terminal. That it may be gone is no reason to stop.
+// draw writes to the terminal. It ignores errors, because a closed terminal is no
+// reason to stop.
 func (p *progress) draw(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.file, format, args...)
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// recordCommand writes what happens in the cluster to a file that simulate
-// replays.
+// recordCommand records the cluster's events in a file that simulate replays.
 type recordCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
@@ -96,8 +95,8 @@ func (c *recordCommand) Run(args []string) int {
 	return 0
 }
 
-// record writes until ctx ends. An autoscaler that does not answer is asked again:
-// it may be restarted while a recording runs.
+// record writes events until ctx ends. If the autoscaler does not answer, it tries
+// again: the autoscaler may be restarted during a recording.
 func (c *recordCommand) record(ctx context.Context, w io.Writer, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

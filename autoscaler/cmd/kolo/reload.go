@@ -16,9 +16,9 @@ import (
 )
 
 // reloadOnChange reloads on SIGHUP, and when the stamp of the files has changed and
-// stayed so. The files are polled: notifications would have to follow each directory
-// on the way of a symbolic link, and miss what another machine writes to a network
-// file system.
+// is stable again. It polls the files. Notifications would have to follow every
+// directory on the path of a symbolic link, and would miss changes made on a network
+// file system by other machines.
 func reloadOnChange(ctx context.Context, stamp func() string, reload func(why string)) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -26,19 +26,19 @@ func reloadOnChange(ctx context.Context, stamp func() string, reload func(why st
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	before := stamp()
-	changed := "" // the stamp that was another the last time
+	changed := "" // the new stamp at the last tick
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-hup:
-			before = stamp() // what changes meanwhile is read again
+			before = stamp() // later changes are read again
 			reload("signal SIGHUP")
 		case <-tick.C:
 			switch now := stamp(); now {
 			case before:
 				changed = ""
-			case changed: // it is no more being written
+			case changed: // writing has finished
 				before, changed = now, ""
 				reload("the configuration, or a file that it names, changed on disk")
 			default:
@@ -48,8 +48,8 @@ func reloadOnChange(ctx context.Context, stamp func() string, reload func(why st
 	}
 }
 
-// stamp is a text that changes when a file of the configuration at a path does,
-// or one of more files. Symbolic links are followed.
+// stamp returns a text that changes with any file of the configuration at path, or
+// any of the other files. It follows symbolic links.
 func stamp(path string, more []string) string {
 	var out strings.Builder
 	files := more

@@ -131,7 +131,7 @@ func (c *simulateCommand) simulate(ctx context.Context) error {
 	return c.write(out)
 }
 
-// write makes all reports that were asked for.
+// write writes all requested reports.
 func (c *simulateCommand) write(out *sim.Comparison) error {
 	stdout := false
 	for _, r := range []struct {

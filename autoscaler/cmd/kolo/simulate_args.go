@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// simulateArgs are the options of kolo simulate as they were written.
+// simulateArgs holds the options of kolo simulate as given.
 type simulateArgs struct {
 	policies, information     string
 	trace, format, workloads  string
@@ -54,9 +54,9 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
 	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow or kolo.")
 	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
-	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: beside it) or\nthe directory of ElasticFlow's throughput files.")
+	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: next to it) or\nthe directory of ElasticFlow's throughput files.")
 	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and list them).")
-	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed of jobs whose trace does not have how they scale.")
+	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed for jobs whose trace has no step times by size.")
 	f.IntVar(&a.grow, "grow", 4, "How many `times` their size such jobs may grow to.")
 	f.IntVar(&a.maxJobs, "max-jobs", 0, "Read at most this `number` of jobs.")
 
@@ -99,8 +99,8 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	return f
 }
 
-// sweep turns the options into a sweep, and returns what was skipped in the
-// trace.
+// sweep converts the options to a sweep. It also returns the errors of skipped
+// lines of the trace.
 func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	s := &sim.Sweep{Seeds: a.seeds, Parallel: a.parallel, Tick: a.tick.Seconds()}
 	if a.seeds < 1 {
@@ -169,8 +169,8 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	return s, skipped, nil
 }
 
-// checkPlaces checks the options that are about where workers are, and how exactly
-// that is measured.
+// checkPlaces checks the options for placements and for the precision of their
+// measurement.
 func (a *simulateArgs) checkPlaces(placed []sim.Placement) error {
 	for _, f := range []struct {
 		name  string
@@ -191,7 +191,7 @@ func (a *simulateArgs) checkPlaces(placed []sim.Placement) error {
 	return nil
 }
 
-// workload reads the trace, or makes one up.
+// workload reads the trace, or generates one.
 func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, error) {
 	if a.trace == "" {
 		gpus := 0
@@ -247,7 +247,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 	return skipped, nil
 }
 
-// spans reads -placements.
+// spans reads the file of -placements.
 func (a *simulateArgs) spans(workloads []*trace.Trace, placed []sim.Placement) error {
 	switch {
 	case a.placements == "":
@@ -269,7 +269,8 @@ func (a *simulateArgs) spans(workloads []*trace.Trace, placed []sim.Placement) e
 	return nil
 }
 
-// numbersOfWorkloads are the workloads to read, 0 being the whole file.
+// numbersOfWorkloads returns the numbers of the workloads to read; 0 is the whole
+// file.
 func (a *simulateArgs) numbersOfWorkloads() ([]int, error) {
 	if a.workloads == "all" {
 		if a.format == "auto" || a.format == string(trace.Pollux) {
@@ -294,7 +295,7 @@ func (a *simulateArgs) numbersOfWorkloads() ([]int, error) {
 	return out, nil
 }
 
-// limit caps jobs at what the cluster can give them.
+// limit caps the sizes of jobs at the cluster's capacity.
 func limit(workloads []*trace.Trace, nodes []trace.Node) error {
 	total, byType := 0, map[string]int{}
 	for _, n := range nodes {

@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// defaultPolicies returns the policies that a first look should show, as far as this build
-// has them.
+// defaultPolicies returns the policies for a first comparison, as far as this build has
+// them.
 func defaultPolicies() string {
 	have := builtin.Policies.Names()
 	var out []string

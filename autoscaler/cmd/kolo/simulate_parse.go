@@ -13,8 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// splitOutside splits at commas that do not stand in parentheses, brackets
-// or quotes.
+// splitOutside splits at commas outside parentheses, brackets and quotes.
 func splitOutside(s string) []string {
 	var out []string
 	depth, quoted, from := 0, false, 0
@@ -48,7 +47,7 @@ func numbers(flag, s string) ([]float64, error) {
 	return out, nil
 }
 
-// parseCosts reads -resize-costs.
+// parseCosts parses -resize-costs.
 func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
 	var out []sim.ResizeCost
 	for _, word := range strings.Split(s, ",") {
@@ -82,7 +81,7 @@ func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
 	return out, nil
 }
 
-// parsePlacements reads -placement.
+// parsePlacements parses -placement.
 func parsePlacements(s string) ([]sim.Placement, error) {
 	var out []sim.Placement
 	for _, word := range strings.Split(s, ",") {
@@ -98,13 +97,13 @@ func parsePlacements(s string) ([]sim.Placement, error) {
 	return out, nil
 }
 
-// mostNodes bounds -cluster, and mostOnNode what a node has.
+// mostNodes bounds the nodes of -cluster, and mostOnNode the GPUs of a node.
 const (
 	mostNodes  = 1_000_000
 	mostOnNode = 1_000_000
 )
 
-// parseCluster reads -cluster; nil when it is empty.
+// parseCluster parses -cluster. It returns nil if that is empty.
 func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 	if s == "" {
 		return nil, nil, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// statusCommand shows what the autoscaler knows of all jobs.
+// statusCommand shows the autoscaler's knowledge of all jobs.
 type statusCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
@@ -81,8 +81,9 @@ func (c *statusCommand) Run(args []string) int {
 	}
 }
 
-// wanted is what the jobs of a pool would use if there was room: "wanted: 12 more
-// slots (8 within one meta.rack), 2 nodes of class a100", or "" for nothing.
+// wanted describes the additional room that jobs of a pool would use, such as
+// "wanted: 12 more slots (8 within one meta.rack), 2 nodes of class a100". It
+// returns "" if there is none.
 func wanted(p *api.PoolStatus) string {
 	slots := 0
 	var within, nodes []string
@@ -111,7 +112,7 @@ func wanted(p *api.PoolStatus) string {
 	return strings.Join(append([]string{out}, nodes...), ", ")
 }
 
-// clearScreen moves a terminal's cursor home and clears what is below.
+// clearScreen moves a terminal's cursor to the top and clears everything below it.
 const clearScreen = "\x1b[H\x1b[J"
 
 func drawStatus(s *api.Status) string {
@@ -175,7 +176,7 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 	progress, eta, gap := "-", "-", "-"
 	switch {
 	case j.State == api.StateComplete:
-		progress = "complete" // whatever step it last reported
+		progress = "complete" // regardless of the step in its last report
 	case j.Progress > 0:
 		progress = fmt.Sprintf("%.0f%%", 100*j.Progress)
 	case j.Step > 0:

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// table lines cells up under each other; the first row is the heading.
+// table aligns cells in columns; the first row is the heading.
 func table(rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
@@ -23,7 +23,7 @@ func table(rows [][]string) string {
 	return strings.TrimRight(out.String(), "\n")
 }
 
-// cells are texts that keep to their cell: names are their owners' choice.
+// cells makes texts safe for table cells, because users choose names.
 func cells(row []string) []string {
 	out := make([]string, len(row))
 	for i, text := range row {
@@ -32,8 +32,8 @@ func cells(row []string) []string {
 	return out
 }
 
-// wrap breaks text at spaces so that no line is longer than width; lines
-// after the first start with indent.
+// wrap breaks text at spaces so that no line is longer than width. All lines but
+// the first start with indent.
 func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	at := 0
@@ -63,7 +63,7 @@ func (m meta) printJSON(v any) int {
 	return 0
 }
 
-// counted is a number of things: "1 node", "2 nodes".
+// counted returns a number of things, such as "1 node" or "2 nodes".
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

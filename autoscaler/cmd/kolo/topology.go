@@ -19,7 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
-// topologyCommand shows the topology of node pools, and where jobs are in it.
+// topologyCommand shows the topology of node pools and the placement of jobs.
 type topologyCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
@@ -90,7 +90,7 @@ func (c *topologyCommand) Run(args []string) int {
 	return 0
 }
 
-// pools asks for the topologies of all node pools, or of one.
+// pools returns the topologies of all node pools, or of one.
 func (c *apiCommand) pools(ctx context.Context, pool string) ([]api.PoolTopology, error) {
 	var all []api.PoolTopology
 	if _, err := c.call(ctx, http.MethodGet, "/v1/topology", nil, nil, &all); err != nil || pool == "" {
@@ -106,7 +106,8 @@ func (c *apiCommand) pools(ctx context.Context, pool string) ([]api.PoolTopology
 	return nil, fmt.Errorf("there is no node pool %q with nodes; there is %s", pool, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// cut leaves out what is inside a level, which one of the pools has.
+// cut removes the domains inside level. It returns an error if no pool has the
+// level.
 func cut(pools []api.PoolTopology, level string) error {
 	known := map[string]bool{}
 	var names []string
@@ -171,7 +172,7 @@ func drawTopology(p *api.PoolTopology) string {
 	return out.String()
 }
 
-// title is the name of a domain as it is shown.
+// title returns the displayed name of a domain.
 func title(p *api.PoolTopology, level int, name string) string {
 	if name == "" {
 		return "(no " + p.Levels[level] + ")"
@@ -199,5 +200,5 @@ func jobRow(p *api.PoolTopology, j *api.JobSpread) []string {
 	return []string{j.JobKey.String(), strconv.Itoa(j.Workers), spans, strings.Join(where, ", ")}
 }
 
-// errLevel is the error of a command line that leaves the level open.
+// errLevel is the error of a command line without a level.
 var errLevel = errors.New("which level? write -level=<name>, such as -level=meta.rack")

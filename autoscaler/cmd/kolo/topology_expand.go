@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// topologyExpandCommand writes one group per domain into a jobspec.
+// topologyExpandCommand rewrites a jobspec to have one group per domain.
 type topologyExpandCommand struct {
 	meta
 	out io.Writer
@@ -83,7 +83,7 @@ func (c *topologyExpandCommand) Run(args []string) int {
 	return 0
 }
 
-// levelOf is the level that a flag names.
+// levelOf returns the level that a flag names.
 func levelOf(name string) (topology.Level, error) {
 	if name == "" {
 		return topology.Level{}, errLevel
@@ -91,7 +91,7 @@ func levelOf(name string) (topology.Level, error) {
 	return topology.ParseLevel(name)
 }
 
-// topologyVarsCommand lists the values of a level as a variable file.
+// topologyVarsCommand prints the values of a level as a variable file.
 type topologyVarsCommand struct {
 	apiCommand
 	out io.Writer

@@ -145,7 +145,7 @@ func TestNoAutoscaler(t *testing.T) {
 	defer s.Close()
 	ui := cli.NewMockUi()
 	must.Eq(t, 1, (&topologyCommand{apiCommand{meta: meta{UI: ui}}}).Run([]string{"-address", s.URL}))
-	must.StrContains(t, ui.ErrorWriter.String(), s.URL+": it has no /v1/topology: is it an autoscaler, and as new as this program? Nomad's address is another")
+	must.StrContains(t, ui.ErrorWriter.String(), s.URL+": it has no /v1/topology: is it an autoscaler of this version? Nomad has another address")
 }
 
 func TestTopologyVars(t *testing.T) {
@@ -160,8 +160,8 @@ func TestTopologyVars(t *testing.T) {
 		code          int
 		printed, said string
 	}{
-		"two racks":       {twoRacks(), []string{"-level", "meta.rack"}, 0, "# Values of meta.rack, as kolo topology vars found them.\nmeta_rack = [\n  \"r1\",\n  \"r2\",\n]\n", "nodes without a value of meta.rack, of which no group will be: 1\n"},
-		"a rack twice":    {again, []string{"-level", "meta.rack"}, 0, "# Values of meta.rack, as kolo topology vars found them.\nmeta_rack = [\n  \"r1\",\n  \"r2\",\n]\n", "meta.rack in several places, of which one group each will be: r1\n"},
+		"two racks":       {twoRacks(), []string{"-level", "meta.rack"}, 0, "# Values of meta.rack, as kolo topology vars found them.\nmeta_rack = [\n  \"r1\",\n  \"r2\",\n]\n", "nodes without a value of meta.rack, which get no group: 1\n"},
+		"a rack twice":    {again, []string{"-level", "meta.rack"}, 0, "# Values of meta.rack, as kolo topology vars found them.\nmeta_rack = [\n  \"r1\",\n  \"r2\",\n]\n", "values of meta.rack in several places, which get only one group each: r1\n"},
 		"no level":        {twoRacks(), nil, exitUsage, "", "which level? write -level=<name>"},
 		"not configured":  {twoRacks(), []string{"-level", "meta.row"}, 1, "", "no node pool has the level meta.row: gpu has meta.rack, node; add it to topology { levels }"},
 		"no level at all": {twoRacks(), []string{"-level", "rack"}, exitUsage, "", `Level "rack" is not known`},

@@ -12,16 +12,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
-// values are those of a level of one node pool.
+// values holds the values of a level in one node pool.
 type values struct {
 	level   string
 	names   []string // in the order of the tree
-	twice   []string // names below several parents
-	without int      // nodes that have none
-	unread  int      // nodes that were not read yet
+	twice   []string // names under several parents
+	without int      // number of nodes without a value
+	unread  int      // number of nodes not read yet
 }
 
-// valuesOf are the values of a level, which one of the pools has.
+// valuesOf returns the values of a level. It returns an error unless exactly one
+// pool has it.
 func valuesOf(pools []api.PoolTopology, level string) (*values, error) {
 	var of []*api.PoolTopology
 	var names, levels []string
@@ -72,16 +73,16 @@ func (v *values) reading() error {
 	return fmt.Errorf("the values of %d nodes are still being read; try again in a moment", v.unread)
 }
 
-// warnings are what the values do not show.
+// warnings describes the nodes and values that the list cannot represent.
 func (v *values) warnings() []string {
 	var out []string
 	if err := v.reading(); err != nil {
 		out = append(out, err.Error())
 	} else if v.without > 0 {
-		out = append(out, fmt.Sprintf("nodes without a value of %s, of which no group will be: %d", v.level, v.without))
+		out = append(out, fmt.Sprintf("nodes without a value of %s, which get no group: %d", v.level, v.without))
 	}
 	if v.twice != nil {
-		out = append(out, fmt.Sprintf("%s in several places, of which one group each will be: %s", v.level, strings.Join(v.twice, ", ")))
+		out = append(out, fmt.Sprintf("values of %s in several places, which get only one group each: %s", v.level, strings.Join(v.twice, ", ")))
 	}
 	return out
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
-// exitUsage is the exit code of a command line that makes no sense; what fails
-// while it is done exits with 1.
+// exitUsage is the exit code of an invalid command line. Commands that fail later
+// exit with 1.
 const exitUsage = 2
 
-// unknownCommand is what is wrong with a command line that names no command;
-// "" is nothing.
+// unknownCommand returns an error text if the command line starts with an unknown
+// command, or else "".
 func unknownCommand(args []string, all map[string]cli.CommandFactory) string {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return ""
@@ -33,7 +33,7 @@ func unknownCommand(args []string, all map[string]cli.CommandFactory) string {
 	return fmt.Sprintf("unknown command %q%s\nFor all commands: kolo -help", args[0], suggest.Hint("", args[0], words))
 }
 
-// words are what may follow a word in the names of commands.
+// words returns the words that may follow a prefix in the names of commands.
 func words(all map[string]cli.CommandFactory, after string) []string {
 	next := map[string]bool{}
 	for name := range all {
@@ -46,15 +46,15 @@ func words(all map[string]cli.CommandFactory, after string) []string {
 	return slices.Sorted(maps.Keys(next))
 }
 
-// flagError is the error of a flag whose value makes no sense.
+// flagError is the error of an invalid flag value.
 type flagError string
 
 func (w flagError) Error() string { return string(w) }
 
 func badFlag(format string, args ...any) error { return flagError(fmt.Sprintf(format, args...)) }
 
-// usage reports a command line that makes no sense, or prints the help that was
-// asked for. f are the flags there are, nil for none.
+// usage reports an invalid command line, or prints help if that was requested. f
+// holds the flags of the command; it may be nil.
 func (m meta) usage(err error, f *flag.FlagSet, help string) int {
 	if errors.Is(err, flag.ErrHelp) {
 		m.UI.Output(help)

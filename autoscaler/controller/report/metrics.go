@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Metrics for a cluster autoscaler, which adds nodes.
+// Metrics for a node autoscaler.
 var (
 	slotsWantedDesc = prometheus.NewDesc("kolo_slots_wanted", "Slots that jobs would use if there was room, beyond those they have and get.", []string{"pool", "queue", "level"}, nil)
 	nodesDesc       = prometheus.NewDesc("kolo_nodes", "Nodes that take workers, by Nomad's node class.", []string{"pool", "class"}, nil)
@@ -31,7 +31,7 @@ var (
 	usedDesc       = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
 	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
 	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
-	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
+	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
@@ -101,9 +101,9 @@ type wantedKey struct{ pool, queue, level string }
 // the names of queues.
 const namedQueues = 100
 
-// slotsWanted returns the slots that jobs lack. Queues of jobs that the reader may not see,
-// and those beyond namedQueues, are added up under the empty name, so the total is right.
-// Each pool has a series, so that the total is 0 if no job lacks slots.
+// slotsWanted returns the slots that jobs lack. To keep the total right, it adds up
+// queues beyond namedQueues, and queues of jobs that the reader may not see, under the
+// empty name. Each pool has a series, so the total is 0 if no job lacks slots.
 func slotsWanted(s *api.Status, sees func(identity.JobKey) bool) map[wantedKey]int {
 	type queue struct{ pool, name string }
 	slots := map[queue]int{}

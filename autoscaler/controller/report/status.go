@@ -23,12 +23,12 @@ type Round struct {
 	Config *config.Config
 	Now    time.Time
 	View   *cluster.View
-	// Wants has the decisions of the policies, and Jobs the state of the jobs, by index of
+	// Wants holds the policies' decisions, and Jobs the state of the jobs, by index of
 	// View.Jobs.
 	Wants []planner.Want
 	Jobs  []Job
 	Plan  *planner.Plan
-	// Ample has the counts that the policies would want if there was room, by index of
+	// Ample holds the counts that the policies would want if there was room, by index of
 	// View.Jobs; nil if this autoscaler does not lead.
 	Ample    []int
 	History  *history.History
@@ -40,7 +40,7 @@ type Round struct {
 // Job is the autoscaler's state of a job.
 type Job struct {
 	*history.Job
-	// WriteError is why the last write failed; empty if it did not.
+	// WriteError is the error of the last write; empty if it succeeded.
 	WriteError string
 }
 

@@ -1,11 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package expand writes jobs with one group of workers per domain of a topology.
+// Package expand rewrites a job so that it has one group of workers per domain of a
+// topology.
 //
-// Kolo places workers by the counts of groups, and a group that is bound to one
-// rack by a constraint is what it can place by rack. Such groups differ in the
-// rack alone, so that one block of HCL2 makes them all:
+// Kolo places workers by setting the counts of groups. To place workers by rack, it
+// needs a group per rack, bound to the rack by a constraint. Such groups differ
+// only in the rack, so one block of HCL2 defines them all:
 //
 //	group "workers" {            dynamic "group" {
 //	  count = 2                    for_each = var.meta_rack
@@ -15,11 +16,12 @@
 //	    policy {                     scaling {
 //	      kolo {}                      min = 0 …
 //
-// The list of racks is a variable (Vars), so that a job is written once, and a rack
-// that is added later needs the list only.
+// The list of racks is a variable (Vars). The job is written once, and a new rack
+// only needs to be added to the list.
 //
-// What a job states of all its workers is stated once: counts and scaling.min go
-// to 0, or each rack would start that many, and the bounds that the job had move
-// into its kolo block. All else of the file stays as it is, except the
-// indentation of the groups; the text of heredocs is not touched.
+// Settings that apply to all workers of the job are stated once. Counts and
+// scaling.min become 0, because otherwise each rack would start that many workers.
+// The job's own bounds move into its kolo block. The rest of the file stays as it
+// is, except for the indentation of the groups; the text of heredocs is not
+// touched.
 package expand

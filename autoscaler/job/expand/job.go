@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/nesting"
 )
 
-// Job returns a jobspec of which each group with a kolo block is one group per
-// value of a level. Errors name file and line.
+// Job returns a jobspec in which each group with a kolo block is replaced by one
+// group per value of a level. Errors name file and line.
 func Job(name string, src []byte, level topology.Level) ([]byte, error) {
 	if level.Target() == "" {
 		return nil, fmt.Errorf("a group cannot be bound to a value of %s: it is inside a node, where Nomad picks the devices; write a level of nodes, such as meta.rack", level.Name)
@@ -53,7 +53,7 @@ type job struct {
 	text
 	level    topology.Level
 	groups   []*group
-	declared bool // the variable
+	declared bool // the variable exists
 }
 
 // group is one elastic group.
@@ -61,12 +61,12 @@ type group struct {
 	block         *hclsyntax.Block
 	scaling, kolo *hclsyntax.Block
 	count         *hclsyntax.Attribute // nil is none
-	min, max      *hclsyntax.Attribute // of scaling
+	min, max      *hclsyntax.Attribute // attributes of scaling
 	label         string
-	indent        string // of the line that the block begins on
+	indent        string // of the line on which the block begins
 }
 
-// find finds the elastic groups of the file's job.
+// find collects the elastic groups of the file's job.
 func (j *job) find(file *hclsyntax.Body) error {
 	var jobs []*hclsyntax.Block
 	for _, b := range file.Blocks {
@@ -104,7 +104,7 @@ func (j *job) find(file *hclsyntax.Body) error {
 	return nil
 }
 
-// group reads a group; nil is one that is not elastic.
+// group reads a group. It returns nil if the group is not elastic.
 func (j *job) group(b *hclsyntax.Block) (*group, error) {
 	g := &group{block: b, scaling: only(b.Body, "scaling"), count: b.Body.Attributes["count"]}
 	if g.scaling == nil {
@@ -139,7 +139,7 @@ func (j *job) group(b *hclsyntax.Block) (*group, error) {
 	return g, nil
 }
 
-// only is the one block of a type in a body.
+// only returns the first block of a type in a body.
 func only(body *hclsyntax.Body, kind string) *hclsyntax.Block {
 	for _, b := range body.Blocks {
 		if b.Type == kind {
@@ -149,7 +149,7 @@ func only(body *hclsyntax.Body, kind string) *hclsyntax.Block {
 	return nil
 }
 
-// zero has a group begin with no workers and be able to have none.
+// zero makes a group start with no workers, and allows it to have none.
 func (j *job) zero(g *group) {
 	if g.count != nil && !isNumber(g.count, 0) {
 		j.replace(g.count.Expr.Range(), "0")
@@ -162,7 +162,7 @@ func (j *job) zero(g *group) {
 	}
 }
 
-// wrap makes a group the content of a dynamic one, bound to its value.
+// wrap turns a group into the content of a dynamic block, bound to its value.
 func (j *job) wrap(g *group) {
 	in := g.indent + "  "
 	element, iterator := g.element(), ""
@@ -178,9 +178,9 @@ func (j *job) wrap(g *group) {
 	j.insert(end.End.Byte, "\n"+g.indent+"}")
 }
 
-// element is a name for the values of the variable in a group: that of the block, as
-// everyone expects, unless the group means something else by it. A name that HCL does
-// not know stays in a job's texts as it is.
+// element returns a name for the values of the variable in a group. It is "group",
+// the name of the block, as readers expect, unless the group uses that name for
+// something else. (HCL leaves unknown names in a job's texts as they are.)
 func (g *group) element() string {
 	used := map[string]bool{}
 	_ = hclsyntax.VisitAll(g.block.Body, func(n hclsyntax.Node) hcl.Diagnostics {
@@ -196,8 +196,8 @@ func (g *group) element() string {
 	return element
 }
 
-// bounds keeps the bounds that the job had, in the kolo block of its first
-// group: those of scaling are of each group now.
+// bounds keeps the job's bounds by moving them into the kolo block of its first
+// group, because the bounds in scaling now apply to each group.
 func (j *job) bounds() {
 	least, most := j.sum(func(g *group) *hclsyntax.Attribute { return g.least() }), j.sum(func(g *group) *hclsyntax.Attribute { return g.max })
 	var lines []string
@@ -223,8 +223,8 @@ func (j *job) bounds() {
 	j.insert(first.OpenBraceRange.End.Byte, text)
 }
 
-// least is the smallest count of a group, as Nomad has it: where scaling has no
-// min, that is the count.
+// least returns the smallest count of a group by Nomad's rule: scaling.min, or the
+// count if that is missing.
 func (g *group) least() *hclsyntax.Attribute {
 	if g.min != nil {
 		return g.min
@@ -232,7 +232,7 @@ func (g *group) least() *hclsyntax.Attribute {
 	return g.count
 }
 
-// states reports whether a kolo block of the job has a key.
+// states reports whether any kolo block of the job has a key.
 func (j *job) states(key string) bool {
 	for _, g := range j.groups {
 		if g.kolo.Body.Attributes[key] != nil {
@@ -242,8 +242,8 @@ func (j *job) states(key string) bool {
 	return false
 }
 
-// sum is the sum of an attribute over the groups, as an expression; "" where none
-// has it.
+// sum returns the sum of an attribute over the groups as an expression, or "" if no
+// group has it.
 func (j *job) sum(of func(*group) *hclsyntax.Attribute) string {
 	n, terms := 0, []string(nil)
 	for _, g := range j.groups {
@@ -276,7 +276,7 @@ func (j *job) sum(of func(*group) *hclsyntax.Attribute) string {
 	return strings.Join(out, " + ")
 }
 
-// declare adds the variable, unless the file has it.
+// declare adds the variable, unless the file already has it.
 func (j *job) declare() {
 	if j.declared {
 		return
@@ -292,7 +292,7 @@ func (j *job) declare() {
 `, newline, Variable(j.level), j.level.Name, j.level.Name))
 }
 
-// isNumber reports whether an attribute is a whole number, written as such.
+// isNumber reports whether an attribute is the literal number n.
 func isNumber(a *hclsyntax.Attribute, n int) bool {
 	k, ok := number(a)
 	return ok && k == n

@@ -13,15 +13,15 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// text is a file that is edited in place: what no edit is about stays byte for
-// byte.
+// text is a file that is edited in place: bytes that no edit concerns stay the
+// same.
 type text struct {
 	name  string
 	src   []byte
 	edits []edit
 }
 
-// edit puts a text in place of the bytes from from to to.
+// edit replaces the bytes from from to to.
 type edit struct {
 	from, to int
 	with     string
@@ -31,12 +31,12 @@ func (t *text) replace(r hcl.Range, with string) {
 	t.edits = append(t.edits, edit{r.Start.Byte, r.End.Byte, with})
 }
 
-// insert puts a text before a byte, after what was put there earlier.
+// insert adds a text before a byte, after all earlier insertions there.
 func (t *text) insert(at int, with string) {
 	t.edits = append(t.edits, edit{at, at, with})
 }
 
-// edited is the text with all edits, which do not overlap.
+// edited returns the text with all edits applied. Edits must not overlap.
 func (t *text) edited() []byte {
 	slices.SortStableFunc(t.edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	var out bytes.Buffer
@@ -50,25 +50,25 @@ func (t *text) edited() []byte {
 	return out.Bytes()
 }
 
-// of is the text of a range.
+// of returns the text of a range.
 func (t *text) of(r hcl.Range) string { return string(t.src[r.Start.Byte:r.End.Byte]) }
 
-// lineOf is the first byte of the line that a range begins on.
+// lineOf returns the offset of the line on which a range begins.
 func (t *text) lineOf(r hcl.Range) int {
 	return bytes.LastIndexByte(t.src[:r.Start.Byte], '\n') + 1
 }
 
-// indentOf is the blanks that the line of a range begins with.
+// indentOf returns the indentation of the line on which a range begins.
 func (t *text) indentOf(r hcl.Range) string {
 	line := t.src[t.lineOf(r):]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// inside is the indentation of a line in a block that is being indented.
+// inside returns the indentation of a line in a block that is being indented.
 func (t *text) inside(b *hclsyntax.Block) string { return t.indentOf(b.TypeRange) + "    " }
 
-// indent adds to the indentation of lines that begin within some bytes, empty
-// lines and those of heredocs aside: they are values.
+// indent indents the lines that begin within a range of bytes, except empty lines
+// and the lines of heredocs, which are values.
 func (t *text) indent(from, to int, by string) {
 	values := t.heredocs()
 	for at := from; ; {
@@ -84,7 +84,8 @@ func (t *text) indent(from, to int, by string) {
 	}
 }
 
-// heredocs are the first byte of each heredoc's text, and the one after its end.
+// heredocs returns, for each heredoc, the offset of its text and the offset after
+// its end.
 func (t *text) heredocs() [][2]int {
 	tokens, _ := hclsyntax.LexConfig(t.src, t.name, hcl.InitialPos) // it was parsed before
 	var out [][2]int
@@ -108,7 +109,7 @@ func (t *text) heredocs() [][2]int {
 	return out
 }
 
-// wrong is an error about a place in the text.
+// wrong returns an error about a place in the text.
 func (t *text) wrong(at hcl.Range, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", t.name, at.Start.Line, fmt.Sprintf(format, args...))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// Variable is the name of the variable that lists the values of a level: an
-// identifier of HCL.
+// Variable returns the name of the variable that lists the values of a level. It is
+// a valid HCL identifier.
 func Variable(l topology.Level) string {
 	return strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' {
@@ -24,7 +24,7 @@ func Variable(l topology.Level) string {
 	}, l.Name)
 }
 
-// Vars is the variable file with the values of a level.
+// Vars returns a variable file with the values of a level.
 func Vars(l topology.Level, values []string) []byte {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Values of %s, as kolo topology vars found them.\n%s = [\n", l.Name, Variable(l))
@@ -35,7 +35,7 @@ func Vars(l topology.Level, values []string) []byte {
 	return []byte(out.String())
 }
 
-// quoted is a text as HCL has it, in quotes.
+// quoted returns a text as an HCL string.
 func quoted(s string) string {
 	return string(hclwrite.TokensForValue(cty.StringVal(s)).Bytes())
 }

@@ -1,10 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package identity names jobs.
+// Package identity defines how jobs are identified.
 package identity
 
-// JobKey names a job in a region.
+// JobKey identifies a job in a region.
 type JobKey struct {
 	Namespace string `json:"namespace"`
 	ID        string `json:"id"`

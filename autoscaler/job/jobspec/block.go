@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// field is a value with the place it was written at, and whether it was.
+// field is a value, the place where it was written, and whether it was set.
 type field[T any] struct {
 	value T
 	set   bool
@@ -32,7 +32,7 @@ func (f field[T]) or(v T) T {
 	return v
 }
 
-// block is a decoded kolo block. All keys speak of the job, not of the group.
+// block is a decoded kolo block. All keys apply to the job, not to the group.
 type block struct {
 	where string
 
@@ -44,8 +44,8 @@ type block struct {
 	sizes                       field[[]int]
 }
 
-// keys maps each key of the block to its decoder. The order of a map does not
-// matter: the keys of blocks are walked in alphabetical order.
+// keys maps each key of the block to its decoder. Blocks are read in alphabetical
+// order of their keys, so the order of this map does not matter.
 var keys = map[string]key{
 	"min":           define(func(b *block) *field[float64] { return &b.min }, whole),
 	"max":           define(func(b *block) *field[float64] { return &b.max }, whole),
@@ -64,8 +64,8 @@ var keys = map[string]key{
 	"sizes":         define(func(b *block) *field[[]int] { return &b.sizes }, wholes),
 }
 
-// key is what is done with a key of the block: its value is read, and joined with
-// that of another group.
+// key describes how to read the value of a key, and how to merge it with the value
+// in another group.
 type key struct {
 	read func(b *block, where string, v any) problem.List
 	join func(mine, other *block) problem.List
@@ -78,8 +78,8 @@ func define[T any](of func(*block) *field[T], read func(*field[T], string, any) 
 	}
 }
 
-// decode reads the value of policy.kolo. Nomad hands HCL blocks over as a
-// list of maps; a job in JSON may hold the map itself.
+// decode reads the value of policy.kolo. Nomad passes HCL blocks as a list of maps;
+// a job in JSON may contain the map itself.
 func decode(where string, raw any) (block, problem.List) {
 	b := block{where: where}
 	list := []any{raw}
@@ -117,8 +117,8 @@ func decode(where string, raw any) (block, problem.List) {
 	return b, problems
 }
 
-// merge adopts the keys of another group's block. The same key may be
-// repeated with the same value, since all keys speak of the job.
+// merge adopts the keys of another group's block. All keys apply to the job, so
+// groups may repeat a key only with the same value.
 func (b *block) merge(o block) problem.List {
 	if b.where == "" {
 		b.where = o.where
@@ -137,12 +137,12 @@ func (f *field[T]) join(other *field[T]) problem.List {
 		*f = *other
 	case !reflect.DeepEqual(f.value, other.value):
 		return wrong(other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, f.where, f.value),
-			"write it in one group only: it speaks of the whole job")
+			"write it in one group only: it applies to the whole job")
 	}
 	return nil
 }
 
-// wrong is the one problem of a place in the job.
+// wrong returns a list with one problem.
 func wrong(where, text, remedy string) problem.List {
 	return problem.List{problem.New(where, nil, text, remedy)}
 }
@@ -174,7 +174,7 @@ func whole(f *field[float64], where string, v any) problem.List {
 	return nil
 }
 
-// positive makes a reader of numbers from low to high, which are above 0.
+// positive returns a reader of positive numbers from low to high.
 func positive(low, high float64) func(*field[float64], string, any) problem.List {
 	return func(f *field[float64], where string, v any) problem.List {
 		n, ok := number(v)
@@ -274,7 +274,7 @@ func describe(v any) string {
 	return short(fmt.Sprint(v))
 }
 
-// short is the beginning of a text that may be long.
+// short returns the beginning of a text that may be long.
 func short(s string) string {
 	const enough = 64
 	if len(s) <= enough {
@@ -283,7 +283,7 @@ func short(s string) string {
 	return s[:enough] + "…"
 }
 
-// meant names the key that was probably meant.
+// meant returns a hint that names the key the user probably meant.
 func meant(key string) string {
 	if key == "suspendable" {
 		return "it is called preemptible now"

@@ -20,9 +20,9 @@
 //	}
 //
 // Everything has a default; an empty kolo block is enough. Nomad stores the policy
-// block without a schema, so mistakes are found here. A mistake never stops the
-// autoscaler: Read returns all problems of a job at once, each with its remedy,
-// and the caller leaves that one job alone.
+// block without a schema, so this package finds the errors in it. An error never
+// stops the autoscaler: Read returns all problems of a job at once, each with its
+// remedy, and the caller does not manage that job.
 //
-// The package is pure: it reads an api.Job and asks no one anything.
+// The package is pure: it reads an api.Job and makes no requests.
 package jobspec

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// limits are the counts that Nomad accepts for the group; both are from 0 to
-// MaxWorkers.
+// limits returns the smallest and largest count that Nomad accepts for the group,
+// each limited to 0 to MaxWorkers.
 func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
 	count := int64(deref(g.Count, 1))
 	least, most := deref(g.Scaling.Min, count), deref(g.Scaling.Max, 0)
@@ -29,7 +29,8 @@ func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
 	case least > most && most >= 1:
 		r.problem(where+".min", fmt.Sprintf("%d is above scaling.max = %d", least, most), "write a min that is not above max")
 	}
-	// Nomad keeps the count within both, so more than this is no mistake of a user.
+	// Nomad keeps the count within these bounds, so a count outside is not a user's
+	// error.
 	if g.Count != nil && (count < 0 || count > MaxWorkers) {
 		what := "below 0"
 		if count > 0 {
@@ -41,7 +42,7 @@ func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
 	return clamp(least), clamp(most)
 }
 
-// worker reads what one allocation of the group holds.
+// worker reads the resources of one allocation of the group.
 func (r *reader) worker(g *api.TaskGroup, out *Group) {
 	for _, t := range g.Tasks {
 		out.Slots = max(out.Slots, slots(t))
@@ -81,8 +82,9 @@ func (r *reader) worker(g *api.TaskGroup, out *Group) {
 	}
 }
 
-// slots is what a task configures as its slots in a ring, 0 for nothing, and for
-// what the driver would refuse or is known on the client only.
+// slots returns the slots in a ring that a task configures. It returns 0 if the
+// task configures none, if the driver would refuse the value, or if only the client
+// knows it.
 func slots(t *api.Task) int {
 	n := 0.0
 	switch v := t.Config["slots"].(type) {
@@ -99,7 +101,7 @@ func slots(t *api.Task) int {
 	return 0
 }
 
-// sum adds a task's amount to those of the tasks before.
+// sum adds a task's amount to the amount of earlier tasks.
 func (r *reader) sum(g *Group, unit string, before, n int) int {
 	if n < 0 || n > maxAmount-before {
 		r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("a task asks for %d %s", n, unit), fmt.Sprintf("write amounts from 0 to %d for all tasks of the group together", int(maxAmount)))

@@ -19,8 +19,8 @@ import (
 // Key is the name of Kolo's block inside policy { }.
 const Key = "kolo"
 
-// Asks reports whether any group of the job holds a kolo block, valid or not and
-// enabled or not. Jobs that do not ask are never touched or complained about.
+// Asks reports whether any group of the job contains a kolo block, valid or not,
+// enabled or not. Kolo never changes other jobs or reports problems of them.
 func Asks(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, asks) }
 
 func asks(g *api.TaskGroup) bool {
@@ -31,16 +31,15 @@ func asks(g *api.TaskGroup) bool {
 	return ok
 }
 
-// Enabled reports whether the job asks and the user's switch (scaling.enabled) is
-// on for at least one asking group. Nomad turns the switch off itself when a
-// job is stopped.
+// Enabled reports whether scaling.enabled is on for at least one group with a kolo
+// block. Nomad itself turns it off when a job is stopped.
 func Enabled(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, enabled) }
 
 func enabled(g *api.TaskGroup) bool { return asks(g) && deref(g.Scaling.Enabled, true) }
 
-// Read returns the job's Spec, or every problem it has, with fields such as
-// group "workers": scaling.policy.kolo.min. A job whose groups all have
-// scaling.enabled = false has no Spec and no problem: both are nil.
+// Read returns the job's Spec, or all its problems. A problem names its field like this:
+// group "workers": scaling.policy.kolo.min. Both results are nil if all groups have
+// scaling.enabled = false.
 func Read(job *api.Job) (*Spec, problem.List) {
 	r := &reader{job: job}
 	r.wholeJob()
@@ -74,7 +73,7 @@ type reader struct {
 
 func (r *reader) problem(where, text, remedy string) { r.problems.Add(where, nil, text, remedy) }
 
-// wholeJob checks what belongs to the job as a whole.
+// wholeJob checks the properties of the job as a whole.
 func (r *reader) wholeJob() {
 	if !Enabled(r.job) {
 		return
@@ -130,7 +129,7 @@ func (r *reader) group(g *api.TaskGroup) {
 	r.spec.Groups = append(r.spec.Groups, out)
 }
 
-// finish fills defaults and checks what involves the whole job.
+// finish sets defaults and makes the checks that involve the whole job.
 func (r *reader) finish() {
 	s, b := &r.spec, &r.kolo
 	sumMin, sumMax := 0, 0
@@ -183,7 +182,7 @@ func (r *reader) finish() {
 	s.Locality, s.Level = r.locality()
 }
 
-// locality is how close together the job's workers are to be.
+// locality returns how close together the job's workers must be.
 func (r *reader) locality() (Locality, string) {
 	how, level := r.kolo.locality, r.kolo.level
 	out := Locality(how.or(string(Prefer)))
@@ -204,7 +203,8 @@ func (r *reader) within(where string, v, low, high int, highName string) {
 	}
 }
 
-// priority is the kolo block's, else the job's in Nomad.
+// priority returns the priority in the kolo block, or else the job's priority in
+// Nomad.
 func (r *reader) priority() int {
 	if p := r.kolo.priority; p.set {
 		return int(p.value)
@@ -216,7 +216,7 @@ func (r *reader) priority() int {
 	return max(1, p)
 }
 
-// sizes turns sizes, step or powers_of_two into the allowed totals.
+// sizes converts sizes, step or powers_of_two to the set of allowed totals.
 func (r *reader) sizes() sizes.Set {
 	s, b := &r.spec, &r.kolo
 	var given []string
@@ -253,7 +253,8 @@ func (r *reader) sizes() sizes.Set {
 	return out
 }
 
-// deadline reads an RFC 3339 time, or a duration after the job was submitted.
+// deadline reads a time in RFC 3339 format, or a duration that begins with the
+// job's submission.
 func (r *reader) deadline() (time.Time, time.Duration) {
 	d := r.kolo.deadline
 	if !d.set {

@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
-// containerFields are the fields of a task's config that the drivers of containers know:
-// docker's of Nomad 1.11, nomad-driver-podman's of 0.6.
+// containerFields lists the known config fields of container drivers: docker in Nomad
+// 1.11, and nomad-driver-podman 0.6.
 var containerFields = map[string][]string{
 	"docker": strings.Fields(`advertise_ipv6_address args auth auth_soft_fail cap_add cap_drop cgroupns command container_exists_attempts cpu_cfs_period
 		cpu_hard_limit cpuset_cpus devices dns_options dns_search_domains dns_servers entrypoint extra_hosts force_pull group_add healthchecks hostname image
@@ -30,13 +30,13 @@ var containerFields = map[string][]string{
 		socket static_ips static_mac sysctl tmpfs tty ulimit userns variant volumes working_dir`),
 }
 
-// leastShm is twice what runtimes give by default.
+// leastShm is twice the default of container runtimes.
 const leastShm = 128 << 20
 
-// stops are the signals at which kolo-worker leaves.
+// stops lists the signals on which kolo-worker leaves its ring.
 var stops = []string{"SIGTERM", "SIGINT", "SIGQUIT", "SIGRTMIN+3"}
 
-// checkContainer checks what a task in an image needs of docker or podman.
+// checkContainer checks a container task's requirements of docker or podman.
 func (c *checker) checkContainer(w *worker) {
 	at := func(name string) hcl.Range { return c.src.at(w.to("config", name)...) }
 	config := w.task.Config
@@ -61,7 +61,8 @@ func (c *checker) checkContainer(w *worker) {
 	c.checkContainerGPUs(w)
 }
 
-// checkHostname checks the name at whose address Horovod listens.
+// checkHostname checks the container's name, because Horovod listens at the address it
+// resolves to.
 func (c *checker) checkHostname(w *worker, at hcl.Range) {
 	name, _ := w.task.Config["hostname"].(string)
 	if w.framework == nil || w.framework.Name() != "horovod" || strings.Contains(name, "NOMAD_IP_") {
@@ -70,7 +71,7 @@ func (c *checker) checkHostname(w *worker, at hcl.Range) {
 	c.warnf("hostname", at, `Horovod's processes listen where the container's own name resolves to, on many machines a loopback address; write hostname = "${NOMAD_IP_%s}"`, portOf(w))
 }
 
-// portOf is the label of the task's port, as far as it can be told.
+// portOf returns the label of the task's port, or the default if there are several.
 func portOf(w *worker) string {
 	if labels := ports(w.group); len(labels) == 1 {
 		return variableName(labels[0])
@@ -114,7 +115,7 @@ func (c *checker) checkShm(w *worker, at hcl.Range) {
 	}
 }
 
-// checkImage wants the image by its digest.
+// checkImage warns unless the image is given with its digest.
 func (c *checker) checkImage(w *worker, at hcl.Range) {
 	image, _ := w.task.Config["image"].(string)
 	switch {
@@ -125,7 +126,8 @@ func (c *checker) checkImage(w *worker, at hcl.Range) {
 	}
 }
 
-// checkUser wants a number, which is the same user in the image and on the client.
+// checkUser warns unless the user is a number, which means the same user in the image
+// and on the client.
 func (c *checker) checkUser(w *worker) {
 	at := c.src.at(w.to("user")...)
 	switch user, _, _ := strings.Cut(w.task.User, ":"); {
@@ -137,7 +139,7 @@ func (c *checker) checkUser(w *worker) {
 	}
 }
 
-// checkSignal checks by which signal a container is stopped.
+// checkSignal checks the signal that stops a container.
 func (c *checker) checkSignal(w *worker) {
 	signal := w.task.KillSignal
 	if signal == "" || onlyThere(signal) {
@@ -152,7 +154,7 @@ func (c *checker) checkSignal(w *worker) {
 	}
 }
 
-// checkContainerGPUs checks how GPUs get into a container.
+// checkContainerGPUs checks how the container gets its GPUs.
 func (c *checker) checkContainerGPUs(w *worker) {
 	visible, given := w.task.Env["NVIDIA_VISIBLE_DEVICES"]
 	if given && w.gpus() == 0 && !slices.Contains([]string{"", "none", "void"}, visible) && !onlyThere(visible) {

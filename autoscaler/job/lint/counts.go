@@ -12,15 +12,15 @@ import (
 // maxProcesses bounds the sums below.
 const maxProcesses = 1 << 30
 
-// ring is all groups that train together: they name the same service.
+// ring holds all groups that train together because they name the same service.
 type ring struct {
 	first *worker
-	// most is how many processes there can be.
+	// most is the largest possible number of processes.
 	most int
 }
 
-// checkCounts compares the numbers of processes that rings are told with those that
-// their groups can have.
+// checkCounts compares the configured numbers of processes of each ring with the
+// counts that its groups allow.
 func (c *checker) checkCounts(workers []*worker) {
 	rings := map[string]*ring{}
 	for _, w := range workers {

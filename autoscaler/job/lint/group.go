@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
-// koloBlock lists what keeps the autoscaler from scaling the job.
+// koloBlock lists the problems that keep the autoscaler from scaling the job.
 func (c *checker) koloBlock() {
 	_, problems := jobspec.Read(c.job)
 	for _, p := range problems {
@@ -34,7 +34,7 @@ func (c *checker) jobType() {
 	}
 }
 
-// checkGroup checks what surrounds a task that trains.
+// checkGroup checks the parts of the group that a training task depends on.
 func (c *checker) checkGroup(w *worker) {
 	c.checkNetwork(w)
 	c.checkService(w)
@@ -50,7 +50,7 @@ func (c *checker) checkNetwork(w *worker) {
 				`network.mode = %q: processes of a ring listen at ports of their own choice, which are not mapped into a network of the group's own; write mode = "host", or leave mode out`, n.Mode)
 		}
 		if cni {
-			continue // a port that is mapped is the allocation's there
+			continue // in a CNI network, a mapped port belongs to the allocation
 		}
 		for _, p := range append(n.DynamicPorts, n.ReservedPorts...) {
 			if p.To != 0 {
@@ -59,25 +59,25 @@ func (c *checker) checkNetwork(w *worker) {
 			}
 		}
 	}
-	if len(ports(w.group)) == 0 && w.read == nil { // else package taskconfig has found it
+	if len(ports(w.group)) == 0 && w.read == nil { // else package taskconfig has reported it
 		c.errorf("port", c.src.at(w.toGroup("network")...), `the group reserves no port; add network { port "kolo" {} }`)
 	}
 }
 
-// ownNetwork reports whether a network is one of CNI, in which the task driver trains;
-// kolo-worker does not.
+// ownNetwork reports whether a network is a CNI network in which the task driver trains.
+// kolo-worker does not support that.
 func (w *worker) ownNetwork(n *api.NetworkResource) bool {
 	return w.native && strings.HasPrefix(n.Mode, "cni/")
 }
 
-// placed is a service with the steps to it.
+// placed is a service with the steps to its block.
 type placed struct {
 	*api.Service
 
 	steps []step
 }
 
-// services are those of the group and of the task.
+// services returns the services of the group and of the task.
 func (w *worker) services() (list []placed) {
 	for i, s := range w.group.Services {
 		list = append(list, placed{s, append(w.toGroup(), step{name: "service", nth: i})})
@@ -88,8 +88,8 @@ func (w *worker) services() (list []placed) {
 	return list
 }
 
-// wants is the name of the service that the task's agent looks for, empty where it
-// can't be told.
+// wants returns the name of the service that the task's agent looks up, or "" if it is
+// unknown.
 func (c *checker) wants(w *worker) string {
 	if w.read == nil || onlyThere(w.read.Agent.Service) || w.unknown["service"] {
 		return ""
@@ -142,7 +142,7 @@ func (c *checker) checkServicePort(w *worker, s placed) {
 	case !slices.Contains(labels, s.PortLabel):
 		c.errorf("service", at, `service %q: port = %q is not the label of a port of the group%s`, s.Name, s.PortLabel, among(labels))
 	default:
-		// The agent listens at the port that it is told, else the only one, else "kolo".
+		// The agent listens at the configured port, else the only port, else "kolo".
 		listens := "kolo"
 		if len(labels) == 1 {
 			listens = labels[0]
@@ -163,20 +163,20 @@ func among(names []string) string {
 	return "; there are: " + strings.Join(names[:min(len(names), 8)], ", ")
 }
 
-// longDelay is more than a delay that is there for Nomad's own check alone.
+// longDelay is longer than a delay that only satisfies Nomad's own check.
 const longDelay = time.Second
 
-// checkLife checks what Nomad does when an allocation is stopped, fails or is lost.
+// checkLife checks how Nomad handles an allocation that is stopped, fails or is lost.
 func (c *checker) checkLife(w *worker) {
 	switch delay := deref(w.group.ShutdownDelay, 0) + w.task.ShutdownDelay; {
 	case delay == 0 && len(w.group.Services) > 0:
-		c.warnf("shutdown-delay", c.src.at(w.toGroup()...), `shutdown_delay is not set, of which Nomad 2 warns; write shutdown_delay = "1ms" in the group`)
+		c.warnf("shutdown-delay", c.src.at(w.toGroup()...), `shutdown_delay is not set, and Nomad 2 warns about that; write shutdown_delay = "1ms" in the group`)
 	case delay > longDelay:
 		at := c.src.at(w.toGroup("shutdown_delay")...)
 		if w.task.ShutdownDelay > 0 {
 			at = c.src.at(w.to("shutdown_delay")...)
 		}
-		c.warnf("shutdown-delay", at, `shutdown_delay = %q: for so long a worker that Nomad stops may not leave, and then it has no more than kill_timeout; write "1ms"`, short(delay.String(), 40))
+		c.warnf("shutdown-delay", at, `shutdown_delay = %q: a worker that Nomad stops cannot leave during the delay, and then has only kill_timeout to leave; write "1ms"`, short(delay.String(), 40))
 	}
 	if r := w.group.ReschedulePolicy; deref(c.job.Type, "") == api.JobTypeBatch && (r == nil || !deref(r.Unlimited, false)) {
 		c.warnf("reschedule", c.src.at(w.toGroup("reschedule")...), `a host that fails more than once a day is given up, and the ring stays smaller; write reschedule { attempts = 0, unlimited = true, delay = "10s", delay_function = "exponential", max_delay = "5m" } in the group, a line each`)

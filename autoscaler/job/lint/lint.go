@@ -20,61 +20,62 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// Severity is the class of a finding.
+// Severity is the severity of a finding.
 type Severity string
 
-// The classes of findings.
+// The severities of findings.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// Finding is one thing that is wrong with a job.
+// Finding is one problem of a job.
 type Finding struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line"`
 	Column   int      `json:"column"`
 	Severity Severity `json:"severity"`
-	// Rule names what was checked, for programs.
+	// Rule identifies the check, for programs.
 	Rule string `json:"rule"`
-	// Message states what is wrong, and what to write instead.
+	// Message describes the problem and its remedy.
 	Message string `json:"message"`
 }
 
-// String is the finding as compilers write theirs.
+// String returns the finding in the format of compilers.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s [%s]", f.File, f.Line, f.Column, f.Severity, f.Message, f.Rule)
 }
 
-// MaxKillTimeout is Nomad's default of the client's max_kill_timeout.
+// MaxKillTimeout is Nomad's default for the client's max_kill_timeout.
 const MaxKillTimeout = 30 * time.Second
 
-// Options is the job to check.
+// Options describes the job to check.
 type Options struct {
-	// Path is the name of the job's file, Text what it holds.
+	// Path is the name of the job's file, and Text its content.
 	Path string
 	Text []byte
-	// Vars are values of variables ("name=value"), VarFiles files with some, and Env is
-	// the environment, whose NOMAD_VAR_… are some, too.
+	// Vars sets variables ("name=value"), VarFiles lists variable files, and Env is the
+	// environment, in which NOMAD_VAR_… set variables too.
 	Vars, VarFiles, Env []string
-	// ReadFiles lets the job's functions read files.
+	// ReadFiles lets functions in the job read files.
 	ReadFiles bool
-	// MaxKillTimeout is the most that clients grant to a task that is stopped.
+	// MaxKillTimeout is the longest kill_timeout that clients grant.
 	MaxKillTimeout time.Duration
 }
 
 const (
-	// maxFindings is how many findings of one job are listed.
+	// maxFindings bounds the findings that are listed for one job.
 	maxFindings = 100
-	// maxGroups and maxTasks are how many of a job are looked at.
+	// maxGroups and maxTasks bound the groups, and the tasks of each group, that are
+	// checked.
 	maxGroups, maxTasks = 256, 64
 )
 
-// Check lists what is wrong with a job, in the order of its lines. The error is why it
-// can't be read.
+// Check returns the problems of a job in the order of its lines, or an error if the job
+// cannot be read.
 func Check(o Options) (findings []Finding, err error) {
 	defer func() {
-		// Functions of HCL have panicked on values that nobody tried.
+		// HCL functions have panicked on unusual values.
 		if r := recover(); r != nil {
 			findings, err = nil, fmt.Errorf("%s: cannot be evaluated: %v", o.Path, r)
 		}
@@ -96,7 +97,7 @@ func Check(o Options) (findings []Finding, err error) {
 	return c.findings, nil
 }
 
-// read parses a job, and where its blocks stand.
+// read parses a job, and records the positions of its blocks.
 func read(o Options) (*api.Job, *source, error) {
 	if strings.HasPrefix(strings.TrimSpace(string(o.Text)), "{") {
 		return nil, nil, fmt.Errorf("%s: is JSON; only HCL is read", o.Path)
@@ -113,13 +114,13 @@ func read(o Options) (*api.Job, *source, error) {
 		ArgVars: o.Vars, VarFiles: o.VarFiles, Envs: o.Env,
 	})
 	if err != nil {
-		// What is about a variable as a whole has no place.
+		// An error about a variable as a whole has no position.
 		return nil, nil, errors.New(printable.Text(short(strings.ReplaceAll(err.Error(), "<nil>: ", o.Path+": "), 2000)))
 	}
 	return job, src, nil
 }
 
-// bound refuses texts that HCL's parser could end the process with.
+// bound refuses texts that could crash HCL's parser.
 func bound(o Options) error {
 	if err := nesting.File(o.Path, o.Text); err != nil {
 		return err
@@ -174,7 +175,7 @@ func (c *checker) check() {
 	c.checkCounts(workers)
 }
 
-// add records a finding at the place of the steps, or of the nearest block around it.
+// add records a finding at the given position.
 func (c *checker) add(s Severity, rule string, at hcl.Range, format string, args ...any) {
 	message := printable.Line(fmt.Sprintf(format, args...))
 	c.findings = append(c.findings, Finding{File: c.o.Path, Line: at.Start.Line, Column: at.Start.Column, Severity: s, Rule: rule, Message: message})
@@ -188,7 +189,7 @@ func (c *checker) warnf(rule string, at hcl.Range, format string, args ...any) {
 	c.add(Warning, rule, at, format, args...)
 }
 
-// short is a text of at most n bytes.
+// short returns a text of at most n bytes.
 func short(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -16,24 +16,24 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// source is where the blocks and arguments of a job stand.
+// source holds the positions of the blocks and arguments of a job.
 type source struct{ job *hclsyntax.Block }
 
-// step is one level of the way to a block or an argument: a block's type with its label,
-// or an argument's name. nth counts blocks of the same type and label.
+// step is one level of the path to a block or an argument: a block's type with its
+// label, or an argument's name. nth counts blocks of the same type and label.
 type step struct {
 	name, label string
 	nth         int
 }
 
-// stepsOf are the steps to a problem's field, such as
-// group "workers": scaling.policy.kolo.sizes[1]. The index is left out.
+// stepsOf returns the steps to a problem's field, such as group "workers":
+// scaling.policy.kolo.sizes[1]. It omits the index.
 func stepsOf(field string) (steps []step) {
 	for field != "" {
 		end := strings.IndexAny(field+".", ". [:")
 		st, rest := step{name: field[:end]}, field[end:]
 		if strings.HasPrefix(rest, ` "`) {
-			label, _ := strconv.QuotedPrefix(rest[1:]) // empty where the quote has no end
+			label, _ := strconv.QuotedPrefix(rest[1:]) // empty if the closing quote is missing
 			st.label, _ = strconv.Unquote(label)
 			rest = rest[1+len(label):]
 		}
@@ -57,9 +57,9 @@ func parseSource(path string, text []byte) (*source, error) {
 	return nil, fmt.Errorf("%s: has no job block", path)
 }
 
-// at is where the steps lead. Where a step leads nowhere it is left out: what is
-// missing is reported at the block that misses it, and Nomad lets some blocks be left
-// out.
+// at returns the position that the steps lead to. It skips steps that lead nowhere: a
+// missing argument is reported at the block that lacks it, and some blocks are optional
+// in Nomad.
 func (s *source) at(steps ...step) hcl.Range {
 	at, body := s.job.DefRange(), s.job.Body
 	for _, st := range steps {
@@ -72,7 +72,7 @@ func (s *source) at(steps ...step) hcl.Range {
 	return at
 }
 
-// argument is the expression that the steps lead to, nil where there is none.
+// argument returns the expression that the steps lead to, or nil if there is none.
 func (s *source) argument(steps ...step) hclsyntax.Expression {
 	body := s.job.Body
 	for _, st := range steps {
@@ -85,15 +85,15 @@ func (s *source) argument(steps ...step) hclsyntax.Expression {
 	return nil
 }
 
-// element is where an element stands in the list that the steps lead to, by how it
-// begins, else where the list does.
+// element returns the position of the element that begins with the given text, in the
+// list that the steps lead to. If there is none, it returns the position of the list.
 func (s *source) element(begins string, steps ...step) hcl.Range {
 	at, expr := s.at(steps...), s.argument(steps...)
 	if expr == nil {
 		return at
 	}
 	found := false
-	_ = hclsyntax.VisitAll(expr, func(node hclsyntax.Node) hcl.Diagnostics { // which only passes on what the function returns
+	_ = hclsyntax.VisitAll(expr, func(node hclsyntax.Node) hcl.Diagnostics { // the visitor never returns diagnostics
 		if t, ok := node.(*hclsyntax.TemplateExpr); ok && !found && strings.HasPrefix(lead(t), begins) {
 			at, found = t.Range(), true
 		}
@@ -102,7 +102,7 @@ func (s *source) element(begins string, steps ...step) hcl.Range {
 	return at
 }
 
-// lead is the text of a template before its first interpolation.
+// lead returns the text of a template before its first interpolation.
 func lead(t *hclsyntax.TemplateExpr) string {
 	if len(t.Parts) == 0 {
 		return ""
@@ -119,7 +119,7 @@ type place struct {
 	body *hclsyntax.Body
 }
 
-// find is the block that a step names in a body, also where it is dynamic.
+// find returns the block that a step names in a body, even if it is a dynamic block.
 func find(body *hclsyntax.Body, st step) *place {
 	nth := st.nth
 	for _, b := range body.Blocks {

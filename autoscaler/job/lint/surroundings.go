@@ -13,20 +13,20 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// tokenOf are the files of a task's identities in its secrets directory, and the
-// variables that hold them, by the identities' names.
+// tokenOf maps the name of an identity to its file in the task's secrets directory, and
+// to the variable that holds it.
 var tokenOf = map[string]struct{ file, variable string }{
 	defaultIdentity: {"nomad_token", "NOMAD_TOKEN"},
 	peerIdentity:    {"nomad_kolo.jwt", "NOMAD_TOKEN_kolo"},
 }
 
-// The names of the identities that agents use: for Nomad, and for one another.
+// Names of the identities that agents use: towards Nomad, and towards each other.
 const (
 	defaultIdentity = "default"
 	peerIdentity    = "kolo"
 )
 
-// identities are a task's, by name.
+// identities returns a task's identities by name.
 func identities(t *api.Task) map[string]*api.WorkloadIdentity {
 	all := map[string]*api.WorkloadIdentity{}
 	for _, id := range t.Identities {
@@ -38,8 +38,8 @@ func identities(t *api.Task) map[string]*api.WorkloadIdentity {
 	return all
 }
 
-// surroundings are those of a task on a client where every program and file is: what is
-// there, only the client knows.
+// surroundings returns the environment of a task on an ideal client that has every
+// program and file. Only the real client knows which exist.
 func (c *checker) surroundings(w *worker) *taskconfig.Surroundings {
 	env := map[string]string{
 		"PATH": "/usr/bin", "NOMAD_NAMESPACE": deref(c.job.Namespace, api.DefaultNamespace), "NOMAD_JOB_ID": c.jobName(), "NOMAD_JOB_NAME": c.jobName(),
@@ -80,7 +80,7 @@ func (c *checker) surroundings(w *worker) *taskconfig.Surroundings {
 
 const secrets = "/secrets"
 
-// ports are the labels of a group's ports.
+// ports returns the labels of a group's ports.
 func ports(g *api.TaskGroup) (labels []string) {
 	for _, n := range g.Networks {
 		for _, p := range append(n.DynamicPorts, n.ReservedPorts...) {
@@ -90,7 +90,7 @@ func ports(g *api.TaskGroup) (labels []string) {
 	return labels
 }
 
-// variableName is a label as it stands in names of Nomad's variables.
+// variableName returns a label in the form used in the names of Nomad's variables.
 func variableName(label string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

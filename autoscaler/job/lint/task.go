@@ -24,7 +24,7 @@ func (c *checker) checkTask(w *worker) {
 
 func (c *checker) checkIdentities(w *worker) {
 	ids := identities(w.task)
-	if id := ids[defaultIdentity]; w.read == nil && (id == nil || !id.File && !id.Env) { // else package taskconfig has found it
+	if id := ids[defaultIdentity]; w.read == nil && (id == nil || !id.File && !id.Env) { // else package taskconfig has reported it
 		c.errorf("identity", c.src.at(w.to()...), "the task's identity is not given to it; add identity { file = true } to the task")
 	}
 	if id := ids[defaultIdentity]; id != nil && id.Env && (w.task.Driver == "docker" || w.task.Driver == "podman") {
@@ -50,10 +50,10 @@ func (c *checker) checkIdentities(w *worker) {
 	}
 }
 
-// audience is that of the identity by which agents know each other.
+// audience is the audience of the identity with which agents identify each other.
 const audience = "kolo"
 
-// peerBlock is the step to the block of that identity among those of the task.
+// peerBlock returns the step to that identity's block in the task.
 func (c *checker) peerBlock(w *worker) step {
 	for nth := range maxTasks {
 		block := step{name: "identity", nth: nth}
@@ -66,10 +66,10 @@ func (c *checker) peerBlock(w *worker) step {
 	return step{name: "identity"}
 }
 
-// leastKill is enough to reach the next commit in most trainings.
+// leastKill is long enough to reach the next commit in most trainings.
 const leastKill = 15 * time.Second
 
-// checkKill compares the times that a stopped task has.
+// checkKill checks the time that a stopped task has to leave.
 func (c *checker) checkKill(w *worker) {
 	given := w.task.KillTimeout != nil
 	kill := deref(w.task.KillTimeout, workerflags.KillTimeout)
@@ -94,7 +94,7 @@ func (c *checker) checkKill(w *worker) {
 	}
 }
 
-// checkLeave compares leave_timeout of a task of Kolo's drivers with what Nomad does.
+// checkLeave checks that leave_timeout is long enough for a task that Nomad stops.
 func (c *checker) checkLeave(w *worker, kill time.Duration) {
 	if w.read == nil || !w.native {
 		return
@@ -106,7 +106,7 @@ func (c *checker) checkLeave(w *worker, kill time.Duration) {
 	}
 }
 
-// nomadMemory is Nomad's default in MiB.
+// nomadMemory is Nomad's default memory in MiB.
 const nomadMemory = 300
 
 func (c *checker) checkMemory(w *worker) {

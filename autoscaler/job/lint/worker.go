@@ -24,37 +24,37 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
-// frameworks are all that Kolo trains with.
+// frameworks lists all frameworks that Kolo supports.
 var frameworks = []workerflags.Framework{torch.Task{}, horovod.Task{}}
 
 // program is the name of kolo-worker.
 const program = "kolo-worker"
 
-// worker is a task that trains, under one of Kolo's task drivers or as kolo-worker.
+// worker is a task that trains, run by one of Kolo's task drivers or by kolo-worker.
 type worker struct {
 	group *api.TaskGroup
 	task  *api.Task
-	// steps lead to the task's block.
+	// steps is the path to the task's block.
 	steps []step
-	// native is set under a task driver of Kolo.
+	// native is true if a task driver of Kolo runs the task.
 	native    bool
 	framework workerflags.Framework
-	// flags are kolo-worker's, nil where they can't be read.
+	// flags holds kolo-worker's flags; nil if they cannot be read.
 	flags *workerflags.Flags
-	// given is what the task's config or the flags give, unknown names what of it only
-	// a client knows.
+	// given holds the settings in the task's config or flags. unknown names the
+	// settings that only a client knows.
 	given   map[string]any
 	unknown map[string]bool
-	// read is what package taskconfig made of it, nil where there is nothing to read;
-	// refused states that it would not take it.
+	// read is the result of package taskconfig; nil if there was nothing to read.
+	// refused is true if taskconfig would refuse the task.
 	read    *taskconfig.Task
 	refused bool
 }
 
-// to are the steps to a block or an argument of the task.
+// to returns the steps to a block or an argument of the task.
 func (w *worker) to(names ...string) []step { return extend(w.steps, names...) }
 
-// toGroup are the steps to a block or an argument of the task's group.
+// toGroup returns the steps to a block or an argument of the task's group.
 func (w *worker) toGroup(names ...string) []step { return extend(w.steps[:1], names...) }
 
 func extend(steps []step, names ...string) []step {
@@ -65,7 +65,7 @@ func extend(steps []step, names ...string) []step {
 	return steps
 }
 
-// worker returns what trains in a task, nil where nothing of Kolo does.
+// worker returns the training in a task, or nil if the task does not use Kolo.
 func (c *checker) worker(g *api.TaskGroup, t *api.Task) *worker {
 	w := &worker{group: g, task: t, steps: []step{{name: "group", label: deref(g.Name, "")}, {name: "task", label: t.Name}}, unknown: map[string]bool{}}
 	for _, f := range frameworks {
@@ -87,15 +87,15 @@ func (c *checker) worker(g *api.TaskGroup, t *api.Task) *worker {
 	return w
 }
 
-// workerArgs is the command line of kolo-worker in a task's config; nil where it is a
-// part of another program's argument.
+// workerArgs returns the arguments of kolo-worker in a task's config; nil if
+// kolo-worker is called inside another program's argument.
 func workerArgs(config map[string]any) (args []string, found bool) {
 	line := slices.Concat(texts(config["entrypoint"]), texts(config["command"]), texts(config["args"]))
 	for i, arg := range line {
 		switch {
 		case path.Base(arg) == program:
 			return append([]string{}, line[i+1:]...), true
-		case strings.HasPrefix(strings.TrimLeft(arg, "-"), "framework=") && strings.HasPrefix(arg, "-"): // of an image whose entry point it is
+		case strings.HasPrefix(strings.TrimLeft(arg, "-"), "framework=") && strings.HasPrefix(arg, "-"): // of an image with kolo-worker as its entry point
 			return line[i-flagsBefore(line[:i]):], true
 		case arg == "--":
 			return nil, false
@@ -106,7 +106,7 @@ func workerArgs(config map[string]any) (args []string, found bool) {
 	return nil, false
 }
 
-// flagsBefore is how many flags end a list.
+// flagsBefore returns the number of flags at the end of a list.
 func flagsBefore(line []string) (n int) {
 	for n < len(line) && strings.HasPrefix(line[len(line)-1-n], "-") {
 		n++
@@ -114,7 +114,7 @@ func flagsBefore(line []string) (n int) {
 	return n
 }
 
-// texts are the texts of a value: one, or a list.
+// texts returns the strings of a value that is one string or a list.
 func texts(v any) []string {
 	switch v := v.(type) {
 	case string:
@@ -134,7 +134,7 @@ func texts(v any) []string {
 // onlyThere reports whether a text has a part that only a client knows.
 func onlyThere(s string) bool { return strings.Contains(s, "${") }
 
-// readFlags checks kolo-worker's command line as kolo-worker does.
+// readFlags checks kolo-worker's command line with kolo-worker's own code.
 func (c *checker) readFlags(w *worker, args []string) {
 	known := make([]string, 0, len(args))
 	end := slices.Index(args, "--")
@@ -151,7 +151,7 @@ func (c *checker) readFlags(w *worker, args []string) {
 	}
 	flags, err := workerflags.Parse(frameworks, known)
 	if err != nil {
-		p, _ := errors.AsType[problem.Problem](err) // or the help that was asked for
+		p, _ := errors.AsType[problem.Problem](err) // or a request for help
 		c.errorf("flags", c.flagAt(w, p.Field), "%s: %v", program, err)
 		return
 	}
@@ -160,7 +160,7 @@ func (c *checker) readFlags(w *worker, args []string) {
 	c.readTask(w)
 }
 
-// flagAt is where a flag of kolo-worker stands, else where its command line does.
+// flagAt returns the position of a flag of kolo-worker, or else of its command line.
 func (c *checker) flagAt(w *worker, name string) hcl.Range {
 	config := c.src.at(w.to("config", "args")...)
 	if slices.Contains([]string{"", "command", "args"}, name) { // no flags
@@ -176,7 +176,7 @@ func (c *checker) flagAt(w *worker, name string) hcl.Range {
 
 func (c *checker) jobName() string { return deref(c.job.Name, deref(c.job.ID, "")) }
 
-// readConfig checks the config of a task of Kolo's drivers as the driver does.
+// readConfig checks the config of a task of Kolo's drivers with the driver's own code.
 func (c *checker) readConfig(w *worker) {
 	fields, blocks := w.framework.Settings()
 	var isolation string
@@ -209,7 +209,7 @@ func (c *checker) readConfig(w *worker) {
 	c.readTask(w)
 }
 
-// give takes a value over unless only a client knows it.
+// give copies a value, unless only a client knows it.
 func (w *worker) give(to map[string]any, name, field string, value any, text bool) {
 	switch s, isText := value.(string); {
 	case isText && onlyThere(s) && field != "command" && field != "service":
@@ -221,7 +221,8 @@ func (w *worker) give(to map[string]any, name, field string, value any, text boo
 	}
 }
 
-// number is a value as the driver gets it: numbers are of one type.
+// number returns a value in the form that the driver receives, with one type for all
+// numbers.
 func number(v any) any {
 	switch n := v.(type) {
 	case int:
@@ -232,8 +233,8 @@ func number(v any) any {
 	return v
 }
 
-// readBlock takes a block of a task's config over; own are its settings, none where it
-// is another framework's.
+// readBlock copies the settings of a block in a task's config. own lists the block's
+// settings; it is empty for a block of another framework.
 func (c *checker) readBlock(w *worker, name string, value any, own []settings.Setting) {
 	list, isList := value.([]map[string]any)
 	if one, ok := value.(map[string]any); ok {
@@ -261,8 +262,8 @@ func (c *checker) readBlock(w *worker, name string, value any, own []settings.Se
 	w.given[name] = block
 }
 
-// readTask checks what is given by the code that checks it on the client, and adds each
-// problem where its field stands.
+// readTask checks the settings with the code that checks them on the client. It reports
+// each problem at the position of its field.
 func (c *checker) readTask(w *worker) {
 	t, problems := taskconfig.Read(w.framework, w.given, c.surroundings(w))
 	w.read = t
@@ -275,10 +276,10 @@ func (c *checker) readTask(w *worker) {
 	}
 }
 
-// inConfig begins the paths of fields of a task's config.
+// inConfig is the prefix of the names of config fields.
 const inConfig = "config."
 
-// ruleOf names the rule of a field: most of the config share one.
+// ruleOf returns the rule for a field. Most config fields share one rule.
 func ruleOf(field string) string {
 	switch name := field[strings.LastIndexByte(field, '.')+1:]; name {
 	case "identity", "service", "port", "device":
@@ -287,19 +288,20 @@ func ruleOf(field string) string {
 	return "config"
 }
 
-// fieldAt is where a field of a task is given, else the nearest block around it.
+// fieldAt returns the position of a field of the task, or else of the nearest block
+// around it.
 func (c *checker) fieldAt(w *worker, field string) hcl.Range {
 	name, config := strings.CutPrefix(field, inConfig)
 	switch {
 	case field == "identity":
-		return c.src.at(w.steps...) // there may be several
+		return c.src.at(w.steps...) // there may be several identities
 	case config && !w.native:
 		return c.flagAt(w, name)
 	}
 	return c.src.at(append(w.to(), stepsOf(field)...)...)
 }
 
-// gpus is how many GPUs the task reserves.
+// gpus returns the number of GPUs that the task reserves.
 func (w *worker) gpus() int {
 	if w.task.Resources == nil {
 		return 0
@@ -316,7 +318,7 @@ func (w *worker) gpus() int {
 // maxGPUs is more than a client has.
 const maxGPUs = 1024
 
-// reservation is what the device plugin would give for the task's GPUs.
+// reservation returns the variables that the device plugin would set for n GPUs.
 func reservation(n int) map[string]string {
 	ids := make([]string, n)
 	for i := range ids {

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package sizes holds the numbers of workers that a job may have, by the rule
-// that allows them and not as a list of them all: a job of up to a hundred
-// thousand workers in steps of two costs as much as one of up to four.
+// Package sizes represents the numbers of workers that a job may have. It stores the rule
+// that defines them instead of a list, so a job of up to a hundred thousand workers in
+// steps of two costs as little as one of up to four.
 package sizes
 
 import (
@@ -13,16 +13,15 @@ import (
 	"slices"
 )
 
-// Set is a set of numbers of workers: a list of them, or every step-th from a
-// first one on. The zero Set holds every number from 1 on. A Set is immutable
-// and may be shared.
+// Set is a set of numbers of workers: a list, or every step-th number from a first one
+// on. The zero Set contains every number from 1 on. A Set is immutable and may be shared.
 type Set struct {
 	list        []int // ascending, without repeats
-	first, step int   // where step is not 0
+	first, step int   // used if step is not 0
 }
 
-// List is the set of the given numbers, in any order. Numbers below 1 are left
-// out. No numbers at all give the zero Set.
+// List returns the set of the given numbers, in any order. It ignores numbers below 1.
+// Without any numbers it returns the zero Set.
 func List(numbers ...int) Set {
 	if len(numbers) == 0 {
 		return Set{}
@@ -32,8 +31,8 @@ func List(numbers ...int) Set {
 	return Set{list: slices.Compact(list)}
 }
 
-// Every is the set of first, first+step, first+2·step and so on. A step of at
-// most 1 gives the zero Set.
+// Every returns the set of first, first+step, first+2·step and so on. If step is at most
+// 1, it returns the zero Set.
 func Every(first, step int) Set {
 	if step <= 1 {
 		return Set{}
@@ -41,7 +40,8 @@ func Every(first, step int) Set {
 	return Set{first: max(first, 1), step: step}
 }
 
-// Powers is the set of the powers of two from low to high, at most 63 numbers; the zero Set where there is none.
+// Powers returns the set of powers of two from low to high. If there are none, it returns
+// the zero Set.
 func Powers(low, high int) Set {
 	var list []int
 	for n := 1; n <= high && n > 0; n *= 2 {
@@ -52,21 +52,19 @@ func Powers(low, high int) Set {
 	return Set{list: list}
 }
 
-// All reports whether the set holds every number from 1 on.
+// All reports whether the set contains every number from 1 on.
 func (s Set) All() bool { return s.list == nil && s.step == 0 }
 
-// Listed are the numbers of a set that was made of a list, nil for another.
+// Listed returns the numbers of a set that was made from a list, or nil for other sets.
 func (s Set) Listed() []int { return slices.Clone(s.list) }
 
-// Step is the distance between two numbers of a set made by Every, 0 for
-// another.
+// Step returns the distance between numbers in a set made by Every, or 0 for other sets.
 func (s Set) Step() int { return s.step }
 
 // Contains reports whether n is in the set.
 func (s Set) Contains(n int) bool { return n > 0 && s.AtMost(n) == n }
 
-// Above is the smallest number of the set that is greater than n, 0 if there is
-// none.
+// Above returns the smallest number of the set greater than n, or 0 if there is none.
 func (s Set) Above(n int) int {
 	switch {
 	case s.list != nil:
@@ -86,8 +84,7 @@ func (s Set) Above(n int) int {
 	return n + s.step - (n-s.first)%s.step
 }
 
-// AtMost is the largest number of the set that is not greater than n, 0 if
-// there is none.
+// AtMost returns the largest number of the set not greater than n, or 0 if there is none.
 func (s Set) AtMost(n int) int {
 	switch {
 	case s.list != nil:
@@ -107,8 +104,8 @@ func (s Set) AtMost(n int) int {
 	return n - (n-s.first)%s.step
 }
 
-// Fit is the largest number of the set that is at most n and lies between low and
-// high, both included; 0 if there is none.
+// Fit returns the largest number of the set that is at most n and between low and high
+// (inclusive), or 0 if there is none.
 func (s Set) Fit(n, low, high int) int {
 	if fit := s.AtMost(min(n, high)); fit >= low {
 		return fit
@@ -116,7 +113,7 @@ func (s Set) Fit(n, low, high int) int {
 	return 0
 }
 
-// Count is how many numbers of the set lie between low and high, both included.
+// Count returns how many numbers of the set are between low and high (inclusive).
 func (s Set) Count(low, high int) int {
 	if low = s.Above(low - 1); low == 0 || low > high {
 		return 0
@@ -129,12 +126,12 @@ func (s Set) Count(low, high int) int {
 	return to - from
 }
 
-// Equal reports whether two sets hold the same numbers by the same rule.
+// Equal reports whether two sets contain the same numbers by the same rule.
 func (s Set) Equal(o Set) bool {
 	return s.first == o.first && s.step == o.step && slices.Equal(s.list, o.list) && (s.list == nil) == (o.list == nil)
 }
 
-// String is the rule in a few words.
+// String returns a short description of the rule.
 func (s Set) String() string {
 	switch {
 	case s.list != nil:
@@ -145,13 +142,13 @@ func (s Set) String() string {
 	return fmt.Sprintf("%d, %d, …", s.first, s.first+s.step)
 }
 
-// rule is how a set of steps is written in JSON.
+// rule is the JSON form of a set made by Every.
 type rule struct {
 	From int `json:"from"`
 	Step int `json:"step"`
 }
 
-// IsZero makes omitzero leave out the set of all numbers.
+// IsZero makes omitzero omit the set of all numbers.
 func (s Set) IsZero() bool { return s.All() }
 
 // MarshalJSON writes a list as a list, steps as {"from": 2, "step": 3}, and all
@@ -163,7 +160,7 @@ func (s Set) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.list)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (s *Set) UnmarshalJSON(b []byte) error {
 	if bytes.HasPrefix(b, []byte("{")) {
 		var r rule

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package history remembers what Nomad does not keep of jobs: how much service
-// they have had, how long their steps take at each size, and what was last
-// written to them. It is pure: no I/O, no clock of its own.
+// Package history remembers facts about jobs that Nomad does not keep: their attained
+// service, their step times at each size, and Kolo's last writes to them. It is pure: no
+// I/O, no clock of its own.
 //
 //	Observation (Nomad) ── Observe ──> Job ── Points ──┐
 //	Progress (training) ── Learn ────> │               ├─ Curve ─> policy
@@ -16,10 +16,10 @@
 // first time, doubling with each trial up to a week. Jobs of one kind learn from each other
 // how they scale.
 //
-// Trainings report their own step times. One counts only if Nomad saw the job at that size,
-// and only for as many steps as fit into the time spent there. A curve that scales better
-// than linearly counts as linear. Only resizes that the autoscaler wrote count when it
-// learns what a resize costs.
+// Trainings report their own step times. A reported time counts only if Nomad saw the job
+// at that size, and only for as many steps as fit into the time spent there. A curve that
+// scales better than linearly counts as linear. The cost of a resize is learned only from
+// resizes that the autoscaler wrote.
 //
 // # Loss
 //

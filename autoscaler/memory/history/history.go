@@ -37,7 +37,8 @@ func Namespace(kind string) string {
 	return namespace
 }
 
-// Job returns a job's history. It begins with the first observation of the job.
+// Job returns a job's history. If there is none, it begins one with the given
+// observation.
 func (h *History) Job(key identity.JobKey, o *Observation, now time.Time) *Job {
 	j := h.Jobs[key]
 	if j == nil || j.Created != o.Created {
@@ -61,9 +62,9 @@ func (h *History) Observe(key identity.JobKey, o *Observation, now time.Time, dt
 	return j, j.Frozen && !frozen
 }
 
-// Learn takes in a progress report of a job's training. The driver counts the ring in
-// slots, of which each worker has the given number. Learn returns the resizes that were not
-// known before, and whether the number of sizes with a known time has changed.
+// Learn processes a progress report of a job's training. The driver counts the ring in
+// slots; slots is the number of slots of one worker. Learn returns the new resizes, and
+// whether the number of sizes with a known time has changed.
 func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Time) (resizes []Resize, sizesChanged bool) {
 	before, placed := j.Points(), j.Sensitivity()
 	j.Size, j.Loss = p.Size, p.Loss
@@ -82,14 +83,14 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 	return resizes, len(after) != len(before)
 }
 
-// Curve returns how long a step of a job takes at each size: as measured, or else as shown
-// by others of its kind.
+// Curve returns the step time of a job at each size: as measured, or else as learned from
+// others of its kind.
 func (h *History) Curve(j *Job, kind string) speedup.Curve {
 	return h.Kinds[kind].extend(j.Points(), j.expired())
 }
 
-// Prune forgets kinds and jobs that have not been seen for long. kinds are those of the
-// existing jobs.
+// Prune forgets kinds and jobs that have not been seen for long. kinds lists the kinds of
+// the existing jobs.
 func (h *History) Prune(kinds []string, now time.Time) {
 	h.pruneKinds(kinds, now)
 	for key, j := range h.Jobs {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Job is what is remembered of one job.
+// Job holds what is remembered of one job.
 type Job struct {
 	Created    uint64         `json:"created"` // index of the job's creation
 	FirstSeen  time.Time      `json:"first_seen"`
@@ -22,8 +22,8 @@ type Job struct {
 	LastIndex  uint64         `json:"last_index,omitempty"` // JobModifyIndex after our last write
 	// ManualUntil is the time until which a count that was set by hand is left alone.
 	ManualUntil time.Time `json:"manual_until,omitzero"`
-	// GrowAfter holds, for each group whose workers found no place, the time until which it
-	// does not grow.
+	// GrowAfter holds, by group, the time until which a group does not grow because its
+	// workers found no place.
 	GrowAfter map[string]time.Time `json:"grow_after,omitempty"`
 
 	Frozen    bool      `json:"frozen,omitempty"`    // a worker has completed
@@ -69,7 +69,7 @@ type Gap struct {
 	Lost    *float64 `json:"lost,omitempty"`    // steps that were repeated; nil: unknown
 }
 
-// KnownSeconds returns the seconds of the gaps, without unknown ones.
+// KnownSeconds returns the durations of the gaps, without unknown ones.
 func KnownSeconds(gaps []Gap) (known []float64) {
 	for _, g := range gaps {
 		if g.Seconds != nil {
@@ -79,13 +79,13 @@ func KnownSeconds(gaps []Gap) (known []float64) {
 	return known
 }
 
-// Bounds of what is remembered of one job.
+// Limits of what is remembered of one job.
 const (
 	measurementsLimit = 32
 	gapsLimit         = 10
 )
 
-// Observation is what Nomad reports of a job now.
+// Observation is the present state of a job in Nomad.
 type Observation struct {
 	Created   uint64 // index of the job's creation: a different index means a different job
 	Version   uint64
@@ -149,7 +149,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.followMove(o.Counts, now)
 	j = j.freeze(o, now)
 	if j.Frozen || o.Stopped {
-		j.Move = nil // no one will end it
+		j.Move = nil // no write will end it
 	}
 	j.where = o.Where
 	j.see(o.Running, now)
@@ -157,7 +157,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	return j
 }
 
-// freeze notes a completion. It returns the history of the next life if the job was
+// freeze records a completion. It returns the history of the next life if the job was
 // registered again after a completion, else j.
 func (j *Job) freeze(o *Observation, now time.Time) *Job {
 	if !o.Batch {

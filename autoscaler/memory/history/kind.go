@@ -13,21 +13,21 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// Kind is what is remembered of jobs of one kind, for longer than each of them: how they
+// Kind holds what is remembered of jobs of one kind, beyond the end of each job: how they
 // scale, so that the next run need not find it out by resizes.
 type Kind struct {
 	Shape speedup.Shape `json:"shape"`
-	Used  time.Time     `json:"used"` // the day a job of it was last there
+	Used  time.Time     `json:"used"` // the day on which a job of the kind last existed
 	// NonImproving are the sizes that were no faster than a smaller one.
 	NonImproving map[int]Trials `json:"non_improving,omitempty"`
-	// Placed compares step times by how far apart the workers are. Only times of one size
-	// compare with each other.
+	// Placed compares step times by how far apart the workers are. Only times of the same
+	// size are comparable.
 	Placed []migrate.Point `json:"placed,omitempty"`
-	// Tries counts the tries of its jobs; see migrate.Sensitivity.
+	// Tries counts the placements that its jobs have tried; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`
 }
 
-// Trials counts successive measurements that argue against growing to a size.
+// Trials counts successive measurements in which growing to a size did not help.
 type Trials struct {
 	Times int       `json:"times"`
 	Last  time.Time `json:"last"`
@@ -74,7 +74,7 @@ func (k *Kind) expire(now time.Time) {
 	}
 }
 
-// addTrial counts a measurement that argues against a size.
+// addTrial counts a measurement in which growing to a size did not help.
 func (k *Kind) addTrial(size int, now time.Time) {
 	if k.NonImproving == nil {
 		k.NonImproving = map[int]Trials{}
@@ -82,7 +82,7 @@ func (k *Kind) addTrial(size int, now time.Time) {
 	k.NonImproving[size] = Trials{Times: k.NonImproving[size].Times + 1, Last: now}
 }
 
-// learn takes in a size of a job's curve.
+// learn adds the measurement of a job's curve at a size.
 func (k *Kind) learn(c speedup.Curve, size int, now time.Time) {
 	k.Shape.Learn(c, size)
 	if slices.Contains(k.Shape.NonImproving(), size) {
@@ -92,7 +92,7 @@ func (k *Kind) learn(c speedup.Curve, size int, now time.Time) {
 	}
 }
 
-// learnKind has a kind learn the sizes at which a job has just reached enough steps.
+// learnKind lets a kind learn the sizes at which a job has just made enough steps.
 func (h *History) learnKind(kind string, before, after []speedup.Point, now time.Time) {
 	enough := func(p speedup.Point) bool { return p.Samples >= learnedSteps }
 	var known []speedup.Point
@@ -113,7 +113,8 @@ func (h *History) learnKind(kind string, before, after []speedup.Point, now time
 	}
 }
 
-// kind returns what is remembered of a kind, and begins with nothing if it is new.
+// kind returns what is remembered of a kind. If it is new, kind begins with an empty
+// Kind.
 func (h *History) kind(name string, now time.Time) *Kind {
 	k := h.Kinds[name]
 	if k == nil {
@@ -123,7 +124,7 @@ func (h *History) kind(name string, now time.Time) *Kind {
 	return k
 }
 
-// pruneKinds notes which kinds are in use and forgets old ones.
+// pruneKinds records which kinds are in use and forgets old ones.
 func (h *History) pruneKinds(inUse []string, now time.Time) {
 	for _, name := range inUse {
 		if k := h.Kinds[name]; k != nil {
@@ -147,8 +148,8 @@ func (h *History) pruneKinds(inUse []string, now time.Time) {
 	}
 }
 
-// leastKinds sorts kinds by how many of their namespace were used later. Any prefix of the
-// result then has a fair share of each namespace.
+// leastKinds sorts kinds by the number of kinds in the same namespace that were used more
+// recently. Any prefix of the result then has a fair share of each namespace.
 func (h *History) leastKinds(names []string) []string {
 	later := func(a, b string) int {
 		return cmp.Or(h.Kinds[b].Used.Compare(h.Kinds[a].Used), strings.Compare(a, b))

@@ -11,9 +11,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// Measurement is what is known of the time of a step at one number of workers.
+// Measurement is the known step time at one number of workers.
 type Measurement struct {
-	// The time in force, for a step of Job.Batch samples; a StepTime of 0 is none.
+	// Point is the time in force, for a step of Job.Batch samples; a StepTime of 0 means
+	// none.
 	speedup.Point
 
 	At      time.Time `json:"at,omitzero"`       // when steps were last taken in
@@ -58,10 +59,10 @@ type steps struct {
 	took float64 // seconds, all of them
 }
 
-// update takes in the steps that the training has counted at this size, but no more than
-// fit into had seconds. Times are for steps of batch samples (0: regardless of samples). It
-// returns the new steps, and the factor by which the training has got slower, 1 if it has
-// not.
+// update processes the steps that the training has counted at this size, but no more than
+// fit into had seconds. Times are for steps of batch samples (0: regardless of samples).
+// It returns the new steps, and the factor by which the training has become slower (1 if
+// it has not).
 func (m *Measurement) update(t StepTime, batch, had float64, now time.Time) (made steps, drift float64) {
 	t.N = max(0, t.N)
 	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted || m.Counted == 0 && m.StepTime > 0) {
@@ -102,7 +103,7 @@ func (t StepTime) step(batch float64) (seconds float64, ok bool) {
 	return seconds, within(seconds, minStepTime, maxSeconds)
 }
 
-// average lets the time in force follow n more steps; n is 0 if step is the mean of all
+// average updates the time in force with n more steps; n is 0 if step is the mean of all
 // steps so far. It returns the drift, as update does.
 func (m *Measurement) average(step float64, n int) (drift float64) {
 	if m.StepTime == 0 {
@@ -150,8 +151,8 @@ func (m *Measurement) since(t StepTime) StepTime {
 	return fresh
 }
 
-// measure takes in what the training has counted at a size, if Nomad saw the job at it. A
-// size without a time in force takes up none of the measurementsLimit.
+// measure processes the training's step count at a size, if Nomad saw the job at that
+// size. A size without a time in force does not count towards measurementsLimit.
 func (j *Job) measure(size int, t StepTime, now time.Time) {
 	had, ok := j.has(size, now)
 	if !ok {
@@ -187,9 +188,9 @@ func (j *Job) measure(size int, t StepTime, now time.Time) {
 	}
 }
 
-// drift applies a drift to all other measurements: a training that gets slower does so at
-// all sizes, and times measured before and after would not compare. It was seen in one
-// measurement and, if the place is known, in that of the place.
+// drift applies a drift to all other measurements: a training that becomes slower does so
+// at all sizes, and times measured before and after would not be comparable. seen is the
+// measurement that showed the drift; at is the one of the job's place, if that is known.
 func (j *Job) drift(by float64, seen, at *Measurement) {
 	follow := func(m *Measurement) {
 		if m != seen && m != at && within(m.StepTime*by, minStepTime, maxSeconds) {

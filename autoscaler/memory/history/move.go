@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// Move is a move of a job's workers between its groups. It is under way, or made and not
-// measured yet.
+// Move is a move of a job's workers between its groups. It is either under way, or made
+// but not measured yet.
 type Move struct {
 	From      map[string]int `json:"from"` // workers by group, without empty groups
 	To        map[string]int `json:"to"`
@@ -41,20 +41,22 @@ type Outcome struct {
 const (
 	// moveLimit is how many moves are remembered of one job: those of an hour.
 	moveLimit = 60
-	// outcomeSteps is how many steps the time after a move is the mean of.
+	// outcomeSteps is the number of steps in the mean that counts as the time after a
+	// move.
 	outcomeSteps = 16
 	// outcomeAfter is how long to wait for a move's outcome.
 	outcomeAfter = time.Hour
 	// moveGrace is how long the first half of a move may stay unseen: Nomad may still carry
 	// out a write that timed out.
 	moveGrace = 30 * time.Second
-	// moveTTL is how long a move is remembered past its deadline. One that grew first is
-	// given up by a write, which does not come while the job is held.
+	// moveTTL is how long a move is remembered past its deadline. A move that grew first
+	// is given up with a write, and no write happens while the job is held.
 	moveTTL = time.Hour
 )
 
-// BeginMove notes the first half of a move of a job with these groups, or that the move
-// waits for others. It returns a function that takes the note back.
+// BeginMove records that the first half of a move begins, or that the move waits for
+// other jobs. groups are the job's groups. BeginMove returns a function that undoes the
+// record.
 func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time) (undo func()) {
 	move, moves := j.Move, j.Moves
 	undo = func() { j.Move, j.Moves = move, moves }
@@ -80,8 +82,8 @@ func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time
 	return undo
 }
 
-// stepTimeHere returns the time of a step at a size: where the job is now if it was
-// measured there, else anywhere; 0 if it is unknown.
+// stepTimeHere returns the step time at a size: as measured at the job's present place,
+// else anywhere; 0 if it is unknown.
 func (j *Job) stepTimeHere(size int) float64 {
 	for i := range j.Placed {
 		if p := &j.Placed[i]; p.Size == size && p.Crossing == j.settled.Crossing && p.StepTime > 0 {
@@ -147,8 +149,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// followMove notes that a move is made, or forgets one that is over: undone, too late, or
-// crossed by someone else's change of the counts.
+// followMove records that a move is made, or forgets a move that is over: undone, too
+// late, or crossed by someone else's change of the counts.
 func (j *Job) followMove(counts map[string]int, now time.Time) {
 	m := j.Move
 	switch {
@@ -172,7 +174,7 @@ func (j *Job) followMove(counts map[string]int, now time.Time) {
 	}
 }
 
-// half is how many workers a group has between the halves of the move.
+// half returns the number of workers of a group between the two halves of the move.
 func (m *Move) half(group string) int {
 	switch {
 	case m.Queued:
@@ -205,8 +207,8 @@ func (m *Move) each(counts map[string]int, ok func(group string, n int) bool) bo
 	return true
 }
 
-// MoveOutcome returns what the last move did, once all workers, of so many slots each, have
-// made enough steps after it. It reports each outcome once.
+// MoveOutcome returns the effect of the last move once all workers, with the given number
+// of slots each, have made enough steps after it. It returns each outcome only once.
 func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	m := j.Move
 	if m == nil || m.Made.IsZero() {
@@ -238,8 +240,8 @@ func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	return Outcome{Before: m.Before, After: after, Expected: m.Gain, Gaps: j.Gaps[max(0, len(j.Gaps)-2):]}, true
 }
 
-// MayMove returns when a job may next be moved if an hour allows most moves; the zero time
-// is now. Moves recorded by a clock that was ahead do not count.
+// MayMove returns the earliest time for the job's next move, if an hour allows most
+// moves; the zero time means now. It ignores moves recorded by a clock that was ahead.
 func (j *Job) MayMove(most int, now time.Time) time.Time {
 	var within []time.Time
 	for _, at := range j.Moves {

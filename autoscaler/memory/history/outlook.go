@@ -18,8 +18,8 @@ func (j *Job) Work(declared float64) float64 {
 	return j.Total
 }
 
-// Left returns how many seconds of its work a job has left at a size; ok is false if that
-// is unknown.
+// Left returns the job's remaining work in seconds of training at a size; ok is false if
+// that is unknown.
 func (j *Job) Left(declared float64, size int, curve speedup.Curve) (seconds float64, ok bool) {
 	work := j.Work(declared)
 	if size == 0 || !(work > j.Done) || !curve.Measured() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Progress is what an agent of the driver reports of a job's training.
+// Progress is the report of an agent of the driver about a job's training.
 type Progress struct {
 	// The agent that answers. Agents of older versions do not name their allocation.
 	Job       string `json:"job"`
@@ -47,9 +47,9 @@ type Resize struct {
 	Time       float64  `json:"time"` // Unix seconds at which the new ring was formed
 }
 
-// Bounds of what is believed of a training. They are beyond any real training, yet small
-// enough for sums and quotients of a job's numbers to stay finite. JSON has no infinity:
-// one job's would spoil the status and the saved history of all.
+// Limits of believable reports. They are beyond any real training, yet small enough for
+// sums and quotients of a job's numbers to stay finite. JSON has no infinity, and one in
+// a job's data would spoil the status and the saved history of all jobs.
 const (
 	maxSteps    = 1e12
 	maxSeconds  = 1e9 // 30 years
@@ -59,10 +59,10 @@ const (
 // within returns false for NaN.
 func within(f, least, most float64) bool { return f >= least && f <= most }
 
-// advance takes in how far the training is. If it reports its samples, work is counted in
-// steps of one batch: that of the first ring for which it is known. Ranks with a fixed
-// batch each do more in a step the more ranks there are; a policy that compared the times
-// of such steps would see no gain.
+// advance updates the progress of the training. If the training reports its samples, work
+// is counted in steps of one batch: the batch of the first ring for which it is known. If
+// each rank has a fixed batch, a step does more work the more ranks there are, and a
+// policy that compared the times of such steps would see no gain.
 func (j *Job) advance(p *Progress) {
 	now := p.StepSeconds[strconv.Itoa(p.Size)]
 	if j.Batch == 0 && now.hasSamples() {
@@ -92,17 +92,17 @@ type written struct {
 	at      time.Time
 }
 
-// writtenTTL is how long after a write the resize may come.
+// writtenTTL is how long after a write its resize may happen.
 const writtenTTL = time.Hour
 
-// Wrote notes that this autoscaler resized the job to so many workers. Other resizes that
-// the training reports do not count as the cost of one.
+// Wrote records that this autoscaler resized the job to the given number of workers. The
+// cost of a resize is learned only from such resizes.
 func (j *Job) Wrote(workers int, now time.Time) {
 	j.wrote = append(j.wrote[max(0, len(j.wrote)+1-gapsLimit):], written{workers, now})
 }
 
-// cost remembers how long a resize took, if this autoscaler wrote it and its gap is known
-// and fits into the time since.
+// cost remembers the duration of a resize if this autoscaler wrote it, and its gap is
+// known and fits into the time since the write.
 func (j *Job) cost(r Resize, slots int, now time.Time) {
 	i := slices.IndexFunc(j.wrote, func(w written) bool { return w.workers*slots == r.To && now.Sub(w.at) < writtenTTL })
 	if i < 0 || r.Cause != "resize" || r.GapSeconds == nil || *r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
@@ -113,7 +113,7 @@ func (j *Job) cost(r Resize, slots int, now time.Time) {
 	j.Costs = slices.Clone(j.Costs[max(0, len(j.Costs)-gapsLimit):])
 }
 
-// addGaps takes in the resizes that were not known, and returns them without starts.
+// addGaps adds the new resizes, and returns them without starts.
 func (j *Job) addGaps(resizes []Resize, slots int, now time.Time) (added []Resize) {
 	for _, r := range resizes {
 		// Each report repeats the latest resizes.

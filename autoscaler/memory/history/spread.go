@@ -19,22 +19,22 @@ type Where struct {
 	migrate.Crossing
 }
 
-// Placed is what is known of the step time of a number of workers at one crossing.
+// Placed is the known step time of a number of workers at one crossing.
 type Placed struct {
 	migrate.Crossing
 	Measurement
 }
 
-// Bounds of the step times that are remembered by place.
+// Limits of the step times that are remembered by place.
 const (
 	placedLimit     = 24 // times of one job
 	kindPlacedLimit = 96 // of one kind
 	maxRatio        = 1e6
 )
 
-// settle notes where the ring of a report is. A new stay begins if the ring was formed
-// since the last report, or its place differs. Steps count for a place only within one
-// stay, which leaves out the first ones of a ring.
+// settle records the place of the ring in a report. A new stay begins if the ring was
+// formed since the last report, or if its place differs. Steps count for a place only
+// within one stay, which excludes the first steps of a ring.
 func (j *Job) settle(size, slots int, formed bool) {
 	at := j.where
 	if at.Workers*slots != size {
@@ -46,8 +46,8 @@ func (j *Job) settle(size, slots int, formed bool) {
 	j.settled = at
 }
 
-// place takes in steps that were made where the job is now. It returns the measurement of
-// that place, and its drift as update does.
+// place adds steps that were made at the job's present place. It returns the measurement
+// of that place, and its drift as update does.
 func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	at := j.settled
 	i := slices.IndexFunc(j.Placed, func(p Placed) bool { return p.Size == at.Workers && p.Crossing == at.Crossing })
@@ -65,8 +65,8 @@ func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	return m, m.average(made.mean, made.n)
 }
 
-// forgetOldest removes the oldest of the times that are not useful yet, or of all if each
-// is.
+// forgetOldest removes the oldest time that is not useful yet, or the oldest of all if
+// every time is useful.
 func (j *Job) forgetOldest() {
 	useful := func(p Placed) int {
 		if p.Samples < learnedSteps {
@@ -78,8 +78,8 @@ func (j *Job) forgetOldest() {
 	j.Placed = slices.DeleteFunc(j.Placed, func(p Placed) bool { return p.Size == oldest.Size && p.Crossing == oldest.Crossing })
 }
 
-// Sensitivity returns how the job's step time depends on where its workers are, as far as
-// enough steps were measured.
+// Sensitivity returns how the job's step time depends on the placement of its workers, as
+// far as enough steps were measured.
 func (j *Job) Sensitivity() *migrate.Sensitivity {
 	s := &migrate.Sensitivity{}
 	for i := range j.Placed {
@@ -90,8 +90,8 @@ func (j *Job) Sensitivity() *migrate.Sensitivity {
 	return s
 }
 
-// learnPlaced has a kind learn where steps are slow from a job's own times, and counts the
-// job's tries.
+// learnPlaced lets a kind learn from a job's times which placements are slow, and counts
+// the job's tries.
 func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, now time.Time) {
 	if k := h.Kinds[kind]; k != nil {
 		alike := &migrate.Sensitivity{Points: k.Placed}
@@ -106,9 +106,9 @@ func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, n
 	}
 }
 
-// learnRatios takes in how a job's times of one size compare. Times of different jobs do
-// not compare: they are scaled by the places that both have. Placed is replaced, since
-// rounds under way read the old one.
+// learnRatios learns the ratios between a job's times of one size. Times of different
+// jobs are not comparable, so they are scaled by the places that both have. k.Placed is
+// replaced and not modified, because rounds under way read the old slice.
 func (k *Kind) learnRatios(of []migrate.Point) {
 	placed := slices.Clone(k.Placed)
 	var known []migrate.Point
@@ -137,9 +137,8 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 	k.Placed = placed[max(0, len(placed)-kindPlacedLimit):]
 }
 
-// Sensitivities returns how the time of a step depends on where workers are: as measured
-// for the job, and as measured for its kind, for places where the job was not. Neither
-// changes later.
+// Sensitivities returns how step time depends on the placement of workers: own as
+// measured on the job, alike as measured on its kind. Neither result changes later.
 func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
 	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
 	if k := h.Kinds[kind]; k != nil {

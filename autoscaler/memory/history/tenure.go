@@ -13,22 +13,23 @@ const (
 	// ringLag is how long after a change of the count the ring may still be the previous
 	// one: new workers start while the others train.
 	ringLag = 5 * time.Minute
-	// tenureSlack, in seconds, is by how much the steps at a size may exceed the time for
-	// which Nomad has seen it: both are known some seconds late.
+	// tenureSlack is how many seconds the steps at a size may exceed the time for which
+	// Nomad has shown that size. Both are known with a delay of some seconds.
 	tenureSlack = 30
 	// tenureLimit bounds the sizes whose time is remembered.
 	tenureLimit = 64
 )
 
-// tenure is how long Nomad has seen a job at each size. Times that a training reports are
-// believed only for these sizes, and only for as many steps as fit into that time.
+// tenure records how long Nomad has shown a job at each size. Times that a training
+// reports are believed only for these sizes, and only for as many steps as fit into that
+// time.
 type tenure struct {
 	workers int               // now
-	at      time.Time         // until when Job.Had counts
+	at      time.Time         // end of the time that Job.Had includes
 	lately  map[int]time.Time // when sizes were last seen
 }
 
-// hold adds the time until now to the sizes that the ring may have had in it.
+// hold adds the time until now to every size that the ring may have had in that time.
 func (j *Job) hold(now time.Time) {
 	h := &j.tenure
 	passed := min(max(0, now.Sub(h.at)), time.Minute) // this machine may have slept
@@ -48,7 +49,7 @@ func (j *Job) hold(now time.Time) {
 	}
 }
 
-// see notes the number of workers that Nomad reports now.
+// see records the number of workers that Nomad reports now.
 func (j *Job) see(workers int, now time.Time) {
 	j.hold(now)
 	h := &j.tenure

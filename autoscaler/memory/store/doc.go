@@ -1,12 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package store keeps what must outlive an autoscaler in Nomad variables.
+// Package store keeps state that must outlive an autoscaler in Nomad variables.
 //
-//	kolo/overrides     overrides: what users set while autoscalers run
+//	kolo/overrides     overrides: settings that users change at run time
 //	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
-//	kolo/history/states/00…  what policies asked to keep
+//	kolo/history/states/00…  states of policies
 //
-// Only the leader writes the history, and only what has changed. Any autoscaler may write
-// overrides, on condition that they are still those that it read.
+// Only the leader writes the history, and only the changed parts. Any autoscaler may
+// write overrides, if they have not changed since it read them.
 package store

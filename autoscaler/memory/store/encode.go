@@ -20,9 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name, so that ten
-// thousand fit, and a change of one does not rewrite all. What policies asked to keep is
-// saved apart, in pieces, so that it takes no space from jobs.
+// A Nomad variable holds 64 KiB. Jobs are distributed over shards by name, so that ten
+// thousand fit and a change of one job does not rewrite all. The states of policies are
+// saved separately, in pieces, so that they take no space from jobs.
 const (
 	shards    = 64
 	shardSize = 60 << 10
@@ -52,7 +52,7 @@ type savedJob struct {
 	Job *history.Job    `json:"record"`
 }
 
-// Encode makes the snapshot of a history. Entries that do not fit are left out and counted.
+// Encode returns the snapshot of a history. It omits and counts entries that do not fit.
 func Encode(h *history.History) (*Snapshot, error) {
 	out := &Snapshot{texts: map[string]string{}}
 	states, err := (&shard{States: h.States}).encode()
@@ -80,11 +80,11 @@ func Encode(h *history.History) (*Snapshot, error) {
 	return out, nil
 }
 
-// jobName returns a job's name in a shard. No kind has the same name, since namespaces have
-// no NUL in theirs.
+// jobName returns a job's name in a shard. It never equals the name of a kind, because
+// namespaces contain no NUL.
 func jobName(k identity.JobKey) string { return k.Namespace + "\x00" + k.ID }
 
-// split spreads jobs and kinds over the shards, in a stable order.
+// split distributes jobs and kinds over the shards, in a stable order.
 func split(h *history.History) (all [shards]shard) {
 	for k, j := range h.Jobs {
 		s := &all[shardOf(jobName(k))]
@@ -118,8 +118,8 @@ func (s *shard) encode() (string, error) {
 	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
 }
 
-// decode returns the history that was saved as these texts, by path. Parts that cannot be
-// decoded are left out and reported as lost.
+// decode returns the history that was saved as these texts, by path. It omits parts that
+// cannot be decoded and reports them as lost.
 func decode(texts map[string]string) (h *history.History, lost error) {
 	h = history.New()
 	var states strings.Builder

@@ -15,12 +15,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// large is more bytes of JSON than any job takes whose groups have ordinary names.
+// large is more bytes of JSON than a job with ordinary group names takes.
 const large = 16 << 10
 
-// fit encodes a shard, and leaves out as little as it takes to fit. dropped is the number
-// of jobs left out and of entries that cannot be encoded. What one namespace saves costs
-// the others as little as possible.
+// fit encodes a shard and omits as little as necessary for it to fit. dropped is the
+// number of omitted jobs and of entries that cannot be encoded. Entries of one namespace
+// displace those of others as little as possible.
 func (s *shard) fit() (text string, dropped int, err error) {
 	if text, err = s.encode(); err != nil {
 		if dropped = s.dropUnencodable(); dropped == 0 {
@@ -51,7 +51,7 @@ type entry struct {
 	sum       int    // of this one and those of its namespace that are smaller
 }
 
-// leaveOut leaves out as many entries, from the first on, as it takes for the shard to fit.
+// leaveOut omits entries from the first on, as many as necessary for the shard to fit.
 func (s *shard) leaveOut(entries []entry) (text string, err error) {
 	all := *s
 	n := sort.Search(len(entries), func(n int) bool {
@@ -111,8 +111,8 @@ func size(v any) int {
 	return len(text)
 }
 
-// fair sorts entries by the order in which they are left out: the namespace that holds most
-// loses its largest one first.
+// fair sorts entries by the order in which they are omitted: the namespace with the most
+// bytes loses its largest entry first.
 func fair(entries []entry) []entry {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.size-b.size, strings.Compare(a.name, b.name)) })
 	sums := map[string]int{}
@@ -125,7 +125,7 @@ func fair(entries []entry) []entry {
 	return entries
 }
 
-// dropPlaced leaves out the step times by place, which can be learned again.
+// dropPlaced omits the step times by place, which can be learned again.
 func (s *shard) dropPlaced() {
 	for i := range s.Jobs {
 		if len(s.Jobs[i].Job.Placed) > 0 {
@@ -136,8 +136,8 @@ func (s *shard) dropPlaced() {
 	}
 }
 
-// dropUnencodable leaves out entries that cannot be encoded, so that the rest is not lost,
-// and returns their number.
+// dropUnencodable omits entries that cannot be encoded, so that the rest is not lost, and
+// returns their number.
 func (s *shard) dropUnencodable() int {
 	fails := func(v any) bool { _, err := json.Marshal(v); return err != nil }
 	before := len(s.Jobs) + len(s.Kinds)

@@ -16,18 +16,18 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Overrides are what users set while autoscalers run. All autoscalers share them through
-// a Nomad variable, and they outlive the autoscalers.
+// Overrides holds the settings that users change at run time. All autoscalers share them
+// through a Nomad variable, and they outlive the autoscalers.
 type Overrides struct {
 	// Policies holds policies by node pool, each on one line: name(option=value). They take
 	// precedence over the configuration.
 	Policies map[string]string `json:"policies,omitempty"`
-	// Paused lists the jobs, as namespace/id, that are left alone; All pauses every job.
+	// Paused lists the paused jobs as namespace/id; All pauses every job.
 	Paused []string `json:"paused,omitempty"`
 	All    bool     `json:"all,omitempty"`
 }
 
-// IsPaused reports whether a job is left alone.
+// IsPaused reports whether a job is paused.
 func (o Overrides) IsPaused(key identity.JobKey) bool {
 	return o.All || slices.Contains(o.Paused, pausedName(key))
 }
@@ -89,9 +89,9 @@ func (s *Store) PollOverrides(ctx context.Context, after uint64) (o Overrides, i
 	return o, got.ModifyIndex, meta.LastIndex, err
 }
 
-// ChangeOverrides writes changed overrides with the token of the user who commands it. It
-// writes even if nothing differs, so that Nomad decides whether that user may. It returns
-// the overrides with their index in Nomad.
+// ChangeOverrides changes the overrides with the token of the commanding user. It writes
+// even if nothing differs, so that Nomad checks the user's permission. It returns the
+// overrides with their index in Nomad.
 func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*Overrides)) (o Overrides, index uint64, err error) {
 	index, err = s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if o, err = decodeOverrides(text); err != nil {
@@ -107,8 +107,8 @@ func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*
 	return o, index, err
 }
 
-// MayChangeOverrides returns nil if Nomad lets the token write the overrides: it writes
-// them unchanged. Any autoscaler may ask.
+// MayChangeOverrides returns nil if Nomad lets the token write the overrides. To find
+// out, it writes them unchanged. Any autoscaler may call it.
 func (s *Store) MayChangeOverrides(ctx context.Context, token string) error {
 	_, err := s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if text == "" {
@@ -129,8 +129,8 @@ func decodeOverrides(text string) (o Overrides, err error) {
 	return o, nil
 }
 
-// rewrite changes the text at a path, on condition that it is still the one that was read;
-// otherwise it begins again. It returns the new index.
+// rewrite changes the text at a path, on condition that it has not changed since it was
+// read; otherwise it starts again. It returns the new index.
 func (s *Store) rewrite(ctx context.Context, path, token string, change func(string) (string, error)) (uint64, error) {
 	for {
 		now, _, err := s.client.Variables().Peek(path, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))

@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// Store keeps texts in the variables of a namespace, and remembers what it saved last.
+// Store saves texts in the variables of a namespace, and remembers the last saved ones.
 type Store struct {
 	client    *api.Client
 	namespace string
@@ -26,15 +26,15 @@ type Store struct {
 	saved map[string]string
 }
 
-// New returns a store in a namespace.
+// New returns a store that uses the variables of a namespace.
 func New(client *api.Client, namespace string, log *audit.Log) *Store {
 	return &Store{client: client, namespace: namespace, audit: log, saved: map[string]string{}}
 }
 
 const dataItem = "data"
 
-// LoadHistory reads the saved history. Parts that cannot be decoded are left out and
-// reported as lost. After an error there may be a history, which could not be read.
+// LoadHistory reads the saved history. It omits parts that cannot be decoded and returns
+// them as lost. After an error a saved history may exist that could not be read.
 func (s *Store) LoadHistory(ctx context.Context) (h *history.History, lost, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,9 @@ type Snapshot struct {
 	Dropped int               // jobs, kinds and states that do not fit
 }
 
-// SaveHistory saves a snapshot, and removes variables that are no longer in it. Before each
-// write it calls may, which returns an error once this autoscaler no longer leads.
+// SaveHistory saves a snapshot, and removes variables that it no longer contains. Before
+// each write it calls may, which must return an error once this autoscaler no longer
+// leads.
 func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() erro
 }
 
 // save writes a text unless it equals the last one saved; wrote is true if a write was
-// tried. The caller holds s.mu.
+// attempted. The caller holds s.mu.
 func (s *Store) save(ctx context.Context, path, text string) (wrote bool, err error) {
 	if s.saved[path] == text {
 		return false, nil

@@ -8,10 +8,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// afsl hands out GPUs one by one. Each goes to the winner of a knock-out
-// among all jobs, in which of two jobs the shorter wins unless the longer
-// would make so much better use of one more GPU that both end sooner on
-// average.
+// afsl hands out GPUs one at a time. Each goes to the winner of a knock-out among
+// all jobs. In a match of two jobs the shorter one wins, unless the longer one
+// would use the GPU so much better that the two jobs end sooner on average.
 type afsl struct {
 	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`

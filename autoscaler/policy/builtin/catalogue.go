@@ -7,10 +7,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// Default is the policy used where none is named.
+// Default is the policy used if the configuration names none.
 const Default = "kolo"
 
-// Policies are those that Kolo ships.
+// Policies lists the policies that Kolo ships.
 var Policies = registry.List{
 	fifoEntry,
 	elasticFIFOEntry,

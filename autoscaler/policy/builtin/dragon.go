@@ -10,12 +10,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// dragon looks at timers and bounds only: a job that waits too long makes
-// running ones shrink to their minimum, and an idle cluster lets them grow.
+// dragon decides by timers and bounds only: running jobs shrink to their minimum
+// when a job has waited too long, and grow when the cluster is idle.
 //
-// DRAGON's controller starts one job per pass and shrinks in a pass of its
-// own, because pods take time to go; its passes follow each other at once.
-// Here one decision makes the whole series.
+// DRAGON's controller starts one job per pass and shrinks in a separate pass,
+// because pods take time to go; its passes follow each other at once. Here one
+// decision does the work of the whole series.
 type dragon struct {
 	Starved float64 `hcl:"starved,optional" doc:"seconds after which a waiting job makes others shrink"`
 	Idle    float64 `hcl:"idle,optional" doc:"seconds without a start, shrink or growth after which running jobs grow"`
@@ -39,9 +39,9 @@ var dragonEntry = registry.Define(registry.Info{
 	Needs:  "nothing",
 }, dragon{Starved: 120, Idle: 60}, dragon.allocate)
 
-// dragonState is what DRAGON keeps in its controller.
+// dragonState is the state that DRAGON keeps in its controller.
 type dragonState struct {
-	Helped string  `json:"helped,omitempty"` // job that others last shrank for
+	Helped string  `json:"helped,omitempty"` // the job that others last shrank for
 	Since  float64 `json:"since"`            // last start, shrink or growth
 }
 
@@ -119,7 +119,7 @@ func (g dragon) starved(s *policy.Snapshot, c *candidate) bool {
 	return s.Now-max(c.Submit, c.LastChange) >= g.Starved
 }
 
-// alarms asks for the decisions that timers call for.
+// alarms requests a decision for each time at which one of the timers expires.
 func (g dragon) alarms(s *policy.Snapshot, d *policy.Decision, p *pool, state *dragonState) {
 	for _, c := range p.jobs {
 		if c.n == 0 {

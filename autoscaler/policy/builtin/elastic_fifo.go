@@ -8,11 +8,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// elasticFIFO gives each job its minimum in order of arrival, then lets all
-// of them grow by one step in turn. With an efficiency floor a job stops
-// growing where one more GPU would bring less speed-up than the floor.
+// elastic gives each job its minimum in order of arrival, then lets all of them
+// grow by one step in turn. With an efficiency floor, a job stops growing where one
+// more GPU would add less speed-up than the floor.
 //
-// Elastic SRJF is the same with another order, and has the same options.
+// Elastic SRJF differs only in the order of jobs and has the same options.
 type elastic struct {
 	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); negative does not look at the curve"`
 }

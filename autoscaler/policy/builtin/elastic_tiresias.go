@@ -8,9 +8,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// elasticTiresias runs the Tiresias pass at preferred sizes, compacts jobs
-// of lower queues to their minimum when many wait, and gives what is then
-// free to the jobs that gain most, waiting ones included.
+// elasticTiresias first runs the Tiresias pass at preferred sizes. When many jobs
+// wait, it compacts jobs of lower queues to their minimum. The GPUs that are then
+// free go to the jobs that gain most from them, including waiting ones.
 type elasticTiresias struct {
 	Thresholds []float64 `hcl:"thresholds,optional" doc:"attained service in GPU-seconds at which a job moves one queue down, ascending"`
 	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times its last run; 0 never"`

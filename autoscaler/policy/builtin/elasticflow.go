@@ -12,16 +12,18 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// elasticFlow guarantees deadlines: a job with one is admitted if some share
-// of the GPUs meets it next to those admitted before, and holds at least the
-// smallest such share. What is left serves everyone.
+// elasticFlow guarantees deadlines: it admits a job with a deadline if some share
+// of the GPUs meets it without breaking the guarantees of admitted jobs, and the
+// job holds at least the smallest such share. The remaining GPUs serve all jobs.
 //
-// Three departures from the paper. Newcomers are fitted next to those already
-// admitted, in order of deadline, rather than all re-checked for each. An
-// admitted job keeps what was reserved for it as long as that meets its
-// deadline: planning again could break a promise made to another. And jobs
-// without a guarantee get their minimum before admitted ones grow beyond their
-// need, so that they cannot starve.
+// It departs from the paper in three ways:
+//
+//   - New jobs are fitted around admitted ones in order of deadline; the paper
+//     re-checks all jobs for each new one.
+//   - An admitted job keeps its reservation as long as that meets its deadline.
+//     Planning it again could break a guarantee given to another job.
+//   - Jobs without a guarantee get their minimum before admitted jobs grow beyond
+//     their need. Otherwise they could starve.
 type elasticFlow struct {
 	PowersOfTwo bool `hcl:"powers_of_two,optional" doc:"consider only powers of two as shares, as in the paper"`
 }
@@ -34,18 +36,18 @@ var elasticFlowEntry = registry.Define(registry.Info{
 	Trusts: registry.Lengths,
 }, elasticFlow{PowersOfTwo: true}, elasticFlow.allocate)
 
-// elasticFlowState is who holds a guarantee.
+// elasticFlowState lists the jobs that hold a guarantee.
 type elasticFlowState struct {
 	Admitted []promise `json:"admitted"`
 }
 
-// promise is what an admitted job has reserved, piece after piece.
+// promise is the reservation of an admitted job: consecutive pieces of its plan.
 type promise struct {
 	Job  string  `json:"job"`
 	Plan []piece `json:"plan"`
 }
 
-// piece is a number of workers until a time.
+// piece is a number of workers that is reserved until a time.
 type piece struct {
 	Until   float64 `json:"until"`
 	Workers int     `json:"workers"`
@@ -95,8 +97,9 @@ func (e elasticFlow) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// thriftiest values a running job's next step by the GPU-time that it saves
-// or, with a minus sign, costs until the job's end, per GPU.
+// thriftiest values a running job's next step by the GPU-seconds that it saves
+// until the job's end, per GPU added. The value is negative if the step costs
+// GPU-seconds.
 func thriftiest(c *candidate) (int, float64) {
 	to := c.next(c.n)
 	if c.n == 0 || to == 0 || c.speed(to) <= c.speed(c.n) {
@@ -106,8 +109,8 @@ func thriftiest(c *candidate) (int, float64) {
 	return to, c.guess() * (now/c.speed(c.n) - then/c.speed(to)) / (then - now)
 }
 
-// byDeadline lists the jobs with a deadline ahead: those admitted before
-// first, then newcomers, each by deadline.
+// byDeadline lists the jobs whose deadline is still ahead: admitted jobs first,
+// then new ones, each group by deadline.
 func (e elasticFlow) byDeadline(p *pool, now float64, was map[string][]piece) []*candidate {
 	var order []*candidate
 	for _, c := range p.jobs {
@@ -129,7 +132,7 @@ func (e elasticFlow) byDeadline(p *pool, now float64, was map[string][]piece) []
 	return order
 }
 
-// flowPlan is the GPUs still free in each time slot. A slot ends where a
+// flowPlan holds the number of free GPUs in each time slot. A slot ends where a
 // reservation changes.
 type flowPlan struct {
 	now   float64
@@ -153,9 +156,9 @@ func newFlowPlan(p *pool, now float64, order []*candidate) *flowPlan {
 	return plan
 }
 
-// admit reserves what ends the job by its deadline: what it had reserved
-// before, if that still does, else the smallest share that does. It answers
-// nil if none does.
+// admit reserves workers that finish the job by its deadline: its previous
+// reservation if that still suffices, else the smallest share that does. It returns
+// nil if no share does.
 func (f *flowPlan) admit(c *candidate, before []piece, powers bool) []piece {
 	left, fastest := c.guess(), 0.0
 	for _, p := range before {
@@ -164,7 +167,7 @@ func (f *flowPlan) admit(c *candidate, before []piece, powers bool) []piece {
 	if before != nil && f.fits(c, left, func(slot int) int { return f.kept(c, before, slot) }) {
 		return f.reserve(c)
 	}
-	// Beyond what any slot has room for, a larger share is the same plan again.
+	// A share beyond the room of every slot makes the same plan as a smaller one.
 	enough := 0
 	for slot := range f.ends {
 		enough = max(enough, f.room(c, slot)/c.per)
@@ -183,12 +186,12 @@ func (f *flowPlan) admit(c *candidate, before []piece, powers bool) []piece {
 	return nil
 }
 
-// room is how many GPUs the job may hold in a slot. What it holds as its
-// pinned minimum is its own.
+// room returns how many GPUs the job may hold in a slot, including its pinned
+// minimum.
 func (f *flowPlan) room(c *candidate, slot int) int { return f.free[slot] + c.cost(c.n) }
 
-// kept is the number of workers that the job had reserved in a slot, 0 where
-// it may no longer have them.
+// kept returns the number of workers that the job had reserved in a slot, or 0 if
+// they no longer fit.
 func (f *flowPlan) kept(c *candidate, before []piece, slot int) int {
 	i := slices.IndexFunc(before, func(p piece) bool { return p.Until >= f.ends[slot] })
 	if i < 0 || c.floor(before[i].Workers) != before[i].Workers || c.cost(before[i].Workers) > f.room(c, slot) {
@@ -208,7 +211,8 @@ func (f *flowPlan) split(at float64) {
 	f.quota = slices.Insert(f.quota, i, f.quota[i])
 }
 
-// reserve takes the quota of the job that was fitted last, until it is done.
+// reserve takes the workers of f.quota, which fits filled in for the job, until the
+// job is done.
 func (f *flowPlan) reserve(c *candidate) []piece {
 	f.split(f.done)
 	var plan []piece
@@ -227,7 +231,7 @@ func (f *flowPlan) reserve(c *candidate) []piece {
 	return plan
 }
 
-// nextShare is the next larger share to try, 0 after the last.
+// nextShare returns the next larger share to try, or 0 after the last.
 func nextShare(c *candidate, share int, powers bool) int {
 	if !powers {
 		return c.next(share)
@@ -247,8 +251,8 @@ func nextShare(c *candidate, share int, powers bool) int {
 	return n
 }
 
-// fits fills in the quota with the workers that the job would have in each
-// slot, and reports whether its work is then done by its deadline.
+// fits fills in f.quota with the job's workers in each slot and reports whether the
+// job then finishes by its deadline.
 func (f *flowPlan) fits(c *candidate, left float64, workers func(slot int) int) bool {
 	clear(f.quota)
 	start := f.now

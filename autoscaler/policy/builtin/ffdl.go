@@ -60,8 +60,8 @@ func (f ffdl) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// prefix gives minima in order until one does not fit, and returns the jobs
-// that have theirs.
+// prefix gives jobs their minima in order until one does not fit, and returns all jobs
+// that have workers.
 func (p *pool) prefix(order []*candidate) []*candidate {
 	var admitted []*candidate
 	open := true
@@ -78,14 +78,14 @@ func (p *pool) prefix(order []*candidate) []*candidate {
 	return admitted
 }
 
-// A table takes less than a second and than 128 MiB: a caller of the HTTP API may name
-// the method.
+// These limits keep a table below a second and 128 MiB, because any caller of the HTTP
+// API may name the method.
 const (
 	mostUpdates = 300_000_000
 	mostCells   = 32 << 20 // of 4 bytes
 )
 
-// method is the one for the jobs: dp only where its table is small enough.
+// method returns the method to use for the jobs: dp only if its table is small enough.
 func (f ffdl) method(p *pool, admitted []*candidate) string {
 	limit := f.Limit
 	switch f.Method {
@@ -108,16 +108,15 @@ func (f ffdl) method(p *pool, admitted []*candidate) string {
 	return "dp"
 }
 
-// level is a size worth considering: faster than every smaller one.
+// level is a size worth considering because it is faster than every smaller one.
 type level struct {
 	size, extra int     // workers, GPUs over the minimum
 	worth       float64 // weight times speed-up
 }
 
-// maximise splits the free GPUs over jobs that have their minimum so that
-// the sum of speed-ups is greatest, by dynamic programming over jobs and
-// GPUs, each speed-up counted by its job's weight. Of equal splits the one that
-// leaves more GPUs free wins.
+// maximise splits the free GPUs over jobs that have their minimum so that the weighted
+// sum of speed-ups is greatest. It uses dynamic programming over jobs and GPUs. Among
+// equal splits it prefers the one that leaves more GPUs free.
 func (p *pool) maximise(jobs []*candidate, why string) {
 	width := p.free + 1
 	best := make([]float64, width) // best[k]: highest sum with k GPUs so far
@@ -159,7 +158,7 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 	}
 }
 
-// levels lists the sizes of a job from its present one up that fit.
+// levels returns the sizes of a job that fit, from its present one up.
 func (p *pool) levels(levels []level, c *candidate) []level {
 	levels = append(levels, level{c.n, 0, c.weight() * c.speed(c.n)})
 	for n := c.next(c.n); n > 0; n = c.next(n) {

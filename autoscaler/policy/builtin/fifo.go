@@ -8,10 +8,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// fifo starts jobs in order of arrival at their preferred size and leaves
-// them alone until they end: the baseline of nearly every scheduling paper.
-// Strict waits for the head of the queue; backfill lets later jobs overtake
-// one that does not fit. Papers call both FIFO, and the difference is large.
+// fifo starts jobs in order of arrival at their preferred size and leaves them alone
+// until they end. It is the baseline of nearly every scheduling paper. With Strict, no
+// job overtakes the head of the queue; without it (backfill), later jobs overtake one
+// that does not fit. Papers call both FIFO, and the difference is large.
 type fifo struct {
 	Strict bool `hcl:"strict,optional" doc:"no job overtakes the first waiting job; false lets later jobs fill the gap (backfill)"`
 }
@@ -33,10 +33,10 @@ func (f fifo) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// hold keeps running jobs at their present size, or the nearest allowed one
-// below, shrinking to the minimum where the capacity went down. With all
-// false it holds only those that must not be suspended. A job that could not
-// be started at its whole wanted size still wants the rest.
+// hold keeps running jobs at their present size or the nearest allowed one below,
+// or at their minimum if the capacity shrank. If all is false, it holds only the
+// jobs that must not be suspended. A job that started at less than its wanted size
+// still wants the rest.
 func (p *pool) hold(all bool) {
 	for _, c := range p.jobs {
 		if c.Count > 0 && (all || c.pinned) && p.set(c, c.low) {

@@ -3,9 +3,9 @@
 
 package builtin
 
-// gang gives each job in turn its wanted size, all or nothing. Strict stops
-// at the first job that does not fit, so that no later one overtakes it;
-// otherwise later jobs fill the hole.
+// gang gives each job in turn its wanted size, all or nothing. If strict is true, it
+// stops at the first job that does not fit, so that no later job overtakes it.
+// Otherwise later jobs fill the gap.
 func (p *pool) gang(order []*candidate, strict bool, why string) {
 	for _, c := range order {
 		if c.n >= c.want {
@@ -21,8 +21,8 @@ func (p *pool) gang(order []*candidate, strict bool, why string) {
 	}
 }
 
-// minima gives each job in turn its minimum while GPUs last. A job too large
-// for what is left does not stop smaller ones behind it.
+// minima gives each job in turn its minimum while GPUs last. If a job is too large for
+// the remaining GPUs, smaller ones behind it still get theirs.
 func (p *pool) minima(order []*candidate, why string) {
 	for _, c := range order {
 		if c.n == 0 && p.set(c, c.low) {
@@ -31,9 +31,9 @@ func (p *pool) minima(order []*candidate, why string) {
 	}
 }
 
-// grow gives every running job one step more in turn, round after round,
-// until nothing fits. A job stops where a step would bring less speed-up per
-// GPU than floor; a negative floor looks at no curve.
+// grow gives every running job one more step in turn, round after round, until
+// nothing fits. A job stops where a step would add less speed-up per GPU than
+// floor; a negative floor ignores the curve.
 func (p *pool) grow(order []*candidate, floor float64, why string) {
 	active := make([]*candidate, 0, len(order))
 	for _, c := range order {

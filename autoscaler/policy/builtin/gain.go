@@ -5,7 +5,7 @@ package builtin
 
 import "math"
 
-// bid is the next step of one job and what it is worth per GPU.
+// bid is the next step of one job and its value per GPU.
 type bid struct {
 	gain float64
 	to   int
@@ -70,8 +70,7 @@ func (h *bids) push(b bid) {
 	}
 }
 
-// weighed is what a gain counts for a job: as many times as much as its weight,
-// and a loss as many times as little.
+// weighed multiplies a gain by the job's weight, and divides a loss by it.
 func (c *candidate) weighed(gain float64) float64 {
 	if gain < 0 {
 		return gain / c.weight()
@@ -79,11 +78,11 @@ func (c *candidate) weighed(gain float64) float64 {
 	return gain * c.weight()
 }
 
-// auction gives free GPUs step by step to the job of highest priority whose next
-// step is worth most per GPU by its weight, until none is worth more than least
-// without. value answers the next size of a job and its worth; 0 as size ends the
-// job's part. It is asked again when its step no longer fits, and may answer a
-// smaller one. Among equals the earlier in order goes first.
+// auction hands out free GPUs step by step, until no job values its next step above
+// least. Jobs of higher priority go first, then the step with the highest weighted
+// gain per GPU, then the job that is earlier in order. value returns a job's next
+// size and its gain; size 0 ends the job's part. If a step no longer fits, auction
+// asks again, and value may return a smaller step.
 func (p *pool) auction(order []*candidate, least float64, value func(*candidate) (to int, gain float64), why string) {
 	h := make(bids, 0, len(order))
 	for i, c := range order {
@@ -98,7 +97,7 @@ func (p *pool) auction(order []*candidate, least float64, value func(*candidate)
 			b.c.why = why
 		}
 		to, gain := value(b.c)
-		// Free only falls, so a step that does not fit now never will.
+		// The free GPUs only decrease, so a step that does not fit now never will.
 		if to == 0 || !(gain > least) || b.c.cost(to)-b.c.cost(b.c.n) > p.free {
 			h.pop()
 			continue
@@ -108,8 +107,8 @@ func (p *pool) auction(order []*candidate, least float64, value func(*candidate)
 	}
 }
 
-// stepGain values a running job's next step by the speed-up it brings; it
-// lets no waiting job start.
+// stepGain values a running job's next step by the speed-up it brings. Waiting jobs
+// do not start.
 func stepGain(c *candidate) (int, float64) {
 	if c.n == 0 {
 		return 0, 0
@@ -117,12 +116,12 @@ func stepGain(c *candidate) (int, float64) {
 	return growOrStart(c)
 }
 
-// hullSteps is how many sizes ahead a step over a dip of the curve may reach.
+// hullSteps is how many sizes ahead a step across a dip of the curve may reach.
 const hullSteps = 256
 
-// hullGain values the step, of any length that fits, that brings most
-// speed-up per GPU. Steps chosen so follow the upper concave hull of the
-// curve, so a dip does not end growth where a larger size is worth it.
+// hullGain values the step, of any length that fits, with the most speed-up per
+// GPU. Such steps follow the upper concave hull of the curve, so a dip does not end
+// growth if a larger size is worth it.
 func (p *pool) hullGain(c *candidate) (int, float64) {
 	best, most := 0, 0.0
 	to := c.n

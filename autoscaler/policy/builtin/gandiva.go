@@ -15,9 +15,9 @@ var gandivaEntry = registry.Define(registry.Info{
 	Needs:  "step times, to stop growth that brings nothing; unmeasured sizes use the prior",
 }, timeSlicing{Quantum: 600}, timeSlicing.gandiva)
 
-// gandiva is time slicing plus grow and shrink: idle GPUs go to running jobs
-// for as long as no job waits. Its packing of two jobs on one GPU cannot be
-// expressed by counts, and its migration is the planner's business.
+// gandiva adds growing and shrinking to time slicing: idle GPUs go to running jobs
+// while no job waits. Counts cannot express Gandiva's packing of two jobs on one
+// GPU, and migration is left to the planner.
 func (t timeSlicing) gandiva(s *policy.Snapshot) policy.Decision {
 	d, pools := split(s)
 	state := load[rotation](s)

@@ -5,31 +5,32 @@ package builtin
 
 import "math"
 
-// vertex is a size of a job, the GPUs it holds, and what it is worth.
+// vertex is a size of a job, the GPUs it holds, and its value.
 type vertex struct {
 	n           int
 	gpus, worth float64
 }
 
-// hull is the upper concave hull of worth over GPUs, from the present size
-// on. Slopes along it fall, so taking the edges of many jobs in order of
-// slope maximises the total worth.
+// hull is the upper concave hull of value over GPUs, starting at the present size.
+// Slopes fall along a hull, so taking the edges of many jobs in order of slope
+// maximises the total value.
 type hull []vertex
 
 func (h *hull) reset(n int, gpus, worth float64) {
 	*h = append((*h)[:0], vertex{n, gpus, worth})
 }
 
-// slope is the worth per GPU of the edge that ends at vertex i.
+// slope returns the value per GPU of the edge that ends at vertex i.
 func (h hull) slope(i int) float64 {
 	return (h[i].worth - h[i-1].worth) / (h[i].gpus - h[i-1].gpus)
 }
 
-// straight is by which part a slope must be above another to count as steeper.
-// Sizes on one line stay apart: where the larger does not fit, the smaller may.
+// straight is the relative difference above which one slope counts as steeper than
+// another. Sizes on one line stay separate vertices: the smaller may fit where the
+// larger does not.
 const straight = 1e-9
 
-// add takes in a size that is larger than all before.
+// add appends a size that is larger than all earlier ones.
 func (h *hull) add(n int, gpus, worth float64) {
 	v := vertex{n, gpus, worth}
 	for len(*h) > 1 {

@@ -7,20 +7,22 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// standing is what a policy that plans on events remembers of its last plan:
-// the counts that were not yet as planned then. Carrying out a plan takes
-// time (what grows waits for what shrinks), and until then a decision without
-// an event must repeat it rather than settle for what is there.
+// standing is the part of its last plan that a policy remembers if it plans on
+// events only: the counts that the cluster had not reached yet. Carrying out a plan
+// takes time, because growing jobs wait for shrinking ones. Until then a decision
+// without an event must repeat the plan and not settle for the present counts.
 type standing struct {
 	Want map[string]int `json:"want,omitempty"`
-	// Why jobs wait, of some of them where it is not for free GPUs.
+	// Why holds the reasons of some waiting jobs, if they wait for something other
+	// than free GPUs.
 	Why map[string]string `json:"why,omitempty"`
 }
 
-// whysLimit bounds how many reasons are remembered: state is saved in Nomad.
+// whysLimit bounds how many reasons are remembered, because the state is stored in
+// Nomad.
 const whysLimit = 100
 
-// remember notes the outstanding changes of a decision.
+// remember records the changes of a decision that are outstanding.
 func (st *standing) remember(s *policy.Snapshot, d *policy.Decision) {
 	st.Want, st.Why = nil, nil
 	for i := range s.Jobs {
@@ -39,8 +41,8 @@ func (st *standing) remember(s *policy.Snapshot, d *policy.Decision) {
 	}
 }
 
-// keep answers the standing plan: counts as planned, or else as they are. It
-// reports false, and changes nothing, where those do not fit bounds or
+// keep repeats the standing plan: planned counts, and present counts for all other
+// jobs. It returns false and changes nothing if these do not fit the bounds or the
 // capacity; the policy then has to plan again.
 func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
 	for _, p := range pools {
@@ -66,7 +68,7 @@ func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
 				c.why, why[c.ID] = st.Why[c.ID], st.Why[c.ID]
 			}
 			if n, ok := st.Want[c.ID]; ok {
-				known[c.ID] = n // jobs that are gone are forgotten
+				known[c.ID] = n // which forgets jobs that are gone
 			}
 			if c.n != c.Count {
 				c.why = "as decided before"

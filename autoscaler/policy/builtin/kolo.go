@@ -11,31 +11,30 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// kolo is Kolo's own policy and the default. It needs no declared length, no
-// curve known beforehand and no hint from users, and uses each where given.
+// kolo is Kolo's own policy and the default. It needs no declared length, no curve
+// known beforehand and no hints from users, but uses them if given.
 //
 // It maximises the sum over jobs of weight × speed-up^(1-fairness), where
 //
-//   - the weight falls with the service a job received (or, where declared,
-//     with its remaining work), because a job that ran long will probably run
-//     long still; up to a ceiling, for among long jobs the longest is as
-//     likely to end as any other. It rises with the time a job spent waiting,
-//     so that no job starves;
-//   - the power below one makes a first GPU worth more than a tenth one, more
-//     than by the curve alone: more jobs run at once, at sizes where they
-//     are efficient;
-//   - the speed-up at any size but the present one is cut by what the resize
-//     costs, spread over the time the new size is expected to last: never
-//     longer than the job has run so far, as a young job may end soon. With
-//     resizes of a second almost every gain is taken; with a minute, few;
-//   - a job may grow to twice the largest size it was measured at (at first
-//     to its preferred size), so that a wrong guess of the curve costs one
-//     step and not half the cluster.
+//   - weight falls with the service that a job has received (or with its remaining
+//     work, if declared), because a job that ran long will probably run long still.
+//     Beyond a ceiling it stops falling: among long jobs, the longest is as likely
+//     to end as any other. Weight rises with the time that a job spent waiting, so
+//     that no job starves.
+//   - The exponent below one makes a first GPU worth more than a tenth one, beyond
+//     what the curve says. More jobs run at once, at sizes where they are
+//     efficient.
+//   - The speed-up at a new size is reduced by the cost of the resize, spread over
+//     the time that the new size is expected to last. That is at most the time the
+//     job has run so far, because a young job may end soon. If a resize takes a
+//     second, almost every gain is taken; if it takes a minute, few are.
+//   - A job may grow to twice the largest size it was measured at (at first, to its
+//     preferred size). A wrong guess of the curve then costs one step, not half the
+//     cluster.
 //
-// The sum is maximised along the upper concave hull of each job's value,
-// which passes over dips of measured curves and keeps small differences from
-// causing resizes. How the parameters were found, and what did not work, is
-// in docs/research.md.
+// The sum is maximised along the upper concave hull of each job's value. The hull
+// crosses dips of measured curves and keeps small differences from causing resizes.
+// docs/research.md describes how the parameters were found and what did not work.
 type kolo struct {
 	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
 	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
@@ -80,32 +79,32 @@ var koloEntry = registry.Define(registry.Info{
 	Trusts: registry.Lengths,
 }, koloDefaults, kolo.allocate)
 
-// koloState is the last plan, and when it was made.
+// koloState is the last plan and the time it was made.
 type koloState struct {
 	standing
 	Planned float64 `json:"planned"`
 }
 
-// waitPrior is added to a job's run time where its waiting is compared with
-// it, so that jobs which hardly ran are not urgent at once.
+// waitPrior is added to a job's run time before its waiting time is compared with
+// it. Without it, jobs that have hardly run would be urgent at once.
 const waitPrior = 600
 
 // firstSize is how large a job without a preferred size may start.
 const firstSize = 4
 
-// leastResizeCost in seconds stands for the work a resize makes even where
-// it costs a job next to nothing.
+// leastResizeCost is the least cost of a resize in seconds: it stands for the work
+// that a resize causes even if the job loses next to nothing.
 const leastResizeCost = 0.5
 
-// declaredCeiling is how much further up declared remaining work distinguishes jobs
-// apart than service received does.
+// declaredCeiling multiplies the ceiling for declared remaining work, which tells
+// long jobs apart further up than received service does.
 const declaredCeiling = 4
 
-// worstCut bounds how much of a new size's speed a resize may take.
+// worstCut bounds the part of a new size's speed that a resize may cost.
 const worstCut = 0.65
 
-// freshHorizon is how many seconds a job that just arrived is expected to
-// run; with each second that it runs it is expected to run for one more.
+// freshHorizon is how many more seconds a job that just arrived is expected to run.
+// Each second that it runs adds one.
 const freshHorizon = 60
 
 func (k kolo) allocate(s *policy.Snapshot) policy.Decision {
@@ -128,13 +127,13 @@ func (k kolo) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// plan divides the pool.
+// plan divides the pool among its jobs.
 func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	p.pin()
-	// The edges of all hulls, job after job, and where each job's next one
-	// ends. Slopes fall along a hull, so the best edge of all is always the
-	// next of some job: heaps of those are enough, and what no GPU is left
-	// for is never sorted.
+	// edges holds the edges of all hulls, job after job; next and end delimit those
+	// of each job. Slopes fall along a hull, so the best edge is always the next
+	// one of some job. Heaps of these next edges suffice, and edges that no GPU is
+	// left for are never sorted.
 	var h hull
 	edges := make([]vertex, 0, 8*len(p.jobs))
 	next, end := make([]int, len(p.jobs)), make([]int, len(p.jobs))
@@ -173,8 +172,8 @@ func (k kolo) plan(s *policy.Snapshot, p *pool) {
 			growth.push(b)
 		}
 	}
-	// Of steps that did not fit whole, what fits, where that is still worth
-	// a resize.
+	// Steps that did not fit whole are tried at the size that fits, if that is
+	// still worth a resize.
 	for _, c := range late {
 		if p.free == 0 {
 			break
@@ -188,9 +187,9 @@ func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	}
 }
 
-// outbids reports whether the best start comes before the best growth. Priority
-// orders jobs that start, and jobs that grow; between the two, growth of a higher
-// priority keeps no job from its start, except by what it gains.
+// outbids reports whether the best start goes before the best growth. Priority
+// orders starts among each other, and growth among each other. Between the two,
+// growth of a higher priority precedes a start only if it gains more.
 func (b *bid) outbids(growth *bid) bool {
 	if b.tier > growth.tier {
 		return true
@@ -200,8 +199,8 @@ func (b *bid) outbids(growth *bid) bool {
 	return start.before(growth)
 }
 
-// worth fills in the hull of what the sizes from the present one up are
-// worth to a job, as far as the free GPUs and what is known of it allow.
+// worth fills in the hull of the job's value by size, from the present size up to
+// the largest that the free GPUs and the exploration limit allow.
 func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 	weight, cut := k.weight(s, c), k.cut(s, c)
 	power := 1 - k.Fairness
@@ -211,7 +210,7 @@ func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 		if n != c.Count {
 			speed *= cut
 		}
-		// speed^power; math.Pow does the same at twice the price.
+		// This is speed^power; math.Pow computes the same at twice the price.
 		return weight * math.Exp(power*math.Log(speed))
 	}
 	h.reset(c.n, float64(c.cost(c.n)), value(c.n))
@@ -225,8 +224,8 @@ func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 	h.trim()
 }
 
-// weight is what one unit of a job's worth counts. Waiting raises it without
-// bound, and lets the service that a job received count for less and less.
+// weight returns the factor of a job's value. Waiting raises it without bound, and
+// makes the received service count for less.
 func (k kolo) weight(s *policy.Snapshot, c *candidate) float64 {
 	starved := 0.0
 	if k.Patience > 0 {
@@ -241,20 +240,20 @@ func (k kolo) weight(s *policy.Snapshot, c *candidate) float64 {
 	return c.weight() * (1 + starved) * math.Pow(length, -k.Age)
 }
 
-// cut is the part of its speed that a job keeps after a resize, over the
-// time that the resize has to pay in.
+// cut returns the part of its speed that a job keeps after a resize, averaged over
+// the time in which the resize has to pay off.
 func (k kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 	horizon := min(k.Horizon, freshHorizon+c.RunTime)
 	if left, ok := c.left(); ok {
-		// A job that is about to end keeps its size no harder than a fresh one: it
-		// may only say so.
+		// A job that claims to be about to end keeps its size no more firmly than a
+		// fresh one: the claim may be false.
 		horizon = min(horizon, max(freshHorizon, left/max(c.speed(c.Count), 1)))
 	}
 	return 1 - min(worstCut, max(s.ResizeCost, leastResizeCost)/horizon)
 }
 
-// limit is the largest size worth trying: up to which the curve is known, or
-// one exploration step beyond.
+// limit returns the largest size worth trying: Explore times the largest measured size,
+// but at least the first size and the present one.
 func (k kolo) limit(c *candidate) int {
 	first := c.want
 	if c.Preferred <= 0 {
@@ -264,8 +263,8 @@ func (k kolo) limit(c *candidate) int {
 	return max(first, int(min(tried, float64(c.high))), c.Count)
 }
 
-// stride is the next size to look at: each one while they are few, then
-// about 3 % apart, and always the present size.
+// stride returns the next size to consider: every size while sizes are small, then
+// sizes about 3 % apart, and always the present size.
 func (c *candidate) stride(n int) int {
 	to := c.next(n)
 	if far := c.floor(n + n/32); to > 0 && far > to {
@@ -277,7 +276,7 @@ func (c *candidate) stride(n int) int {
 	return to
 }
 
-// explain gives, in a user's words, why kolo gave a job its count.
+// explain returns, in a user's words, why kolo gave a job its count.
 func (c *candidate) explain() string {
 	switch {
 	case c.n == 0:

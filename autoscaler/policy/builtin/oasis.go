@@ -11,16 +11,15 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// oasis admits jobs by price: GPUs of a future time slot cost the more the
-// fuller the slot, a job buys the schedule of workers over slots that leaves
-// it most utility over cost, and is admitted if anything is left.
+// oasis admits jobs by price. GPUs of a future time slot cost more the fuller the slot
+// is. A job buys the schedule (workers per slot) with the highest utility minus cost, and
+// is admitted if that is positive.
 //
-// Where the paper finds the cheapest schedule by dynamic programming over
-// slots, this takes the cheapest work first, which is the same for concave
-// curves up to one step. Where the paper turns a job away for good, here it
-// is offered prices again later, and runs at its minimum on GPUs that no job
-// bought. Where there are so many jobs that looking for schedules takes too long, the
-// rest are offered prices first in the next decision.
+// The paper finds the cheapest schedule by dynamic programming over slots. This policy
+// takes the cheapest work first, which for concave curves is the same up to one step. The
+// paper turns a job away for good; here it is offered prices again later, and runs at its
+// minimum on GPUs that no job bought. If searching takes too long for all jobs, the rest
+// are offered prices first in the next decision.
 type oasis struct {
 	Slot  float64 `hcl:"slot,optional" doc:"length of a time slot in seconds"`
 	Slots int     `hcl:"slots,optional" doc:"how many slots ahead a job may buy, at most 64"`
@@ -54,8 +53,8 @@ var oasisEntry = registry.Define(registry.Info{
 // oasisState holds the bought schedules.
 type oasisState struct {
 	Plans map[string]oasisPlan `json:"plans"`
-	// Next has the jobs to which the next decision offers prices first, at most one of
-	// each GPU type.
+	// Next lists the jobs to which the next decision offers prices first, at most one per
+	// GPU type.
 	Next []string `json:"next,omitempty"`
 }
 
@@ -65,7 +64,7 @@ type oasisPlan struct {
 	Workers []int `json:"workers"`
 }
 
-// at is the workers in a slot.
+// at returns the number of workers in a slot.
 func (p oasisPlan) at(slot int) int {
 	if i := slot - p.First; i >= 0 && i < len(p.Workers) {
 		return p.Workers[i]
@@ -121,15 +120,15 @@ func (o oasis) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// mostOffers is how many purchases jobs look at in one decision, which takes less than a
-// second. The job that is over it looks at all of its own.
+// mostOffers bounds the purchases considered in one decision, which keeps it below a
+// second. The job that crosses the bound still considers all of its own.
 const mostOffers = 5_000_000
 
-// mostSteps is how many sizes of a job are looked at, or up to twice as many: one that may
-// have more grows by larger steps.
+// mostSteps bounds the sizes considered for a job, up to a factor of two: a job with more
+// sizes grows by larger steps.
 const mostSteps = 256
 
-// market is the GPUs bought in each slot from the present one on.
+// market holds the GPUs bought in each slot, from the present one on.
 type market struct {
 	oasis
 	pool  *pool
@@ -141,7 +140,7 @@ type market struct {
 	step  bids      // scratch: next purchase per slot
 	buys  []int     // scratch: workers per slot
 
-	offers int // that were looked at
+	offers int // considered so far
 }
 
 func newMarket(o oasis, p *pool, now float64, first int) *market {
@@ -165,13 +164,12 @@ func (m *market) reprice() {
 	}
 }
 
-// span is the seconds of a slot that are still to come.
+// span returns how many seconds of a slot are still to come.
 func (m *market) span(i int) float64 {
 	return min(m.Slot, float64(m.first+i+1)*m.Slot-m.now)
 }
 
-// reserve books a plan, or reports false where capacity or bounds no longer
-// allow it.
+// reserve books a plan. It returns false if capacity or bounds no longer allow it.
 func (m *market) reserve(c *candidate, plan oasisPlan) bool {
 	for i := range m.used {
 		n := plan.at(m.first + i)
@@ -186,8 +184,8 @@ func (m *market) reserve(c *candidate, plan oasisPlan) bool {
 	return true
 }
 
-// buy finds the schedule with the highest payoff among those that end within
-// 1, 2, 4, … slots.
+// buy returns the schedule with the highest payoff among those that end within 1, 2, 4, …
+// slots.
 func (m *market) buy(c *candidate) (oasisPlan, bool) {
 	left := c.guess()
 	fast := c.speed(c.high)
@@ -203,9 +201,10 @@ func (m *market) buy(c *candidate) (oasisPlan, bool) {
 			could += top * m.span(i)
 		}
 		worth := m.utility(c, left, left/fast, slots)
-		// Nothing is cheaper than all work at the lowest price.
+		// No schedule costs less than all work at the lowest price.
 		if worth-left*m.floor*float64(c.per) > most && left <= could*(1+straight) {
-			// Neither cost nor end ever falls, and a later end is never worth more.
+			// As a schedule grows, its cost and end never fall, and a later end is never
+			// worth more.
 			payoff := func(cost float64, end int) float64 { return m.utility(c, left, left/fast, end) - cost }
 			hopeless := func(cost float64, end int) bool { return !(payoff(cost, end) > most) }
 			if cost, end, ok := m.cheapest(c, left, slots, hopeless); ok && !hopeless(cost, end) {
@@ -219,7 +218,7 @@ func (m *market) buy(c *candidate) (oasisPlan, bool) {
 	}
 }
 
-// top is the speed-up that the job has once no step of its growth brings more.
+// top returns the job's speed-up at the size where growing brings no more.
 func (m *market) top(c *candidate) float64 {
 	top := 0.0
 	for n := 0; ; {
@@ -235,7 +234,7 @@ func (m *market) top(c *candidate) float64 {
 	}
 }
 
-// grown is the size of a job after its next step, 0 if there is none.
+// grown returns the size of a job after its next step, or 0 if there is none.
 func (m *market) grown(c *candidate, n int) int {
 	m.offers++
 	to := c.next(n)
@@ -245,8 +244,8 @@ func (m *market) grown(c *candidate, n int) int {
 	return to
 }
 
-// utility of ending after so many slots: the work times the weight until the
-// deadline (or ideal finish), falling as one over the delay after it.
+// utility returns the value of ending after the given number of slots: work times weight
+// until the deadline (or ideal finish), then falling as one over the delay.
 func (m *market) utility(c *candidate, left, ideal float64, slots int) float64 {
 	due := c.Deadline
 	if due <= 0 {
@@ -256,9 +255,9 @@ func (m *market) utility(c *candidate, left, ideal float64, slots int) float64 {
 	return c.weight() * left / (1 + max(0, end-due)/max(ideal, m.Slot))
 }
 
-// cheapest fills buys with workers for the work within so many slots, taking
-// the cheapest work first, and answers its cost and the slots it takes. It gives up
-// where that is hopeless.
+// cheapest fills m.buys with workers that do the work within the given number of slots,
+// cheapest work first. It returns the cost and the slots used, and gives up once hopeless
+// reports true.
 func (m *market) cheapest(c *candidate, left float64, slots int, hopeless func(cost float64, end int) bool) (cost float64, end int, ok bool) {
 	clear(m.buys)
 	m.step = m.step[:0]
@@ -289,7 +288,7 @@ func (m *market) cheapest(c *candidate, left float64, slots int, hopeless func(c
 	return cost, end, left <= 0
 }
 
-// offer is the next purchase in a slot: work per unit of price.
+// offer returns the next purchase in a slot, valued by work per unit of price.
 func (m *market) offer(c *candidate, i int) (bid, bool) {
 	n := m.buys[i]
 	to := m.grown(c, n)

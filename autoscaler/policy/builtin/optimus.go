@@ -8,10 +8,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// optimus gives every job its minimum, the least demanding first, and each
-// further GPU to the job whose own completion time it cuts most. That favours
-// long jobs; Optimus' published gains come with its fit of the loss curve,
-// which a declared length stands in for here.
+// optimus gives every job its minimum, least demanding jobs first, and each further
+// GPU to the job whose own completion time it cuts most. That favours long jobs.
+// Optimus' published gains rely on its fit of the loss curve; a declared length
+// replaces that fit here.
 type optimus struct{}
 
 var optimusEntry = registry.Define(registry.Info{

@@ -22,14 +22,14 @@ type candidate struct {
 	n      int              // workers given so far
 	pinned bool             // runs, and must not be suspended
 	score  float64          // of byScore
-	snap   *policy.Snapshot // for its check points
+	snap   *policy.Snapshot // for Checkpoint
 	why    string           // reason for the count, without the change itself
 }
 
-// cost is the GPUs that n workers hold.
+// cost returns the number of GPUs that n workers hold.
 func (c *candidate) cost(n int) int { return n * c.per }
 
-// next is the smallest allowed size above n, 0 if there is none.
+// next returns the smallest allowed size above n, or 0 if there is none.
 func (c *candidate) next(n int) int {
 	c.snap.Checkpoint()
 	switch {
@@ -41,7 +41,7 @@ func (c *candidate) next(n int) int {
 	return c.Sizes.Above(n)
 }
 
-// floor is the largest allowed size that is at most n, 0 if there is none.
+// floor returns the largest allowed size that is at most n, or 0 if there is none.
 func (c *candidate) floor(n int) int {
 	switch {
 	case n < c.low:
@@ -52,13 +52,13 @@ func (c *candidate) floor(n int) int {
 	return c.Sizes.AtMost(n)
 }
 
-// speed is the speed-up over one worker that n workers bring.
+// speed returns the speed-up of n workers over one worker.
 func (c *candidate) speed(n int) float64 {
 	c.snap.Checkpoint()
 	return c.Curve.Speedup(n)
 }
 
-// left is the remaining work in seconds on one worker, and whether it is
+// left returns the remaining work in seconds on one worker, and whether it is
 // known.
 func (c *candidate) left() (float64, bool) {
 	if c.Remaining > 0 && c.Curve.Measured() {
@@ -67,7 +67,7 @@ func (c *candidate) left() (float64, bool) {
 	return 0, false
 }
 
-// weight is the job's weight, 1 where it has none.
+// weight returns the job's weight, or 1 if it has none.
 func (c *candidate) weight() float64 {
 	if c.Weight > 0 {
 		return c.Weight
@@ -75,12 +75,12 @@ func (c *candidate) weight() float64 {
 	return 1
 }
 
-// servicePrior is added to the attained service (GPU-seconds) of a job of
-// unknown length to guess what it still needs: the guess that a job is half
-// through, with a start that keeps fresh jobs from looking free of cost.
+// servicePrior is added to the attained service (GPU-seconds) to guess the
+// remaining work of a job of unknown length. The guess is that the job is half
+// done; the constant keeps fresh jobs from appearing free of cost.
 const servicePrior = 600
 
-// guess is the remaining work in seconds on one worker: declared, or else
+// guess returns the remaining work in seconds on one worker: as declared, or else
 // the attained service plus servicePrior.
 func (c *candidate) guess() float64 {
 	if left, ok := c.left(); ok {
@@ -89,16 +89,16 @@ func (c *candidate) guess() float64 {
 	return c.Attained + servicePrior
 }
 
-// pool is the GPUs of one type and the jobs that draw on them, in the order
-// of the snapshot.
+// pool holds the GPUs of one type and the jobs that draw on them, in the order of
+// the snapshot.
 type pool struct {
 	gpus int // capacity
 	free int // capacity less what was given so far
 	jobs []*candidate
 }
 
-// set gives c exactly n workers and takes the GPUs from the pool, or reports
-// false and changes nothing when there are too few.
+// set gives c exactly n workers and takes the GPUs from the pool. If there are too
+// few, it returns false and changes nothing.
 func (p *pool) set(c *candidate, n int) bool {
 	c.snap.Checkpoint()
 	need := c.cost(n) - c.cost(c.n)
@@ -110,9 +110,8 @@ func (p *pool) set(c *candidate, n int) bool {
 	return true
 }
 
-// byPriority orders jobs by descending priority, and jobs of one priority by
-// compare, then by their place in the snapshot. The result is a new slice;
-// compare may be nil.
+// byPriority orders jobs by descending priority, then by compare (which may be nil),
+// then by their place in the snapshot. It returns a new slice.
 func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
 	order := slices.Clone(p.jobs)
 	same := compare == nil
@@ -139,7 +138,7 @@ func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
 	return order
 }
 
-// tiers splits jobs in order of priority into those of one priority each.
+// tiers splits jobs that are ordered by priority into one slice per priority.
 func tiers(order []*candidate) (out [][]*candidate) {
 	for i := 0; i < len(order); {
 		end := i + 1
@@ -152,8 +151,8 @@ func tiers(order []*candidate) (out [][]*candidate) {
 	return out
 }
 
-// byScore orders jobs by descending priority, and jobs of one priority by
-// ascending score, which is computed once for each.
+// byScore orders jobs by descending priority, then by ascending score. It computes
+// the score once per job.
 func (p *pool) byScore(score func(*candidate) float64) []*candidate {
 	for _, c := range p.jobs {
 		c.score = score(c)
@@ -166,8 +165,8 @@ func (p *pool) waiting() bool {
 	return slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 })
 }
 
-// pin gives every running job that must not be suspended its minimum, in
-// order of arrival where the capacity shrank too far for all.
+// pin gives every running job that must not be suspended its minimum, in order of
+// arrival if the capacity no longer suffices for all.
 func (p *pool) pin() {
 	for _, c := range p.jobs {
 		if c.pinned && p.set(c, c.low) {
@@ -176,10 +175,10 @@ func (p *pool) pin() {
 	}
 }
 
-// split sorts the jobs of a snapshot into one pool per GPU type. A job that
-// takes any type stays on the type it runs on; a waiting one goes where the
-// most GPUs per worker asked for remain. Jobs whose minimum exceeds their
-// pool are left out with a reason.
+// split sorts the jobs of a snapshot into one pool per GPU type. A job that takes
+// any type stays on the type it runs on; a waiting one goes where the most GPUs per
+// requested worker remain. Jobs whose minimum exceeds their pool are left out, with
+// a reason.
 func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
 	capacity := make(map[string]int, 1)
 	var types []string
@@ -239,7 +238,7 @@ func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
 	return d, out
 }
 
-// fit fills in what does not depend on the pool.
+// fit fills in the fields that do not depend on the pool.
 func fit(c *candidate, j *policy.Job, place int) {
 	c.Job, c.place = j, place
 	c.per = max(j.PerWorker, 1)
@@ -250,10 +249,10 @@ func fit(c *candidate, j *policy.Job, place int) {
 	}
 }
 
-// rooms spreads jobs that take any GPU type over the types.
+// rooms distributes jobs that take any GPU type over the types.
 type rooms struct {
 	types []string
-	left  map[string]int // capacity less the minima of jobs put there
+	left  map[string]int // capacity minus the minima of jobs assigned there
 }
 
 func newRooms(types []string, capacity map[string]int) *rooms {

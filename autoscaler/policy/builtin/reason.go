@@ -9,8 +9,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// settle writes the counts of all pools into the decision, each with its
-// reason.
+// settle writes the counts of all pools into the decision, each with its reason.
 func settle(d *policy.Decision, pools []*pool) {
 	for _, p := range pools {
 		for _, c := range p.jobs {
@@ -21,11 +20,11 @@ func settle(d *policy.Decision, pools []*pool) {
 	}
 }
 
-// waits is why most jobs do that wait.
+// waits is the reason that most waiting jobs have.
 const waits = "waits for free GPUs"
 
-// reason is what changes and why. A job that stays as it is costs no
-// allocation.
+// reason states the change and its reason. It does not allocate for a job that
+// stays as it is.
 func reason(from, to int, why string) string {
 	var b []byte
 	switch {

@@ -15,9 +15,9 @@ type rotation struct {
 	Since float64  `json:"since"` // start of the present time slice
 }
 
-// turn brings the queue up to date and ends the time slice if it is over and
-// jobs wait: those that ran go to the tail. It returns the place of each
-// snapshot job in the queue, and whether a slice ended.
+// turn updates the queue. If the time slice is over and jobs wait, it ends the
+// slice: the jobs that ran go to the tail. It returns the place of each snapshot
+// job in the queue, and whether a slice ended.
 func (r *rotation) turn(s *policy.Snapshot, quantum float64) ([]int, bool) {
 	index := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
@@ -64,8 +64,8 @@ func ran(j *policy.Job) int {
 	return 0
 }
 
-// slice lets jobs run at their preferred size in order of the queue. Within
-// a time slice running jobs stay and holes are filled.
+// slice runs jobs at their preferred size in order of the queue. Within a time
+// slice, running jobs stay and gaps are filled.
 func (r *rotation) slice(s *policy.Snapshot, d *policy.Decision, pools []*pool, quantum float64) {
 	place, over := r.turn(s, quantum)
 	waiting := false

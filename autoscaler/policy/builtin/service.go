@@ -25,10 +25,10 @@ type serviceState struct {
 	Idle bool    `json:"idle,omitempty"` // was suspended when last seen
 }
 
-// serviceHistory is the guard's memory by job ID. Jobs that are gone are dropped.
+// serviceHistory is the guard's memory by job ID. Ended jobs are dropped.
 type serviceHistory map[string]serviceState
 
-// advance updates the history to the snapshot and promotes starved jobs.
+// advance brings the history up to date with the snapshot and promotes starved jobs.
 func (v *service) advance(s *policy.Snapshot) serviceHistory {
 	if v.starvation <= 0 {
 		return nil
@@ -54,8 +54,7 @@ func (v *service) advance(s *policy.Snapshot) serviceHistory {
 	return now
 }
 
-// queue is the index of the queue that a job belongs to, 0 being served
-// first.
+// queue returns the index of the job's queue; queue 0 is served first.
 func (v *service) queue(j *policy.Job, l serviceHistory) int {
 	attained := j.Attained - l[j.ID].Base
 	n, _ := slices.BinarySearchFunc(v.thresholds, attained, func(threshold, a float64) int {
@@ -67,8 +66,8 @@ func (v *service) queue(j *policy.Job, l serviceHistory) int {
 	return n
 }
 
-// rank orders the jobs of a pool: by queue, then jobs that ran before jobs
-// that never did, then by first start or arrival. The queues are returned by
+// rank orders the jobs of a pool: by queue, then jobs that ran before jobs that
+// never did, then by first start or arrival. It also returns the queues, indexed by
 // place in the snapshot.
 func (v *service) rank(s *policy.Snapshot, p *pool, l serviceHistory) ([]*candidate, []int) {
 	queues := make([]int, len(s.Jobs))
@@ -92,8 +91,8 @@ func (v *service) rank(s *policy.Snapshot, p *pool, l serviceHistory) ([]*candid
 	}), queues
 }
 
-// alarms asks for a decision when a running job will cross a threshold while
-// others wait, or a waiting one will count as starved.
+// alarms requests a decision for the time at which a running job will cross a
+// threshold while others wait, or a waiting one will count as starved.
 func (v *service) alarms(s *policy.Snapshot, d *policy.Decision, pools []*pool, l serviceHistory) {
 	for _, p := range pools {
 		if !p.waiting() {

@@ -8,8 +8,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// srjf runs the jobs that will be done soonest at their preferred size,
-// suspending others for them.
+// srjf runs the jobs that will finish soonest at their preferred size, and suspends
+// others for them.
 type srjf struct{}
 
 var srjfEntry = registry.Define(registry.Info{

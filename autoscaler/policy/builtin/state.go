@@ -10,9 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// load reads a policy's own state. State that does not parse (of another
-// policy, or an older version) counts as none: every policy can start
-// from nothing.
+// load reads a policy's own state. State that does not parse (written by another
+// policy or an older version) counts as none: every policy can start from nothing.
 func load[T any](s *policy.Snapshot) T {
 	var state T
 	if len(s.State) == 0 {
@@ -29,15 +28,15 @@ func load[T any](s *policy.Snapshot) T {
 func save(d *policy.Decision, state any) {
 	b, err := json.Marshal(state)
 	if err != nil {
-		// States are plain structs of finite numbers; a NaN among them must
-		// not take the autoscaler down.
+		// States are plain structs of finite numbers. A NaN among them must not
+		// bring the autoscaler down.
 		return
 	}
 	d.State = b
 }
 
-// requeue asks for another decision at t, or earlier if one was asked for already.
-// Times that are not in the future, or never come, ask for nothing.
+// requeue requests another decision at t, unless an earlier one is requested
+// already. It ignores times that are not in the future, and infinity.
 func requeue(d *policy.Decision, now, t float64) {
 	if t > now && !math.IsInf(t, 1) && (d.RequeueAt == 0 || t < d.RequeueAt) {
 		d.RequeueAt = t

@@ -8,11 +8,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// themis leases GPUs for rounds to the jobs that are treated worst: those
-// with the highest ratio of finish time here to finish time on a private
-// cluster of a fair share.
+// themis leases GPUs, in rounds, to the jobs that are treated worst: those with the
+// highest ratio of finish time here to finish time on a private cluster of their
+// fair share.
 //
-// It is the round form that later systems (Gavel, ElasticFlow) compare with,
+// It is the round-based form that later systems (Gavel, ElasticFlow) compare with,
 // not the auction with hidden payments.
 type themis struct {
 	Lease float64 `hcl:"lease,optional" doc:"seconds for which a job keeps its GPUs"`
@@ -58,9 +58,9 @@ func (t themis) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// fairness is the finish time of a job if it ran at its preferred size from
-// now on, relative to running all the time on a private share of the pool:
-// 1 is fair, more is worse.
+// fairness returns the finish time of a job that runs at its preferred size from
+// now on, relative to its finish time on a private share of the pool. 1 is fair,
+// more is worse.
 func fairness(now float64, c *candidate, gpus, jobs int) float64 {
 	left := c.guess()
 	done := c.Attained
@@ -72,7 +72,7 @@ func fairness(now float64, c *candidate, gpus, jobs int) float64 {
 	if n := c.floor(int(share) / c.per); n > 0 {
 		ideal = c.speed(min(n, c.want))
 	} else if part := share / float64(c.cost(c.low)); part < 1 {
-		// A share too small for the minimum runs it part of the time.
+		// A share too small for the minimum runs the job part of the time.
 		ideal = c.speed(c.low) * part
 	}
 	return (now - c.Submit + left/c.speed(c.want)) / ((done + left) / ideal)

@@ -10,10 +10,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// tiresias is discretised two-dimensional least attained service: jobs move
-// to lower queues as the GPU-seconds they received pass thresholds, and each
-// queue is served in order. Within a queue jobs keep their place, which is
-// what saves preemptions over plain least attained service.
+// tiresias is discretised two-dimensional least attained service: jobs move to
+// lower queues as the GPU-seconds they received pass thresholds, and the queues are
+// served in order. Within a queue jobs keep their place. This saves preemptions
+// compared with plain least attained service.
 type tiresias struct {
 	Thresholds []float64 `hcl:"thresholds,optional" doc:"attained service in GPU-seconds at which a job moves one queue down, ascending"`
 	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times its last run; 0 never"`

@@ -5,8 +5,8 @@ package builtin
 
 import "math"
 
-// tournament finds the winner of the AFS-L knock-out for one GPU after
-// another without comparing all jobs each time.
+// tournament finds the winners of the AFS-L knock-out, GPU after GPU, without
+// comparing all jobs each time.
 //
 // The plain rule walks the list with a champion: each job in turn meets the
 // champion and replaces it if it wins. "Wins" is not transitive, so no sorted
@@ -29,7 +29,7 @@ type tournament struct {
 	chain []int // champions in order of the list; the last one wins
 }
 
-// entrant is what decides a job's matches at its present size.
+// entrant holds the numbers that decide a job's matches at its present size.
 type entrant struct {
 	alive   bool
 	started bool
@@ -40,12 +40,12 @@ type entrant struct {
 	next    int     // size after the step
 }
 
-// bounds of the entrants below a node.
+// bounds holds extreme values over the entrants below a node.
 type bounds struct {
 	minLength, maxLength float64
 	maxLoss              float64
-	maxGain              float64 // of started ones
-	minWaiting           float64 // least left of waiting ones
+	maxGain              float64 // of started entrants
+	minWaiting           float64 // least left of waiting entrants
 }
 
 var noBounds = bounds{
@@ -141,8 +141,8 @@ func (e *entrant) mayLose(b *bounds) bool {
 		b.minLength <= e.length && b.maxGain >= e.loss
 }
 
-// after finds the first entrant at or after from that beats w, -1 if none
-// does.
+// after returns the index of the first entrant at or after from that beats w, or -1
+// if none does.
 func (t *tournament) after(w *entrant, from int) int {
 	if from >= len(t.jobs) {
 		return -1
@@ -167,7 +167,8 @@ func (t *tournament) search(w *entrant, node, lo, hi, from int) int {
 	return t.search(w, 2*node+1, mid, hi, from)
 }
 
-// first finds the first entrant alive at or after from, -1 if there is none.
+// first returns the index of the first entrant alive at or after from, or -1 if
+// there is none.
 func (t *tournament) first(from int) int {
 	for i := from; i < len(t.leaf); i++ {
 		if t.leaf[i].alive {
@@ -177,7 +178,7 @@ func (t *tournament) first(from int) int {
 	return -1
 }
 
-// update recomputes job i after its size changed.
+// update recomputes the bounds above job i after its size changed.
 func (t *tournament) update(i int) {
 	node := t.size + i
 	t.tree[node] = t.leaf[i].bounds()
@@ -214,7 +215,7 @@ func (t *tournament) run(p *pool) {
 			c.why = "short or efficient enough to win these GPUs"
 			t.enter(winner)
 		} else {
-			e.alive = false // free only falls, so the step will not fit later
+			e.alive = false // the free GPUs only decrease, so the step will not fit later
 		}
 		t.update(winner)
 		from = winner

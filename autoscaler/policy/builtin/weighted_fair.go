@@ -12,9 +12,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// weightedFair divides GPUs between tenants in proportion to their shares,
-// and inside a tenant between jobs in proportion to their weights. What a
-// tenant does not use is lent to the others, and taken back when it asks.
+// weightedFair divides GPUs between tenants in proportion to their shares, and
+// within a tenant between jobs in proportion to their weights. GPUs that a tenant
+// does not use are lent to the others and taken back when it needs them.
 type weightedFair struct {
 	Shares map[string]float64 `hcl:"shares,optional" doc:"relative share of each tenant; those not named have 1"`
 	Borrow bool               `hcl:"borrow,optional" doc:"lend unused GPUs to other tenants; false keeps each within its share of the cluster"`
@@ -61,7 +61,7 @@ type tenant struct {
 	used  int
 	jobs  []*candidate // by priority, then arrival
 	turn  int          // next job to start
-	steps bids         // running jobs, the one with least per weight on top
+	steps bids         // running jobs, the one with the least for its weight on top
 }
 
 // tenants groups the jobs of a pool, in order of their first job.
@@ -69,10 +69,10 @@ func (w weightedFair) tenants(p *pool) []*tenant {
 	byName := map[string]*tenant{}
 	var all []*tenant
 	total := 0.0
-	// Sorted, for a sum of floats depends on its order.
+	// Sorted, because a sum of floats depends on its order.
 	for _, name := range slices.Sorted(maps.Keys(w.Shares)) {
 		if !slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.Tenant == name }) {
-			total += w.Shares[name] // keeps its part of the cluster without borrowing
+			total += w.Shares[name] // its part of the cluster stays reserved without borrowing
 		}
 	}
 	for _, c := range p.byPriority(nil) {
@@ -98,8 +98,8 @@ func (w weightedFair) tenants(p *pool) []*tenant {
 	return all
 }
 
-// serve lets the tenant that holds least for its share act, over and over,
-// until none can.
+// serve repeatedly lets the tenant that holds least for its share act, until none
+// can.
 func serve(p *pool, tenants []*tenant, act func(*tenant, *pool) bool) {
 	h := make(bids, len(tenants))
 	for i, t := range tenants {
@@ -144,7 +144,7 @@ func (t *tenant) start(p *pool) bool {
 	return false
 }
 
-// prepare queues the running jobs for steps.
+// prepare queues the tenant's running jobs for growth steps.
 func (t *tenant) prepare() {
 	t.steps = t.steps[:0]
 	for i, c := range t.jobs {
@@ -155,9 +155,9 @@ func (t *tenant) prepare() {
 	t.steps.init()
 }
 
-// grow gives one step to the job that holds least for its weight. It ends at a
-// dip of the curve: going beyond made the average JCT of the Pollux workloads
-// 22 % longer.
+// grow gives one step to the job that holds least for its weight. It stops at a dip
+// of the curve: crossing dips made the average JCT of the Pollux workloads 22 %
+// longer.
 func (t *tenant) grow(p *pool) bool {
 	return t.step(p, "within its tenant's fair share", func(c *candidate) int {
 		if to := c.next(c.n); to > 0 && c.rate(to) > leastGain {
@@ -167,12 +167,12 @@ func (t *tenant) grow(p *pool) bool {
 	})
 }
 
-// keepLoss is how much slower its present size may be than a smaller one for a
-// job to keep it. Measured times are never exact.
+// keepLoss is how much slower than a smaller size a job's present size may be and
+// still be kept. Measured times are never exact.
 const keepLoss = 0.05
 
-// keep leaves GPUs that no job gains from where they are, if they hardly harm
-// there: it would be a resize for nothing.
+// keep leaves GPUs that no job gains from where they are, if they hardly slow that
+// job down. Moving them would be a resize for nothing.
 func (t *tenant) keep(p *pool) bool {
 	return t.step(p, "keeps its size: no job would be faster with its GPUs", func(c *candidate) int {
 		if now := c.floor(c.Count); c.n < now && c.speed(now) >= (1-keepLoss)*c.speed(c.n) {
@@ -182,8 +182,8 @@ func (t *tenant) keep(p *pool) bool {
 	})
 }
 
-// step gives the job that holds least for its weight, of those that are offered
-// a size, that size.
+// step offers each job a size and gives it to the job that holds least for its
+// weight among those that accept.
 func (t *tenant) step(p *pool, why string, offer func(*candidate) int) bool {
 	for len(t.steps) > 0 {
 		c := t.jobs[t.steps[0].rank]

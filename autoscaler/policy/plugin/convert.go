@@ -62,12 +62,12 @@ func fromWire(s *policypb.Snapshot) *policy.Snapshot {
 	return out
 }
 
-// listedSizes is how many sizes a policy is sent one by one, where a rule makes
-// them: policies written for a list need not know the rule.
+// listedSizes is how many sizes are sent to a policy one by one if a step defines
+// them. Policies written for a list then need not know about steps.
 const listedSizes = 64
 
-// sizesToWire are the sizes from low to high, as a list where that is short,
-// else as the first and a step.
+// sizesToWire returns the sizes from low to high: as a list if it is short, else as
+// the first size and a step.
 func sizesToWire(s sizes.Set, low, high int) (list []int64, step int64) {
 	switch {
 	case s.All():
@@ -100,15 +100,15 @@ func decisionToWire(d policy.Decision) *policypb.Decision {
 	return out
 }
 
-// stateLimit is how much a policy may ask to be given back: it is kept in a
-// Nomad variable with other things.
+// stateLimit bounds the state that a policy may return, which shares a Nomad
+// variable with other data.
 const stateLimit = 16 << 10
 
 // reasonLimit is how many bytes of a reason are shown.
 const reasonLimit = 500
 
 // decisionFromWire puts a decision into the order of the snapshot's jobs. The
-// caller validates it, as that of a built-in policy.
+// caller validates it like the decision of a built-in policy.
 func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision, error) {
 	if len(d.GetState()) > stateLimit {
 		return policy.Decision{}, fmt.Errorf("its state has %d bytes, more than %d", len(d.GetState()), stateLimit)

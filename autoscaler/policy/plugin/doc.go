@@ -6,18 +6,16 @@
 //
 //	policy_dir/kolo-policy-mine ──(go-plugin handshake, gRPC)── Host ── policy.Policy "mine"
 //
-// In Go a policy is a main that calls Serve with a policy.Policy; other
-// languages implement policypb/policy.proto and print go-plugin's handshake
-// line (examples/python). A program is started when its policy is first asked,
-// started again when its file changes, and killed when it does not answer in
-// time. While it is not there TryAllocate returns an error, and the caller
-// keeps the last decision in force. The caller does
-// the same for a decision that policy.Validate refuses, whether it is that of a
-// program or of a built-in policy.
+// In Go a policy is a main function that calls Serve with a policy.Policy. Other
+// languages implement policypb/policy.proto and print go-plugin's handshake line
+// (examples/python). A program is started when its policy is first asked, restarted when
+// its file changes, and killed when it does not answer in time. TryAllocate returns an
+// error while the program is unavailable, and the caller keeps the last decision in
+// force. The caller does the same for any decision that policy.Validate refuses, external
+// or built-in.
 //
-// A policy's process gets none of the environment but PATH, HOME and LANG, and
-// cannot read the autoscaler's from /proc, so that it sees no Nomad token. It still runs
-// as the autoscaler's user: files which that user may read, such as a
-// token or a configuration, are open to it, and so is everything where the user
-// is root.
+// A policy's process gets only PATH, HOME and LANG from the environment. It cannot read
+// the autoscaler's environment from /proc, so it sees no Nomad token there. It still runs
+// as the autoscaler's user and can read every file that this user may read, such as a
+// token or a configuration file; as root, that is every file.
 package plugin

@@ -5,7 +5,7 @@ package plugin
 
 import "syscall"
 
-// processGroup puts a program and what it starts into a group of their own.
-// Host.Close kills the group; the system has no signal for the death of a
-// parent, so the program outlives a kolo that is killed.
+// processGroup puts a program and its children into their own process group, which
+// Host.Close kills. Darwin has no signal for the death of a parent, so the program
+// outlives a kolo process that is killed.
 func processGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

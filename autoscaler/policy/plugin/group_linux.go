@@ -5,8 +5,8 @@ package plugin
 
 import "syscall"
 
-// processGroup puts a program and what it starts into a group of their own, and
-// has the kernel kill it when this process ends.
+// processGroup puts a program and its children into their own process group, and
+// has the kernel kill the program when this process ends.
 func processGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -28,10 +28,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
 )
 
-// Prefix is how the names of policies' programs begin.
+// Prefix begins the file name of every policy program.
 const Prefix = "kolo-policy-"
 
-// Host runs the policies of a directory.
+// Host runs the policy programs of a directory.
 type Host struct {
 	dir     string
 	timeout time.Duration
@@ -43,19 +43,19 @@ type Host struct {
 	running map[string]*Process
 }
 
-// NewHost makes a host for the programs of a directory. A policy has so much
-// time to start, and again to decide. From here on the process is not dumpable,
-// so that no program reads its environment. Close the host.
+// NewHost returns a host for the programs of a directory. A policy has timeout to
+// start, and timeout for each decision. NewHost makes this process non-dumpable, so
+// that no program reads its environment. The caller must Close the host.
 func NewHost(dir string, timeout time.Duration, log hclog.Logger) *Host {
 	if err := nodump.Set(); err != nil {
-		log.Warn("policies in policy_dir can read the environment of this process, a Nomad token in it", "error", err)
+		log.Warn("policies in policy_dir can read the environment of this process, including a Nomad token", "error", err)
 	}
 	h := &Host{dir: dir, timeout: timeout, log: log, running: map[string]*Process{}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
 
-// Names are the policies there are now.
+// Names returns the names of the policies that the directory contains now.
 func (h *Host) Names() ([]string, error) {
 	entries, err := os.ReadDir(h.dir)
 	if err != nil {
@@ -71,8 +71,8 @@ func (h *Host) Names() ([]string, error) {
 	return out, nil
 }
 
-// Policy returns the policy of that name. Its program is started when it is
-// first asked for a decision.
+// Policy returns the policy of that name. Its program starts with the first request
+// for a decision.
 func (h *Host) Policy(name string) (policy.Policy, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,8 +95,8 @@ func (h *Host) Policy(name string) (policy.Policy, error) {
 	return p, nil
 }
 
-// Close ends all programs, and decisions that are under way. None is started
-// again.
+// Close ends all programs and the decisions that are under way. No program starts
+// after it.
 func (h *Host) Close() {
 	h.stop()
 	h.mu.Lock()
@@ -108,20 +108,20 @@ func (h *Host) Close() {
 	}
 }
 
-// Process is a policy in a process of its own.
+// Process is a policy that runs in its own process.
 type Process struct {
 	name, path string
 	timeout    time.Duration
 	ctx        context.Context //nolint:containedctx // of the host: what is under way outlives a caller that gave up
 	log        hclog.Logger
 
-	turn     chan struct{} // full while the program is asked or ended; guards what follows
+	turn     chan struct{} // full while a request or end is under way; guards the fields below
 	client   *plugin.Client
 	cmd      *exec.Cmd
 	rpc      policypb.PolicyClient
-	stamp    string    // of the program that was last started
+	stamp    string    // of the program file that was last started
 	failures int       // in a row
-	notAgain time.Time // not started before
+	notAgain time.Time // earliest next start
 	why      error     // the last failure
 }
 
@@ -130,8 +130,8 @@ var _ policy.Policy = (*Process)(nil)
 // Name implements policy.Policy.
 func (p *Process) Name() string { return p.name }
 
-// Allocate implements policy.Policy. Where the program fails all jobs keep
-// their counts; callers that want to know use TryAllocate.
+// Allocate implements policy.Policy. If the program fails, all jobs keep their
+// counts; TryAllocate returns the error instead.
 func (p *Process) Allocate(s *policy.Snapshot) policy.Decision {
 	d, err := p.TryAllocate(s)
 	if err == nil {
@@ -144,7 +144,7 @@ func (p *Process) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// RestingError is the error of a program that failed and is not started again yet.
+// RestingError is the error for a program that failed and has not been restarted yet.
 type RestingError struct {
 	Policy string
 	Why    error
@@ -156,21 +156,22 @@ func (r *RestingError) Error() string {
 	return fmt.Sprintf("policy %s: %v (started again at %s)", r.Policy, r.Why, r.Until.Format(time.TimeOnly))
 }
 
-// Unwrap is the failure.
+// Unwrap returns the failure.
 func (r *RestingError) Unwrap() error { return r.Why }
 
-// RetryAt is when the program may be asked again.
+// RetryAt returns the earliest time at which the program may be asked again.
 func (r *RestingError) RetryAt() time.Time { return r.Until }
 
-// answerLimit bounds the size of an answer in bytes: reasons for thousands of
-// jobs fit many times over.
+// answerLimit bounds the size of an answer in bytes. It has ample room for the
+// reasons of thousands of jobs.
 const answerLimit = 32 << 20
 
-// TryAllocate asks the program. One that dies or does not answer in time is
-// killed, and started again by a later call: at once after the first failure,
-// then after pauses that double up to a minute, in which the error is RestingError.
-// Once the context of s has ended, the answer is not waited for: the program, which
-// decides one after another, still has the rest of its time for it.
+// TryAllocate asks the program for a decision. A program that dies or misses its
+// timeout is killed, and a later call restarts it: immediately after the first
+// failure, then after pauses that double up to a minute. During a pause the error is
+// a RestingError. TryAllocate stops waiting when the context of s ends. The program
+// handles one request after another, so it keeps working on this one until its
+// timeout.
 func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	ctx := s.Context
 	if ctx == nil {
@@ -190,7 +191,7 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	}
 	replied := make(chan reply, 1)
 	in := toWire(s)
-	go func() { // ends within the program's time to start and to decide, or with the host
+	go func() { // ends within the timeouts for starting and deciding, or with the host
 		answer, err := p.ask(in)
 		<-p.turn
 		replied <- reply{answer, err}
@@ -202,7 +203,7 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 		}
 		d, err := decisionFromWire(s, r.answer)
 		if err != nil {
-			// The program works; its decision is invalid. It goes on.
+			// The program works and keeps running; only its decision is invalid.
 			return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, err)
 		}
 		return d, nil
@@ -211,7 +212,8 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	}
 }
 
-// ask starts the program where it does not run, and asks it. The caller has the turn.
+// ask sends a request, after starting the program if it is not running. The caller
+// holds p.turn.
 func (p *Process) ask(in *policypb.Snapshot) (*policypb.Decision, error) {
 	if err := p.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.name, err)
@@ -221,7 +223,7 @@ func (p *Process) ask(in *policypb.Snapshot) (*policypb.Decision, error) {
 			p.log.Info("the program of the policy has changed; starting it again")
 			p.end()
 		}
-		p.stamp, p.failures, p.notAgain = now, 0, time.Time{} // a new program is given a new chance
+		p.stamp, p.failures, p.notAgain = now, 0, time.Time{} // a new program starts with a clean record
 	}
 	if p.client == nil {
 		if time.Now().Before(p.notAgain) {
@@ -239,7 +241,7 @@ func (p *Process) ask(in *policypb.Snapshot) (*policypb.Decision, error) {
 		p.failures, p.why = 0, nil
 		return answer, nil
 	case p.ctx.Err() == nil && (ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded):
-		// The program's side knows the deadline too, and may be first.
+		// The program's side knows the deadline too, and may report it first.
 		return nil, p.failed(fmt.Errorf("no answer within %s; it was killed", p.timeout))
 	case status.Code(err) == codes.Unavailable:
 		return nil, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the autoscaler's log: %w", oneLine(err)))
@@ -248,7 +250,7 @@ func (p *Process) ask(in *policypb.Snapshot) (*policypb.Decision, error) {
 	}
 }
 
-// failed kills the program and decides when it may start again.
+// failed kills the program and sets the time of its next start.
 func (p *Process) failed(err error) error {
 	p.end()
 	p.why = err
@@ -261,8 +263,8 @@ func (p *Process) failed(err error) error {
 	return &RestingError{p.name, err, again}
 }
 
-// oneLine is an error whose text fits on a line of a table. go-plugin explains
-// some over a paragraph.
+// oneLine returns an error whose text fits on a line of a table; go-plugin writes
+// some errors as a paragraph.
 func oneLine(err error) error {
 	text := []rune(strings.Join(strings.Fields(err.Error()), " "))
 	if len(text) > 300 {
@@ -271,16 +273,16 @@ func oneLine(err error) error {
 	return errors.New(string(text))
 }
 
-// start starts the program; the caller ends it after an error.
+// start starts the program. After an error the caller must end it.
 func (p *Process) start() error {
-	// It outlives the request that starts it; go-plugin kills it in the end.
+	// The program outlives the request that starts it; go-plugin kills it in the end.
 	cmd := exec.CommandContext(context.Background(), p.path)
 	for _, k := range []string{"PATH", "HOME", "LANG"} {
 		if v, ok := os.LookupEnv(k); ok {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
 	}
-	cmd.SysProcAttr = processGroup() // it may be a script that starts others
+	cmd.SysProcAttr = processGroup() // it may be a script that starts other programs
 	client := plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig: handshake, Plugins: plugins(nil), Cmd: cmd, SkipHostEnv: true,
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, StartTimeout: p.timeout, Logger: p.log,
@@ -303,20 +305,21 @@ func (p *Process) start() error {
 	return nil
 }
 
-// end kills the program. The caller has the turn.
+// end kills the program. The caller holds p.turn.
 func (p *Process) end() {
 	if p.client == nil {
 		return
 	}
 	if p.cmd.Process != nil {
-		// All of its group: go-plugin would wait for any that has its stderr.
+		// Kill the whole group: go-plugin would wait for every process that holds its
+		// stderr.
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 	}
 	p.client.Kill()
 	p.client, p.rpc, p.cmd = nil, nil, nil
 }
 
-// stamp changes when the program does.
+// stamp returns a value that changes with the program's file.
 func stamp(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

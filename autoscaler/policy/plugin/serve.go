@@ -13,16 +13,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
 )
 
-// ProtocolVersion is the version of policypb/policy.proto that is spoken.
+// ProtocolVersion is the version of the protocol in policypb/policy.proto.
 const ProtocolVersion = 1
 
-// handshake keeps people from running a policy by hand and wondering. It is
-// no secret.
+// handshake prevents people from running a policy by hand by mistake. It is no
+// secret.
 var handshake = plugin.HandshakeConfig{
 	ProtocolVersion: ProtocolVersion, MagicCookieKey: "KOLO_POLICY_PLUGIN", MagicCookieValue: "a-circle-dance",
 }
 
-// service is the one service of the protocol, at both ends.
+// service is both ends of the protocol's only service.
 type service struct {
 	plugin.NetRPCUnsupportedPlugin
 	policypb.UnimplementedPolicyServer
@@ -51,12 +51,12 @@ func (s *service) Allocate(_ context.Context, in *policypb.Snapshot) (*policypb.
 	return decisionToWire(s.policy.Allocate(fromWire(in))), nil
 }
 
-// snapshotLimit bounds the size of a snapshot in bytes. gRPC's own 4 MiB would
-// not hold the curves of ten thousand jobs.
+// snapshotLimit bounds the size of a snapshot in bytes. gRPC's default of 4 MiB is
+// too small for the curves of ten thousand jobs.
 const snapshotLimit = 64 << 20
 
-// Serve makes the main of a policy written in Go. It returns when kolo ends
-// the process's work.
+// Serve is the whole main function of a policy written in Go. It returns when kolo
+// ends the process.
 func Serve(p policy.Policy) {
 	plugin.Serve(&plugin.ServeConfig{HandshakeConfig: handshake, Plugins: plugins(p), GRPCServer: func(o []grpc.ServerOption) *grpc.Server {
 		return grpc.NewServer(append(o, grpc.MaxRecvMsgSize(snapshotLimit))...)

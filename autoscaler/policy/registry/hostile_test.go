@@ -46,9 +46,9 @@ func TestParse_ValueCostsNoMoreThanItsLine(t *testing.T) {
 		nested = fmt.Sprintf("[for x%d in [0,0,0,0,0,0,0,0]: %s]", i, nested)
 	}
 	for name, tc := range map[string]struct{ line, want string }{
-		"nested for":               {"tiresias(thresholds=" + nested + ")", "not made by a for expression"},
-		"for in an object":         {"weighted-fair(shares={for k in [1]: k => k})", "not made by a for expression"},
-		"for in a template":        {`tiresias(order="%{for x in [1]}x%{endfor}")`, "not made by a for expression"},
+		"nested for":               {"tiresias(thresholds=" + nested + ")", "cannot contain for expressions"},
+		"for in an object":         {"weighted-fair(shares={for k in [1]: k => k})", "cannot contain for expressions"},
+		"for in a template":        {`tiresias(order="%{for x in [1]}x%{endfor}")`, "cannot contain for expressions"},
 		"a number as a text":       {"tiresias(order=1e600000000)", "at most 1e308"},
 		"a small one":              {"tiresias(order=1e-600000000)", "at most 1e308"},
 		"a number as a key":        {"weighted-fair(shares={(1e600000000)=1})", "at most 1e308"},

@@ -15,15 +15,15 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/nesting"
 )
 
-// CheckLine returns an error for a line that is too long, or nests too deep, to
-// be a policy. Lines come from anyone who may ask the API, so nothing else is
-// done with them before.
+// CheckLine returns an error for a line that is too long or nested too deeply to be
+// a policy. Anyone who may call the API can send a line, so this check comes before
+// anything else.
 func CheckLine(spec string) error {
 	return nesting.Line("policy", []byte(spec))
 }
 
-// Parse makes a policy from one line as used on a command line: a name, and
-// options in parentheses if any, such as
+// Parse creates a policy from one line as used on a command line: a name,
+// optionally followed by options in parentheses, such as
 //
 //	tiresias(thresholds=[57600], starvation=0)
 func (l List) Parse(spec string) (policy.Policy, error) {
@@ -38,8 +38,8 @@ func (l List) Parse(spec string) (policy.Policy, error) {
 	if !ok {
 		return nil, fmt.Errorf("policy %q: missing closing parenthesis", spec)
 	}
-	// The arguments are those of an HCL object, so that HCL's own parser
-	// decides where one ends.
+	// The arguments are parsed as those of an HCL object, so that HCL's own parser
+	// decides where each ends.
 	expr, diags := hclsyntax.ParseExpression([]byte("{"+args+"}"), "policy "+name, hcl.InitialPos)
 	if diags.HasErrors() {
 		return nil, diags
@@ -65,19 +65,19 @@ func (l List) Parse(spec string) (policy.Policy, error) {
 	return l.New(name, &hclsyntax.Body{Attributes: attrs, SrcRange: object.SrcRange, EndRange: object.SrcRange})
 }
 
-// mostExponent is the greatest exponent of two, up or down, that a number of a
-// line may have: that of the largest float.
+// mostExponent bounds the power of two of a number in a line, up and down. It is
+// the exponent of the largest float.
 const mostExponent = 1100
 
-// cheap refuses the expressions whose value may cost far more than their text:
-// for expressions, which multiply when nested, and numbers such as 1e600000000,
-// which are written out in full where a text is expected.
+// cheap rejects expressions whose value may cost far more than their text. These are
+// HCL's for expressions, which multiply when nested, and numbers such as 1e600000000,
+// which are written out in full where a string is expected.
 func cheap(node hclsyntax.Node) hcl.Diagnostics {
 	switch n := node.(type) {
 	case *hclsyntax.ForExpr:
 		return hcl.Diagnostics{{
 			Severity: hcl.DiagError, Summary: "Unsupported expression",
-			Detail: "An option is not made by a for expression; write the values themselves.", Subject: n.Range().Ptr(),
+			Detail: "Options cannot contain for expressions; write the values themselves.", Subject: n.Range().Ptr(),
 		}}
 	case *hclsyntax.LiteralValueExpr:
 		if n.Val.IsNull() || !n.Val.IsKnown() || n.Val.Type() != cty.Number {

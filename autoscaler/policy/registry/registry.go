@@ -21,24 +21,25 @@ type Info struct {
 	Name    string
 	Doc     string // what it does, one or two sentences
 	Source  string // paper or system it comes from
-	Needs   string // information it uses, and what it does without
-	Trusts  Trust  // what it takes a job's word for
+	Needs   string // information it uses, and its fallback without it
+	Trusts  Trust  // which claims of a job it believes
 	Options []Option
 }
 
-// Trust is what a policy takes a job's word for. A job that reports it falsely may
-// leave jobs of other tenants less than an honest one that scales perfectly would.
-// No policy believes a curve beyond perfect scaling (speedup.Curve.Sublinear).
+// Trust names the claims of a job that a policy believes. With a false claim, a job
+// may leave jobs of other tenants less than an honest job with perfect scaling
+// would. No policy believes a curve beyond perfect scaling
+// (speedup.Curve.Sublinear).
 type Trust int
 
-// What policies trust; each includes the one before.
+// The levels of trust; each includes the one before.
 const (
 	Nothing Trust = iota
 	Lengths       // how much work is done and left, in seconds on one worker
-	Times         // that the job is slow, or scales badly: it then counts as long
+	Times         // also that the job is slow or scales badly, which makes it count as long
 )
 
-// String is the trust as a user reads it.
+// String returns the name of the trust level.
 func (t Trust) String() string { return [...]string{"nothing", "lengths", "lengths and step times"}[t] }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -48,20 +49,20 @@ func (t Trust) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 type Option struct {
 	Name    string
 	Type    string // bool, int, float, string, list of float, map of float
-	Default string // as one would write it in HCL
+	Default string // as written in HCL
 	Doc     string
 }
 
-// Entry is a policy that can be made by name.
+// Entry is a policy that can be created by name.
 type Entry struct {
 	info  Info
 	build func(body hcl.Body) (policy.Policy, hcl.Diagnostics)
 }
 
-// Checker is implemented by options that have more rules than their types.
+// Checker is implemented by options with rules that their types do not express.
 type Checker interface {
-	// Check names the first option with a bad value and what is wrong with it;
-	// "" when all are good.
+	// Check returns the first option with a bad value and the problem; "" if all
+	// are good.
 	Check() (option, problem string)
 }
 
@@ -80,8 +81,8 @@ func (p *optioned[O]) Allocate(s *policy.Snapshot) policy.Decision {
 	return policy.Interruptible(s, func(s *policy.Snapshot) policy.Decision { return p.allocate(p.options, s) })
 }
 
-// Define makes an entry. Options are a struct with hcl and doc tags; the
-// value given holds the defaults, and allocate decides with the options in force.
+// Define returns an entry. The options are a struct with hcl and doc tags; defaults
+// holds its default values. allocate receives the options in force.
 func Define[O any](info Info, defaults O, allocate func(O, *policy.Snapshot) policy.Decision) Entry {
 	info.Options = describe(defaults)
 	return Entry{info: info, build: func(body hcl.Body) (policy.Policy, hcl.Diagnostics) {
@@ -144,10 +145,10 @@ func describe(defaults any) []Option {
 	return options
 }
 
-// List is policies that can be made by name.
+// List is a set of policies that can be created by name.
 type List []Entry
 
-// Names lists all policies in alphabetical order.
+// Names returns the names of all policies in alphabetical order.
 func (l List) Names() []string {
 	names := make([]string, len(l))
 	for i, e := range l {
@@ -157,7 +158,7 @@ func (l List) Names() []string {
 	return names
 }
 
-// Describe returns what a user should know of a policy.
+// Describe returns the description of a policy for users.
 func (l List) Describe(name string) (Info, bool) {
 	if e, ok := l.find(name); ok {
 		return e.info, true
@@ -173,9 +174,9 @@ func (l List) find(name string) (Entry, bool) {
 	return l[i], true
 }
 
-// New makes the named policy. Its options are read from body, nil for the
-// defaults. The error is an hcl.Diagnostics that names file and line where
-// the fault lies in the body.
+// New creates the named policy with options from body; a nil body means the
+// defaults. If the fault lies in body, the error is an hcl.Diagnostics that names
+// file and line.
 func (l List) New(name string, body hcl.Body) (policy.Policy, error) {
 	e, ok := l.find(name)
 	if !ok {

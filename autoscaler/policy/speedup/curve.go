@@ -10,11 +10,11 @@ import (
 	"sort"
 )
 
-// priorSerial is the part of a step that is believed not to get faster with
-// more workers while nothing is measured (Amdahl): n workers are taken to do
-// n/(1+priorSerial·(n-1)) times the steps of one. See docs/research.md
-// for how it was chosen: too low a value costs GPUs on jobs that do not
-// scale, too high a one keeps jobs from ever being measured at larger sizes.
+// priorSerial is the part of a step assumed not to get faster with more workers
+// (Amdahl) while nothing is measured: n workers are taken to do
+// n/(1+priorSerial·(n-1)) times the steps of one. A lower value costs GPUs on jobs
+// that do not scale; a higher one keeps jobs from ever being measured at larger
+// sizes. docs/research.md describes how it was chosen.
 const priorSerial = 0.05
 
 // denseLimit bounds the lookup table of a curve; larger sizes are computed.
@@ -28,36 +28,34 @@ type Point struct {
 	Spread   float64 `json:"spread,omitempty"`  // standard deviation of one sample, seconds
 }
 
-// Curve is what is known of a job's step time by size. Nothing is assumed of
-// its shape: measured curves have steps and peaks, and a policy must expect
-// that more workers may be slower. The zero Curve knows nothing and answers
-// from the prior alone. A Curve is immutable and may be shared.
+// Curve holds what is known of a job's step time by size. Nothing is assumed about
+// its shape: measured curves have steps and peaks, and policies must expect that
+// more workers may be slower. The zero Curve knows nothing and uses the prior
+// alone. A Curve is immutable and may be shared.
 //
 // Unmeasured sizes are filled in throughput v(n) = 1/t(n):
 //
-//   - between two measured sizes, on the straight line between them;
+//   - between two measured sizes, v lies on the straight line between them;
 //   - below the smallest, v follows the prior p(n);
-//   - above the largest, v grows as p(n)^b, where b compares the growth
-//     between the largest size and one of at most half of it (else the
-//     smallest) with the prior's, held between 0 and 1: a curve that already
-//     bends goes on bending, and one past its peak stays flat, which ends
-//     growth there;
-//   - with no measurement at all t(1) is taken as 1 s, so that Speedup means
-//     something but Time does not (see Measured).
+//   - above the largest, v grows as p(n)^b. The exponent b compares the measured
+//     growth from a smaller size (at most half of the largest, else the smallest)
+//     with the prior's, and is limited to 0 to 1. A curve that already bends
+//     continues to bend, and one past its peak stays flat, which ends growth there;
+//   - without any measurement, t(1) is taken as 1 s: Speedup is then meaningful,
+//     but Time is not (see Measured).
 //
-// Sizes borrowed from other jobs of the kind (see Shape) count as measured in
-// this.
+// Sizes borrowed from other jobs of the kind (see Shape) count as measured here.
 type Curve struct {
 	points []Point   // measured
-	fitted []Point   // those, and what is borrowed from other jobs of the kind
-	dense  []float64 // step time at 1, 2, …; known or filled in
+	fitted []Point   // points and sizes borrowed from other jobs of the kind
+	dense  []float64 // step time at 1, 2, …, measured or filled in
 	first  float64   // step time at 1
 	tail   float64   // exponent of the prior above the largest measured size
 }
 
-// NewCurve makes a curve of measured points, in any order. Points that
-// cannot be (size below 1, time not positive and finite) are left out; of two
-// points of one size the later counts.
+// NewCurve returns a curve of measured points, in any order. It ignores invalid
+// points (size below 1, time not positive and finite). Of two points of one size
+// the later counts.
 func NewCurve(points ...Point) Curve {
 	var c Curve
 	for _, p := range points {
@@ -80,7 +78,7 @@ func NewCurve(points ...Point) Curve {
 	return c
 }
 
-// CurveOf makes a curve of step times in seconds at sizes 1, 2, 3 and so on.
+// CurveOf returns a curve of step times in seconds at sizes 1, 2, 3 and so on.
 func CurveOf(stepTimes ...float64) Curve {
 	points := make([]Point, len(stepTimes))
 	for i, t := range stepTimes {
@@ -91,7 +89,7 @@ func CurveOf(stepTimes ...float64) Curve {
 
 func pointSize(p Point, size int) int { return p.Size - size }
 
-// fill computes what lookups read.
+// fill computes the fields that lookups read.
 func (c *Curve) fill() {
 	if len(c.fitted) == 0 {
 		return
@@ -99,8 +97,8 @@ func (c *Curve) fill() {
 	last := c.fitted[len(c.fitted)-1]
 	c.tail = 1
 	if len(c.fitted) > 1 {
-		// The nearest point at half the size or less: closer ones would
-		// make the exponent mostly noise.
+		// The nearest point at half the size or less: closer ones would make the
+		// exponent mostly noise.
 		i := sort.Search(len(c.fitted), func(i int) bool { return c.fitted[i].Size > last.Size/2 }) - 1
 		near := c.fitted[max(i, 0)]
 		b := math.Log(near.StepTime/last.StepTime) / math.Log(prior(last.Size)/prior(near.Size))
@@ -115,13 +113,13 @@ func (c *Curve) fill() {
 	c.first = dense[0]
 }
 
-// prior is the speed-up believed in before anything is measured.
+// prior returns the speed-up assumed before anything is measured.
 func prior(n int) float64 {
 	x := float64(n)
 	return x / (1 + priorSerial*(x-1))
 }
 
-// compute is Time without the table.
+// compute does the work of Time without the table.
 func (c *Curve) compute(n int) float64 {
 	i := sort.Search(len(c.fitted), func(i int) bool { return c.fitted[i].Size >= n })
 	switch {
@@ -139,8 +137,8 @@ func (c *Curve) compute(n int) float64 {
 	return 1 / ((1-w)/a.StepTime + w/b.StepTime)
 }
 
-// Time is the seconds of one global step with n workers, measured or filled
-// in; +Inf for n below 1.
+// Time returns the seconds of one global step with n workers, measured or filled
+// in. It is +Inf for n below 1.
 func (c *Curve) Time(n int) float64 {
 	if n >= 1 && n <= len(c.dense) {
 		return c.dense[n-1]
@@ -154,7 +152,7 @@ func (c *Curve) Time(n int) float64 {
 	return c.compute(n)
 }
 
-// Speedup is t(1)/t(n), 0 for n below 1.
+// Speedup returns t(1)/t(n), or 0 for n below 1.
 func (c *Curve) Speedup(n int) float64 {
 	if n >= 1 && n <= len(c.dense) {
 		return c.first / c.dense[n-1]
@@ -165,8 +163,8 @@ func (c *Curve) Speedup(n int) float64 {
 	return c.Time(1) / c.Time(n)
 }
 
-// Measured reports whether the job itself was measured, and so whether Time
-// is in seconds.
+// Measured reports whether the job itself was measured. Only then is Time in
+// seconds.
 func (c *Curve) Measured() bool { return len(c.points) > 0 }
 
 // Known reports whether size n itself was measured.
@@ -175,8 +173,8 @@ func (c *Curve) Known(n int) bool {
 	return ok
 }
 
-// Largest is the largest size measured, by the job itself or by others of
-// its kind; 0 if there is none.
+// Largest returns the largest size measured, on the job itself or on others of its
+// kind; 0 if there is none.
 func (c *Curve) Largest() int {
 	if len(c.fitted) == 0 {
 		return 0
@@ -184,7 +182,7 @@ func (c *Curve) Largest() int {
 	return c.fitted[len(c.fitted)-1].Size
 }
 
-// Points returns the measured points by ascending size. It is a copy.
+// Points returns a copy of the measured points by ascending size.
 func (c *Curve) Points() []Point { return slices.Clone(c.points) }
 
 // MarshalJSON writes the measured points.

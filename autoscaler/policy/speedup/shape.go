@@ -11,40 +11,40 @@ import (
 	"sort"
 )
 
-// Shape is how the jobs of one kind scale, as those of them showed that were
-// measured at more than one size. A job of the kind that was measured at few
-// sizes, or not yet, borrows from it (see Extend): users run much the same
-// training again and again, and what one run found out by resizes the next
-// need not pay for.
+// Shape describes how the jobs of one kind scale, learned from jobs that were
+// measured at more than one size. A job with few measurements, or none, borrows
+// from the shape of its kind (see Extend). Users run much the same training again
+// and again, so a run need not repeat the resizes from which an earlier one
+// learned.
 //
-// Only the shape is shared. How fast a job is at all depends on its batch
-// size and model size, which jobs of one kind may well differ in; so a single
-// measurement teaches nothing, and what is borrowed follows the job's own
-// measurements up and down.
+// Only the relative speed of sizes is shared. The absolute speed of a job depends
+// on its batch size and model size, which may differ between jobs of one kind.
+// Therefore a single measurement teaches a shape nothing, and borrowed times are
+// scaled to the job's own measurements.
 //
 // The zero Shape knows nothing.
 type Shape struct {
 	at []rate // by ascending size
 }
 
-// rate is the logarithm of the throughput at a size, all of a shape up to
-// one unknown constant.
+// rate is the logarithm of the throughput at a size, up to a constant that all
+// rates of a shape share.
 type rate struct {
 	Size   int     `json:"size"`
 	Log    float64 `json:"log"`
-	Weight float64 `json:"weight"` // of measurements behind it, at most shapeLimit
+	Weight float64 `json:"weight"` // number of measurements behind it, at most shapeLimit
 }
 
-// shapeLimit is how much the past counts at most, so that a shape follows a
+// shapeLimit bounds the weight of past measurements, so that a shape follows a
 // program that changes.
 const shapeLimit = 20
 
-// shapeSizes is how many sizes a shape has at most: it is kept where those of
-// others are, and jobs report themselves at which sizes they ran.
+// shapeSizes bounds the sizes of a shape. Shapes of several kinds share storage,
+// and the sizes come from reports of the jobs themselves.
 const shapeSizes = 256
 
-// excess is the logarithm of the throughput over the prior's: measured, on a
-// line in log n between measured sizes, and constant outside of them.
+// excess returns the logarithm of the throughput relative to the prior: as
+// measured, linear in log n between measured sizes, and constant outside them.
 func excess(at []rate, n int) float64 {
 	if len(at) == 0 {
 		return 0
@@ -62,9 +62,9 @@ func excess(at []rate, n int) float64 {
 	return (1-w)*over(a) + w*over(b)
 }
 
-// Learn takes in that a job of the kind was measured at a size; c is its
-// curve with that measurement. Its other sizes show how its
-// speed compares with what the shape has.
+// Learn adds the measurement of a job of the kind at size; c is the job's curve
+// including it. The curve's other sizes show how fast the job is relative to the
+// shape.
 func (s *Shape) Learn(c Curve, size int) {
 	i, known := slices.BinarySearchFunc(c.points, size, pointSize)
 	if !known || len(c.points) < 2 {
@@ -96,14 +96,14 @@ func (s *Shape) Learn(c Curve, size int) {
 	r.Log += (seen - r.Log) / r.Weight
 }
 
-// Extend returns the curve of a job of the kind with the sizes that it was
-// not measured at borrowed from the shape. Its own measurements stay as they
-// are; Points, Known and Measured go by those alone.
+// Extend returns the curve c of a job of the kind, with unmeasured sizes borrowed
+// from the shape. The job's own measurements stay as they are; Points, Known and
+// Measured refer to those alone.
 func (s *Shape) Extend(c Curve) Curve {
 	if len(s.at) == 0 {
 		return c
 	}
-	// How much faster the job is than the shape has it, by size.
+	// How much faster the job is than the shape predicts, by size.
 	own := make([]rate, len(c.points))
 	for i, p := range c.points {
 		own[i] = rate{Size: p.Size, Log: -math.Log(p.StepTime) - excess(s.at, p.Size)}
@@ -120,8 +120,8 @@ func (s *Shape) Extend(c Curve) Curve {
 	return out
 }
 
-// NonImproving are the sizes that are no faster than a smaller one by the shape, in
-// ascending order.
+// NonImproving returns the sizes at which the shape is no faster than at some
+// smaller size, in ascending order.
 func (s *Shape) NonImproving() []int {
 	var out []int
 	most := math.Inf(-1)
@@ -134,18 +134,17 @@ func (s *Shape) NonImproving() []int {
 	return out
 }
 
-// Without returns the shape less what it knows of some sizes.
+// Without returns the shape without the given sizes.
 func (s *Shape) Without(sizes ...int) Shape {
 	return Shape{at: slices.DeleteFunc(slices.Clone(s.at), func(r rate) bool { return slices.Contains(sizes, r.Size) })}
 }
 
-// MarshalJSON writes what was learned.
+// MarshalJSON writes the learned rates.
 func (s Shape) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.at)
 }
 
-// UnmarshalJSON reads what was learned. Sizes and values that cannot be are
-// left out.
+// UnmarshalJSON reads the learned rates. It ignores invalid sizes and values.
 func (s *Shape) UnmarshalJSON(b []byte) error {
 	var points []rate
 	if err := json.Unmarshal(b, &points); err != nil {

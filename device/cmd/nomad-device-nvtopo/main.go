@@ -31,10 +31,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
-// Environment variables for machines that have things in unusual places.
+// Environment variables for machines with files in unusual places.
 const (
 	envLibrary = "KOLO_NVML_LIBRARY" // the file to load instead of libnvidia-ml.so.1
-	envRoot    = "KOLO_HOST_ROOT"    // put before /sys, /proc, /dev and /etc
+	envRoot    = "KOLO_HOST_ROOT"    // prepended to /sys, /proc, /dev and /etc
 )
 
 const usage = `Usage: nomad-device-nvtopo <command>
@@ -47,7 +47,7 @@ The exit status is 1 when the machine has a problem, 2 when the command line has
 Without arguments this is a plugin that Nomad starts. See docs/reference/cli.md.
 `
 
-// commandLimit is how long a call to the driver may take in a subcommand.
+// commandLimit bounds a call to the driver in a subcommand.
 const commandLimit = 15 * time.Second
 
 func main() {
@@ -58,11 +58,11 @@ func main() {
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// serve runs the plugin. The import of Nomad's plugins/device alone, rather than
-// of its parent, keeps the task driver's packages out of the binary.
+// serve runs the plugin. It imports only Nomad's plugins/device, and not its parent, to
+// keep the task driver's packages out of the binary.
 func serve() {
-	// The work is sequential; with more processors the threads would mostly wake
-	// each other.
+	// The work is sequential; with more processors the threads would mostly wake each
+	// other.
 	runtime.GOMAXPROCS(1)
 	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, JSONFormat: true})
 	lib, root := library()
@@ -82,7 +82,7 @@ func library() (lib *nvml.Real, root string) {
 	return nvml.New(nvml.Options{Library: os.Getenv(envLibrary), Root: root}), root
 }
 
-// errUsage reports a wrong command line.
+// errUsage means that the command line is wrong.
 var errUsage = errors.New("wrong usage")
 
 // command runs one command and returns the exit status.
@@ -127,7 +127,7 @@ func command(args []string, out, errs io.Writer) int {
 	case errors.Is(err, errUsage):
 		_, _ = fmt.Fprintf(errs, "%s %s: %v\n\n%s", plugin.Name, name, err, usage)
 		return 2
-	case !errors.Is(err, errProblem): // the findings are printed already
+	case !errors.Is(err, errProblem): // the findings were printed already
 		_, _ = fmt.Fprintf(errs, "%s %s: %v\n", plugin.Name, name, err)
 	}
 	return 1
@@ -152,7 +152,7 @@ func topo(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// errProblem reports that a command found one and has printed it.
+// errProblem means that a command found a problem and has printed it.
 var errProblem = errors.New("the machine has a problem")
 
 func check(out io.Writer) error {

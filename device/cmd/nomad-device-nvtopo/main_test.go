@@ -121,8 +121,7 @@ func TestTopoOfMIG(t *testing.T) {
 	must.StrContains(t, out, "nvlink1   of 1\n    GPU1       GPU-f4000000-")
 }
 
-// GPUs have the numbers that nvidia-smi has for them, so that no one resets
-// another one.
+// GPUs have the same numbers as in nvidia-smi, so that no one resets the wrong one.
 func TestTopoWithALostGPU(t *testing.T) {
 	hw := on(t, "hgx-h100")
 	hw.Lose(3)
@@ -155,7 +154,7 @@ func TestTopoWithoutGPUs(t *testing.T) {
 	must.StrContains(t, errs, "nomad-device-nvtopo check reports what to do")
 }
 
-// What several GPUs share is reported once.
+// A problem that several GPUs share is reported once.
 func TestCheckReportsThingsOnce(t *testing.T) {
 	hw := on(t, "pcie-l40s")
 	hw.Lose(5)
@@ -178,7 +177,7 @@ func TestCheckOfAGoodMachine(t *testing.T) {
 	must.StrContains(t, out, "ok       GPUs can be used")
 }
 
-// The runtimes of containers are files of the machine; none is started.
+// The check reads files of the container runtimes and starts none of them.
 func TestCheckOfContainerRuntimes(t *testing.T) {
 	const uuids = "kind: nvidia.com/gpu\ndevices:\n- name: %s\n"
 	for name, tc := range map[string]struct {

@@ -20,16 +20,16 @@ var source embed.FS
 //go:embed machines/*.machine
 var machines embed.FS
 
-// ErrNoCompiler reports that there is no cc to build the library with.
+// ErrNoCompiler means that there is no cc to build the library with.
 var ErrNoCompiler = errors.New("no cc on PATH to build the NVML stub with")
 
 // LibraryName is the name by which programs load NVML.
 const LibraryName = "libnvidia-ml.so.1"
 
-// Build compiles the stub library and returns the file. A library that was
-// built before from the same source with the same flags is used again. Flags go
-// to the compiler; -DOLD_DRIVER leaves out functions that drivers before 2023
-// do not have, -DNO_FABRIC_HEALTH one that came with driver 550.
+// Build compiles the stub library and returns its path. It reuses a library that
+// was built before from the same source with the same flags. The flags are passed
+// to the compiler; -DOLD_DRIVER omits functions that drivers before 2023 do not
+// have, -DNO_FABRIC_HEALTH one that came with driver 550.
 func Build(flags ...string) (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -61,14 +61,14 @@ func Build(flags ...string) (string, error) {
 	return lib, compile(cc, dir, lib, sources, flags)
 }
 
-// compile replaces the library in one step, for other tests may be building the
-// same.
+// compile replaces the library atomically, because other tests may be building the
+// same one.
 func compile(cc, dir, lib string, sources map[string][]byte, flags []string) error {
 	src, err := os.MkdirTemp(dir, "src")
 	if err != nil {
 		return fmt.Errorf("building the NVML stub: %w", err)
 	}
-	defer os.RemoveAll(src) //nolint:errcheck // a leftover in the folder for temporary files
+	defer os.RemoveAll(src) //nolint:errcheck // at worst it leaves a temporary file
 	args := []string{
 		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-pthread",
 		"-Wl,-soname," + LibraryName, "-o", LibraryName,

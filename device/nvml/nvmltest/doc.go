@@ -13,17 +13,18 @@
 //
 // # Machine files
 //
-// A line is a key and its value; # begins a comment. Keys before the first gpu
-// and after every hold for all GPUs below. See c/machine.c for the keys and
-// machines/ for the machines: HGX H100 with NVSwitch, DGX-1 V100 with its
-// hybrid cube mesh, two boards of four A100, a two-socket PCIe server, a tray
-// of an NVL72 rack, a MIG-sliced A100, one T4, and none.
+// A line is a key and its value; # begins a comment. Keys before the first gpu line
+// and after the every line apply to all GPUs below. See c/machine.c for the keys
+// and machines/ for the machines: HGX H100 with NVSwitch, DGX-1 V100 with its
+// hybrid cube mesh, two boards of four A100, a two-socket PCIe server, a tray of an
+// NVL72 rack, a MIG-sliced A100, one T4, and none.
 //
 // A machine also has the part of sysfs with its PCI devices, and cmd/nvidia-smi
 // prints what nvidia-smi would.
 //
-// # What it cannot show
+// # Limits
 //
-// That the real library behaves as documented. The stub was written from the public
-// interface, which does not always define what real drivers do when they fail.
+// The fixture cannot show that the real library behaves as documented. The stub was
+// written from the public interface, which does not always define how real drivers
+// fail.
 package nvmltest

@@ -28,21 +28,21 @@ type Machine struct {
 	events []string
 }
 
-// New describes the machine with this name, or skips the test where there is no
-// compiler to build the library with. A test may load the library into itself.
+// New returns the machine with this name, or skips the test if there is no compiler
+// to build the library with. A test may load the library into its own process.
 func New(t testing.TB, name string, flags ...string) *Machine {
 	t.Helper()
 	m := describe(t, t.TempDir(), name)
-	// One file for all machines: a process cannot load two.
+	// All machines share one file, because a process cannot load two.
 	if err := os.Symlink(built(t, flags), m.Library()); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// At is New for other programs, with the folder of the library, the machine file
-// and the count of calls. Programs that run in the folder can use [RelativeEnv]
-// instead of the machine's own.
+// At is New for other programs. It puts the library, the machine file and the count
+// of calls into dir. Programs that run in dir can use [RelativeEnv] instead of the
+// machine's own variables.
 func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	t.Helper()
 	m := describe(t, dir, name)
@@ -50,8 +50,8 @@ func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	return m
 }
 
-// Install puts another library into the machine's folder, as installing another
-// version of the driver does. What is loaded stays loaded.
+// Install puts another library into the machine's folder, as an upgrade of the
+// driver does. Processes keep the library that they have loaded.
 func (m *Machine) Install(flags ...string) {
 	m.t.Helper()
 	text, err := os.ReadFile(built(m.t, flags))
@@ -79,9 +79,10 @@ func built(t testing.TB, flags []string) string {
 	return lib
 }
 
-// RelativeEnv makes programs read the machine of the folder that they run in, so
-// that several machines can have one environment. The library is set for
-// nomad-device-nvtopo alone: the loader has no relative names.
+// RelativeEnv returns variables that make programs read the machine of the folder
+// that they run in, so that several machines can have one environment. Only
+// nomad-device-nvtopo finds the library through them, because the loader has no
+// relative names.
 func RelativeEnv() map[string]string {
 	return map[string]string{
 		"KOLO_NVML_LIBRARY": "./" + LibraryName,
@@ -114,14 +115,14 @@ func describe(t testing.TB, dir, name string) *Machine {
 	return m
 }
 
-// Root is the folder that has the machine's sys.
+// Root returns the folder that contains the machine's sys.
 func (m *Machine) Root() string { return m.dir }
 
-// Library is the path of the stub library.
+// Library returns the path of the stub library.
 func (m *Machine) Library() string { return filepath.Join(m.dir, LibraryName) }
 
-// Env are the variables that make a program load the stub, read this
-// machine and count its calls, and make nomad-device-nvtopo read its sysfs.
+// Env returns the variables that make a program load the stub, read this machine
+// and count its calls, and make nomad-device-nvtopo read its sysfs.
 func (m *Machine) Env() []string {
 	return []string{
 		"LD_LIBRARY_PATH=" + m.dir,
@@ -141,7 +142,7 @@ func (m *Machine) Setenv() {
 	}
 }
 
-// UUIDs are the GPUs of the machine, in NVML's order.
+// UUIDs returns the GPUs of the machine, in NVML's order.
 func (m *Machine) UUIDs() []string {
 	var ids []string
 	for _, g := range Describe(m.base).GPUs {
@@ -208,13 +209,13 @@ func (m *Machine) Unload() { m.t.Helper(); m.setGlobal("init", "9") }
 // Load reverts Unload.
 func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
 
-// Fail makes every call return this NVML code; 0 ends it.
+// Fail makes every call return this NVML code, or succeed again with 0.
 func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", strconv.Itoa(code)) }
 
-// JoinPeers makes any two GPUs reach each other's memory over PCIe.
+// JoinPeers lets any two GPUs reach each other's memory over PCIe.
 func (m *Machine) JoinPeers() { m.t.Helper(); m.setGlobal("p2p", "all") }
 
-// HangAll makes every call hang; 0 ends it.
+// HangAll makes every call hang with 1, and return again with 0.
 func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", strconv.Itoa(on)) }
 
 func (m *Machine) setGlobal(key, value string) {
@@ -240,7 +241,7 @@ func (m *Machine) Calls() uint64 {
 
 func (m *Machine) file() string { return filepath.Join(m.dir, machineFile) }
 
-// write replaces the machine file in one step.
+// write replaces the machine file atomically.
 func (m *Machine) write() {
 	m.t.Helper()
 	var b strings.Builder

@@ -10,20 +10,21 @@ import (
 
 // Description is the content of a machine file, as the library reads it.
 type Description struct {
-	// Machine are the keys that are of no GPU, such as driver.
+	// Machine has the keys that belong to no GPU, such as driver.
 	Machine map[string]string
-	// GPUs are those that are listed, in NVML's order.
+	// GPUs are the listed GPUs, in NVML's order.
 	GPUs []GPU
 }
 
-// GPU is what a machine file has of one GPU.
+// GPU is one GPU of a machine file.
 type GPU struct {
 	UUID string
-	// Keys that repeat (links, mig) have several values.
+	// Keys has the values by key. Keys that repeat (links, mig) have several
+	// values.
 	Keys map[string][]string
 }
 
-// Get returns the last value of a key; empty if there is none.
+// Get returns the last value of a key, "" if there is none.
 func (g GPU) Get(key string) string {
 	if all := g.Keys[key]; len(all) > 0 {
 		return all[len(all)-1]
@@ -31,7 +32,7 @@ func (g GPU) Get(key string) string {
 	return ""
 }
 
-// Describe reads a machine file.
+// Describe parses a machine file.
 func Describe(text string) Description {
 	d := Description{Machine: map[string]string{}}
 	every := GPU{Keys: map[string][]string{}}

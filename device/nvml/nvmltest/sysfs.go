@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// writeSysfs makes what the kernel reports about the PCI devices of a machine:
-// sys/bus/pci/devices with a link for each GPU to its node in the tree, which is
-// directly on its root, or behind a switch of an upstream and a downstream port.
+// writeSysfs creates the kernel's files about the PCI devices of a machine:
+// sys/bus/pci/devices, with a link for each GPU to its node in the tree. The node
+// is directly on its root, or behind a switch with an upstream and a downstream
+// port.
 func writeSysfs(root string, gpus []GPU) error {
 	links := filepath.Join(root, "sys/bus/pci/devices")
 	if err := os.MkdirAll(links, 0o755); err != nil {

@@ -27,10 +27,10 @@ type Store struct {
 	client *api.Client
 	token  nomadapi.Token
 	config config.Config
-	// digest is that of this group when the agent started. A version of the job that is
-	// submitted later is not what this agent trains.
+	// digest is the group's digest from when the agent started. This agent does not train
+	// any version of the job that is submitted later.
 	digest string
-	// jobType is the type of the job, or "" if the job may not be read.
+	// jobType is the type of the job, or "" if the agent may not read the job.
 	jobType string
 }
 
@@ -40,10 +40,10 @@ type Record struct {
 	// the leader's group. A job with another digest trains again.
 	Task  string `json:"task"`
 	Group string `json:"group"`
-	// Digests are those of the job's groups, see jobDigests: that of Group when the
-	// training began, and those of the others when it ended, because they may have been
-	// added or changed in between. Created is the job's create index, which changes
-	// when the job is purged. Without the right to read the job, they are nil and 0.
+	// Digests are the digests of the job's groups, see jobDigests: that of Group from when
+	// the training began, and those of the others from when it ended, because they may have
+	// been added or changed in between. Created is the job's create index, which changes
+	// when the job is purged. If the agent may not read the job, they are nil and 0.
 	Digests map[string]string `json:"specs,omitempty"`
 	Created uint64            `json:"created"`
 	Alloc   string            `json:"alloc"`
@@ -61,7 +61,7 @@ func New(c config.Config, token nomadapi.Token) (*Store, error) {
 	return &Store{client: client, token: token, config: c}, nil
 }
 
-// query returns options with the present identity. It is read for each query, because
+// query returns options with the current identity. It is read for each query, because
 // training takes longer than an identity is valid.
 func (c *Store) query(ctx context.Context) (*api.QueryOptions, error) {
 	secret, err := c.token.Read()
@@ -89,8 +89,8 @@ func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digest
 	return *job.CreateIndex, *job.Type, jobDigests(job, c.config.Framework, c.config.Task)
 }
 
-// Find returns the record that this very training is complete, or nil. It is called as the
-// agent starts.
+// Find returns the record that exactly this training is complete, or nil. It is called as
+// the agent starts.
 func (c *Store) Find(ctx context.Context) (*Record, error) {
 	q, err := c.query(ctx)
 	if err != nil {

@@ -63,8 +63,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// A job that is submitted again with changes trains again; one that is scaled
-// does not.
+// A job that is submitted again with changes trains again; a scaled job does not.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	pointer := func(s string) *string { return &s }
@@ -148,7 +147,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Groups that train the same may name their tasks differently: the record is of them all.
+// Groups with the same training may name their tasks differently: the record covers all of
+// them.
 func TestCompletion_TaskNames(t *testing.T) {
 	t.Parallel()
 	index, kind := uint64(7), "batch"
@@ -190,7 +190,8 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// The training takes longer than an identity is valid.
+// Each query uses the current identity, because training takes longer than an identity is
+// valid.
 func TestCompletionGoesByTheIdentityOfTheDay(t *testing.T) {
 	t.Parallel()
 	token := identity(t, "first")
@@ -220,7 +221,7 @@ func TestCompletionGoesByTheIdentityOfTheDay(t *testing.T) {
 	must.Eq(t, "a", done.Alloc)
 }
 
-// A job that is complete does not train again because a timeout changed.
+// A completed job does not train again because a timeout changed.
 func TestDigestLeavesOutHowATrainingRuns(t *testing.T) {
 	digest := func(env, run map[string]string) string {
 		return (&Store{config: config.Config{Command: "python3", Env: env, RunEnv: run}}).taskDigest()

@@ -26,10 +26,11 @@ type Config struct {
 	Args    []string `json:"args"`
 	// Dir is the slots' working directory; if empty, the agent's own.
 	Dir string `json:"dir,omitempty"`
-	// Env is added to every slot's environment, such as the framework's settings.
+	// Env is added to every slot's environment. It has, for example, the framework's
+	// settings.
 	Env map[string]string `json:"env,omitempty"`
-	// RunEnv is added before Env. It is not part of a training's identity: a job that is
-	// complete does not train again for another value.
+	// RunEnv is added before Env. It is not part of a training's identity: changing it does
+	// not make a completed job train again.
 	RunEnv map[string]string `json:"run_env,omitempty"`
 
 	settings.Training
@@ -39,8 +40,8 @@ type Config struct {
 	// be killed (RFC 3339, one line), before it sends the stop signal.
 	StopFile string `json:"stop_file,omitempty"`
 
-	// Interface is the network interface for training traffic; if empty, the one that
-	// has the host's service address.
+	// Interface is the network interface for training traffic. If it is empty, the agent
+	// uses the interface that has the host's service address.
 	Interface string `json:"interface,omitempty"`
 
 	// OwnNetwork states that the task's group has a network of its own. The service
@@ -101,7 +102,7 @@ func Read(path string) (Config, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
-	if c.LeaveTimeout <= 0 || c.Framework == "" { // no plugin of this version leaves it out
+	if c.LeaveTimeout <= 0 || c.Framework == "" { // a plugin of this version always sets them
 		return c, fmt.Errorf("%s is of another version of the driver plugin: restart the Nomad client, which runs that one", path)
 	}
 	return c, nil

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// stopMargin is the most that is reserved of the time to leave, for ending slots and
+// stopMargin bounds the part of the time to leave that is reserved for ending slots and
 // reporting to the leader.
 const stopMargin = 2 * time.Second
 
 // TimeToLeave returns how long a stopped task has left. Nomad decides that when it stops
 // the task, and the driver writes it to StopFile. Without the file, it is LeaveTimeout.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
-	note, _ := os.ReadFile(c.StopFile) // none where the signal did not come from the driver
+	note, _ := os.ReadFile(c.StopFile) // missing if the signal did not come from the driver
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
 	if err != nil {
 		return time.Duration(c.LeaveTimeout)
@@ -24,5 +24,6 @@ func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	return LeaveWithin(max(kill.Sub(now), 0))
 }
 
-// LeaveWithin returns how long a task may take to leave if it is killed after a time.
+// LeaveWithin returns how long a task may take to leave if it is killed after the given
+// time.
 func LeaveWithin(kill time.Duration) time.Duration { return kill - min(kill/5, stopMargin) }

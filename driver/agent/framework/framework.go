@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package framework is a training framework as an agent needs it. The program gives hosts
-// and leader their parts of it, so that they depend on no particular framework.
+// Package framework is an agent's interface to a training framework. The program passes
+// hosts and leader their parts of it, so that they depend on no particular framework.
 //
 //	Framework ── Host ──────> host.Framework, one a host
 //	    ├─────── Exchange ──> leader.Exchange, one a ring

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// member returns the slot of a process in the present ring, or nil if it is not in it.
+// member returns the slot of a process in the current ring, or nil if it is not in it.
 func (h *Host) member(p elastic.Proc, e Endpoint, gen uint64) *slot {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || s.State != elastic.InRing || s.Generation != gen || h.ring == nil || h.ring.Generation != gen {
@@ -83,8 +83,8 @@ func (h *Host) reportConnected() {
 	}
 }
 
-// look reports the connections of the host's processes with the ring's listening
-// addresses.
+// look reports the connections of the host's processes that end at one of the ring's
+// listening addresses.
 func (h *Host) look(m wire.Look) {
 	if m.Ring != wire.IDOf(h.ring) {
 		return
@@ -125,7 +125,7 @@ func (h *Host) attested(m *wire.Attest) {
 	}
 }
 
-// reportStrangers reports the origin of the connections that broke a ring. It looks at all
+// reportStrangers reports the origin of the connections that broke a ring. It scans all
 // processes of the machine, and the host does not wait for that.
 func (h *Host) reportStrangers(generation uint64, strangers []attest.End) {
 	events, peers := h.o.Events, h.peers

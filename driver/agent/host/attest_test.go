@@ -109,8 +109,8 @@ func TestWhereAProcessListensIsReportedOnce(t *testing.T) {
 	must.Eq(t, 1, reported())
 }
 
-// A host reports only its own processes' ends of connections. So no host confirms the
-// other end of an intruder's connection.
+// A host reports only its own processes' ends of connections. So no host confirms the other
+// end of an intruder's connection.
 func TestALookShowsOwnConnectionsOnly(t *testing.T) {
 	h, _, down := inRing(t)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")

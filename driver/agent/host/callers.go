@@ -27,7 +27,7 @@ type callerCheck struct {
 	gate    *localpeer.Gate
 	log     hclog.Logger
 	refused atomic.Int64
-	// first is called with the first refusal.
+	// first is called on the first refusal.
 	first func(reason string)
 }
 

@@ -19,9 +19,9 @@ import (
 
 const (
 	// quietTime is how long a checkpoint must stay unchanged to count as complete.
-	// movedTime is the shorter time for one that was moved into place and that its
-	// process does not have open: scripts that save often leave none unchanged for
-	// longer.
+	// movedTime is the shorter time for a checkpoint that was moved into place and that its
+	// process does not have open. Scripts that save often may not leave any checkpoint
+	// unchanged for longer.
 	quietTime, movedTime = time.Second, 200 * time.Millisecond
 	// stopTime is the part of the time to leave that is reserved for stopping a process.
 	stopTime = 2 * time.Second
@@ -29,9 +29,9 @@ const (
 	maxEntries = 10000
 )
 
-// requestCheckpoint asks a process that can't change its ring to write its checkpoint
-// and to end, once. The process is stopped after its checkpoint has changed, or when its
-// time is up; see endRequests.
+// requestCheckpoint asks a process that can't change its ring, once, to write its
+// checkpoint and to end. The process is stopped after its checkpoint has changed, or when
+// its time is up; see endRequests.
 func (h *Host) requestCheckpoint(s *slot) {
 	h.requested = max(h.requested, s.Generation)
 	if s.proc == nil || s.requested() {

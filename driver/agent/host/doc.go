@@ -9,14 +9,14 @@
 //	   ↑                (framework)             │
 //	   └── start, stop, notify, shut down ──────┘
 //
-// Host owns the state of its own slots. It keeps no queue of messages to the leader.
-// When a session begins it reports the whole state, and after that each change. So a
-// session, and the leader itself, may be lost at any time. While there is no leader,
-// processes that ask for their place are held.
+// Host owns the state of its own slots. It keeps no queue of messages to the leader. When a
+// session begins it reports the whole state, and after that each change. So a session, and
+// the leader itself, may be lost at any time. While there is no leader, processes that ask
+// for their place wait.
 //
-// Processes that can't change their ring are replaced for each ring. The next process of
-// a slot starts in the slot's second place (standby.go) while the present one trains, if
-// there is memory for both (memory.go). For such a process, a notice is the request to
+// Processes that can't change their ring are replaced for each ring. If there is memory for
+// both (memory.go), the next process of a slot starts in the slot's second place
+// (standby.go) while the current one trains. For such a process, a notice is the request to
 // save a checkpoint and to end (checkpoint.go).
 //
 // A process that hangs in a broken ring is recognized because it uses no CPU time

@@ -15,10 +15,10 @@ import (
 )
 
 // private reports whether a variable is for the agent only: its configuration, and the
-// task's workload identities. In a script's environment, an identity ends up in crash
-// reports and experiment trackers. A script that talks to Nomad reads the identity from
-// its file, which Nomad renews. This is no protection against the script itself, which
-// runs as the agent's user.
+// task's workload identities. If an identity were in a script's environment, it would end
+// up in crash reports and experiment trackers. A script that talks to Nomad reads the
+// identity from its file, which Nomad renews. This is no protection against the script
+// itself, which runs as the agent's user.
 func private(name string) bool {
 	return name == config.Variable || name == "NOMAD_TOKEN" || strings.HasPrefix(name, "NOMAD_TOKEN_")
 }

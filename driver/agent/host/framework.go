@@ -19,12 +19,12 @@ type Framework interface {
 	// surrogate takes the place of a lost rank 0 while others connect, and must not
 	// start to train; see elastic.Start.
 	NewEndpoint(surrogate bool, e Events) Endpoint
-	// Join begins the exchange of a ring that has processes on this host. The
-	// previous ring is over.
+	// Join begins the exchange of a ring that has processes on this host. The previous ring
+	// has ended.
 	Join(*elastic.Ring) (Exchange, error)
-	// Aborted reports whether the framework itself ended a process that exited. It
-	// does so when other members of the ring are gone, so it is no failure of the
-	// process. why explains such an exit to the user, and may be empty.
+	// Aborted reports whether the framework itself ended a process that exited. It does so
+	// if other members of the ring are gone, so the exit does not count as a failure. why
+	// explains such an exit to the user, and may be empty.
 	Aborted(process.Exit) (aborted bool, why string)
 	// Stalled reports whether a line of stderr is the framework's warning of a
 	// collective that does not end.
@@ -37,46 +37,47 @@ type Framework interface {
 	Standbys() bool
 }
 
-// Endpoint is the agent's end for one process, which asks here for its place in the ring
-// and is notified from here. Listen, Environment and Admit are called from one goroutine.
+// Endpoint is the agent's side for one process. The process asks it for its place in the
+// ring and gets its notices from it. Listen, Environment and Admit are called from one
+// goroutine.
 type Endpoint interface {
-	// Listen starts answering the process. It answers only callers that check admits.
+	// Listen starts to serve the process. It serves only callers that check admits.
 	Listen(check Callers) error
 	// Environment returns the variables with which the process finds the endpoint and
 	// starts with its assignment. It is called after Listen. The task's variables
 	// override defaults, but not fixed ones.
 	Environment(elastic.Assignment) (defaults, fixed map[string]string)
-	// Admit gives the process its place in the ring that was joined last. Its requests
-	// before that are held.
+	// Admit gives the process its place in the ring that was joined last. Until then its
+	// requests wait.
 	Admit(generation uint64, a elastic.Assignment)
 	// Attested notifies the process that its ring's connections are between members
 	// only; see Events.Connected.
 	Attested(generation uint64, round int)
-	// Notify notifies the process, if it can change its ring, that the ring is to
-	// change, so that it leaves at its next commit. It may ignore a timestamp that is
-	// not newer than the last.
+	// Notify notifies a process that can change its ring that the ring is about to change.
+	// The process then leaves at its next commit. It may ignore a timestamp that is not
+	// newer than the last.
 	Notify(ctx context.Context, timestamp int64) error
-	// Break notifies the process, if it listens for that, that its ring has lost a
-	// member. The process is to give up waiting and to ask for its next place.
+	// Break notifies the process, if it listens for that, that its ring has lost a member.
+	// The process should stop waiting and ask for its next place.
 	Break(generation uint64)
-	// Retire notifies the process, which has left its ring and is held, that it has no
-	// next place: it is to end by itself. An error means that the process can't be
-	// notified and has to be killed.
+	// Retire notifies a waiting process, which has left its ring, that it has no next
+	// place. The process should then end by itself. An error means that the process
+	// can't be notified and must be killed.
 	Retire(ctx context.Context) error
 	// Connections returns the listening addresses that identify the connections of the
-	// process's ring, and the ring's generation. These connections are shut down when
-	// the ring breaks. Where Break is enough, there are no addresses.
+	// process's ring, and the ring's generation. These connections are shut down when the
+	// ring breaks. A framework for which Break is enough returns none.
 	Connections() (addrs map[netip.AddrPort]bool, generation uint64)
-	// Listening returns the addresses at which the process itself listens for others
-	// of its ring, as far as the exchange shows them, and the ring's generation. If
-	// processes report them through Events.Connected, there are none.
+	// Listening returns the addresses at which the process itself listens for others of its
+	// ring, as far as the exchange shows them, and the ring's generation. A framework whose
+	// processes report them through Events.Connected returns none.
 	Listening() (addrs []netip.AddrPort, generation uint64)
-	// Close stops answering. It may be called without Listen.
+	// Close stops serving the process. It may be called without Listen.
 	Close() error
 }
 
-// Events are the functions with which an endpoint reports about its process, from any
-// goroutine.
+// Events are the functions by which an endpoint reports about its process. They may be
+// called from any goroutine.
 type Events struct {
 	// Arrived reports the first request of the process. restarts states that the
 	// process can't change its ring; see elastic.SlotArrived.
@@ -84,10 +85,10 @@ type Events struct {
 	// Waiting reports that the process left the ring, at a commit or because the ring
 	// broke, and asks for its place in the next.
 	Waiting func(generation uint64)
-	// Notifiable reports that the process can be notified from now on.
+	// Notifiable reports that the process can now be notified.
 	Notifiable func()
-	// Progress reports the progress of the ring of a generation. Other processes write
-	// theirs to the progress file.
+	// Progress reports the progress of the ring of a generation. Processes without this
+	// write to the progress file instead.
 	Progress func(generation uint64, p wire.Progress)
 	// Forming reports that the process is still connecting to the ring of a generation,
 	// and the addresses at which it listens so far. It is repeated until the process is
@@ -106,8 +107,8 @@ type Events struct {
 
 // Callers checks the processes that call an endpoint.
 type Callers interface {
-	// Admit returns nil if the peer of a connection may be answered. local is the
-	// endpoint's address, remote the peer's.
+	// Admit returns nil if the peer of a connection may be served. local is the endpoint's
+	// address, remote the peer's.
 	Admit(local, remote netip.AddrPort) error
 }
 
@@ -123,12 +124,11 @@ type Exchange interface {
 	// News returns a channel that has an element when Outgoing or Up may have changed.
 	// Close closes it.
 	News() <-chan struct{}
-	// Up reports whether the process of a rank is connected to all others. The ring
-	// trains when all are; its state is synced with the first step after that.
+	// Up reports whether the process of a rank is connected to all others. The ring trains
+	// when all are. Its first step after that shows that the state is synced.
 	Up(rank int) bool
-	// Withdraw drops the values of a process that died, and returns those that the
-	// leader has to drop, too. If one of them may have been read, it drops none, and
-	// visible is true.
+	// Withdraw drops the values of a process that died, and returns those that the leader
+	// must drop, too. If one of them may have been read, it drops none and returns visible.
 	Withdraw(rank int) (puts []wire.Put, visible bool)
 	// Close ends the exchange and everything that waits for it.
 	Close()

@@ -29,19 +29,18 @@ type Options struct {
 	Framework Framework
 	// ID is the host's name in rings.
 	ID elastic.HostID
-	// Addr is the service address, at which other machines reach the host's
-	// agent.
+	// Addr is the service address at which other machines reach the host's agent.
 	Addr string
 	// Hostname is the machine's name for its slots; if empty, the real one. See
 	// hostnet.NameFor.
 	Hostname string
-	// Prefix is put before the slot's number in each line of output.
+	// Prefix precedes the slot's number in each line of output.
 	Prefix         string
 	Stdout, Stderr io.Writer
 	Events         *events.Log
 	Logger         hclog.Logger
-	// LastHost reports, for a host that leaves, whether the registry names no agent of
-	// the job; nil means that it never names one.
+	// LastHost reports whether the registry names no agent of the job. A leaving host calls
+	// it. If it is nil, the host behaves as if it returned true.
 	LastHost func() bool
 }
 
@@ -49,8 +48,8 @@ type Options struct {
 type Result struct {
 	Code   int
 	Reason string
-	// Completed states that the leader ended the job as complete. A Code of 0 does not
-	// show that: it is also that of a host that left.
+	// Completed states that the leader ended the job as complete. A Code of 0 does not show
+	// that, because a host that left has it, too.
 	Completed bool
 }
 
@@ -60,9 +59,9 @@ type Host struct {
 	o       Options
 	log     hclog.Logger
 	todo    chan func()
-	life    context.Context // until Run ends
+	life    context.Context // ends with Run
 	quit    context.CancelFunc
-	tasks   sync.WaitGroup // what Run waits for after that
+	tasks   sync.WaitGroup // Run waits for these after that
 	spawner *process.Spawner
 	peers   *localpeer.Task
 
@@ -76,24 +75,24 @@ type Host struct {
 	status      *wire.Status
 	completed   bool
 	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
-	restarts    atomic.Bool // a process can't change its ring
-	requested   uint64      // last ring that was notified, as far as the host knows; see elastic.HostInfo.Noticed
+	restarts    atomic.Bool // processes can't change their ring
+	requested   uint64      // generation of the last ring that was notified, as far as the host knows; see elastic.HostInfo.Noticed
 
 	leaving    bool
 	deadline   time.Time
-	leaderless time.Time // leaving, and no leader can form a ring, since
-	lastHost   time.Time // and no other host is there, since
-	drained    time.Time // last notice of drainWithoutLeader
-	killed     bool      // the deadline came
+	leaderless time.Time // since when the host leaves without a leader that can form a ring
+	lastHost   time.Time // since when it also is the only host
+	drained    time.Time // time of drainWithoutLeader's last notice
+	killed     bool      // the deadline has passed
 	result     *Result
 	over       bool // the leader ended the job
 	warned     map[string]bool
 
 	oomFile  string // of this cgroup; see cgroup.OOMFile
-	oomKills int    // in it, at the last look
+	oomKills int    // kills counted in it at the last look
 }
 
-// New returns a host with its slots down.
+// New returns a host whose slots are all down.
 func New(o Options) *Host {
 	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), warned: map[string]bool{},
 		peers: localpeer.NewTask(o.Config.Cgroup, o.Logger.Named("rendezvous"))}
@@ -112,11 +111,11 @@ func (h *Host) post(f func()) {
 	}
 }
 
-// tellTimeout bounds telling a process something.
+// tellTimeout bounds one call of tell.
 const tellTimeout = 5 * time.Second
 
-// tell calls f, which tells a process something, with a context that ends with the host
-// or after tellTimeout.
+// tell calls f, which sends a process a notice, with a context that ends with the host or
+// after tellTimeout.
 func (h *Host) tell(f func(context.Context)) {
 	h.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(h.life, tellTimeout)
@@ -125,8 +124,8 @@ func (h *Host) tell(f func(context.Context)) {
 	})
 }
 
-// Run runs until the job, the host's part in it, or ctx has ended, and returns how. No
-// process of the host is left then.
+// Run runs until the job ends, the host's part in it ends, or ctx ends. It returns how the
+// host ended. By then no process of the host is left.
 func (h *Host) Run(ctx context.Context) Result {
 	var err error
 	if h.spawner, err = process.NewSpawner(h.o.Hostname); err != nil {
@@ -164,7 +163,7 @@ func (h *Host) allDown() bool {
 	return true
 }
 
-// end decides the host's result and stops what still runs.
+// end sets the host's result and stops everything that still runs.
 func (h *Host) end(r Result, kill bool) {
 	if h.result == nil {
 		h.result = &r
@@ -174,9 +173,9 @@ func (h *Host) end(r Result, kill bool) {
 	}
 }
 
-// Resize changes the number of slots that the host offers. Slots above it run until the
-// ring has released them. It is only for processes that can change their ring: the host no
-// longer has standbys.
+// Resize changes the number of slots that the host offers. Slots above the new number run
+// until the ring has released them. Resize is only for processes that can change their
+// ring, because afterwards the host has no standbys.
 func (h *Host) Resize(slots int) {
 	h.post(func() {
 		h.width = 0

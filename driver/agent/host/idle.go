@@ -16,9 +16,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
-// Not every process leaves a ring that breaks: one that has sent or received a part of a
-// message may wait in Gloo for minutes (see restartIdle in package elastic). From outside, it
-// is recognized because it uses no CPU time.
+// Some processes do not leave a ring that breaks: a process that has sent or received a part of a
+// message may wait in Gloo for minutes (see restartIdle in package elastic). The host recognizes
+// such a process because it uses no CPU time.
 
 const (
 	// idleInterval is the time between two looks at a process.
@@ -34,13 +34,13 @@ const (
 // idleWatch follows the activity of a process in a ring that broke.
 type idleWatch struct {
 	looked time.Time
-	since  time.Time     // it has not done anything
-	used   time.Duration // its CPU time then
+	since  time.Time     // since when it has been idle
+	used   time.Duration // its CPU time at that moment
 	idle   bool
 }
 
-// watchIdle looks at a process that is still in a ring that broke, and reports to the
-// leader when it becomes idle or busy.
+// watchIdle checks a process that is still in a broken ring, and reports to the leader when it
+// becomes idle or busy.
 func (h *Host) watchIdle(p elastic.Proc, s *slot) {
 	now := time.Now()
 	if s.watch == nil || s.proc == nil || now.Sub(s.watch.looked) < idleInterval {
@@ -56,7 +56,7 @@ func (h *Host) watchIdle(p elastic.Proc, s *slot) {
 func (w *idleWatch) look(now time.Time, a activity) {
 	w.looked = now
 	switch {
-	case a.held || a.used > w.used+idleUse || a.used < w.used: // less where a descendant has ended
+	case a.held || a.used > w.used+idleUse || a.used < w.used: // less after a descendant has ended
 		w.since, w.used, w.idle = now, a.used, false
 	case now.Sub(w.since) >= elastic.IdleTime:
 		w.since, w.used, w.idle = now, a.used, true
@@ -66,18 +66,18 @@ func (w *idleWatch) look(now time.Time, a activity) {
 // activity is the work of a process and its descendants, as seen from outside.
 type activity struct {
 	used time.Duration // CPU time of their threads
-	// held states that one of the threads waits for a disk or a file server, or was
-	// stopped, for example by a debugger. The process does not hang: this ends.
+	// held states that one of the threads waits for a disk or a file server, or was stopped, for
+	// example by a debugger. Such a process does not hang, because this passes.
 	held bool
 }
 
 func activityOf(pid int) activity {
 	var a activity
-	pids, _ := localpeer.Descendants(pid) // of one that is gone, none
+	pids, _ := localpeer.Descendants(pid) // none if the process is gone
 	for _, p := range pids {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p))
 		for _, path := range threads {
-			stat, _ := os.ReadFile(path) // of a thread that is gone, none
+			stat, _ := os.ReadFile(path) // empty if the thread is gone
 			a.add(stat)
 		}
 	}
@@ -86,7 +86,7 @@ func activityOf(pid int) activity {
 
 // add adds the values of a line in the format of /proc/<pid>/stat.
 func (a *activity) add(stat []byte) {
-	const state, utime, stime = 0, 11, 12 // after the command, in brackets, which may hold anything
+	const state, utime, stime = 0, 11, 12 // counted after the command, which is in brackets and may contain anything
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= stime {
 		return

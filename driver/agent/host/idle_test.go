@@ -110,7 +110,7 @@ func TestIdle(t *testing.T) {
 		idle  bool
 	}{
 		"nothing":             {idle: true},
-		"nothing any more":    {begin: time.Hour, idle: true},
+		"nothing since then":  {begin: time.Hour, idle: true},
 		"Gloo's threads":      {share: 0.02, idle: true},
 		"a little":            {share: 0.1},
 		"waits for a disk":    {other: func(i int) (held, end bool) { return i%5 == 0, false }},

@@ -13,9 +13,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Leave reports that the task is being stopped and how long it may take. The slots train
-// on until the ring has released them. Of several calls, the one with the earliest end
-// counts: Nomad may stop a task that something else has signalled before.
+// Leave states that the task is being stopped and how long that may take. The slots train
+// on until the ring has released them. If Leave is called again, the earliest deadline
+// counts, because Nomad may stop a task that was already signalled otherwise.
 func (h *Host) Leave(timeout time.Duration) {
 	h.post(func() {
 		deadline := time.Now().Add(timeout)
@@ -27,7 +27,7 @@ func (h *Host) Leave(timeout time.Duration) {
 	})
 }
 
-// poll looks at progress files, at processes that may hang, and at deadlines.
+// poll checks progress files, processes that may hang, and deadlines.
 func (h *Host) poll() {
 	h.endRequests()
 	h.reportForming(time.Now())
@@ -52,7 +52,7 @@ func (h *Host) poll() {
 	h.drainWithoutLeader()
 }
 
-// ranks returns, for a message, the members of the present ring that the host still has.
+// ranks returns, for a message, the ranks of the current ring that the host still has.
 func (h *Host) ranks() string {
 	var list []string
 	for local, s := range h.slots {
@@ -66,16 +66,16 @@ func (h *Host) ranks() string {
 	return strings.Join(list, "; ")
 }
 
-// A host that leaves waits leaderlessWait for a leader; the last host waits lastHostWait
-// for others. lastChance is the part of the time to leave that is reserved for processes to
-// end by themselves.
+// leaderlessWait is how long a leaving host waits for a leader, lastHostWait how long the
+// last host waits for others. lastChance is the part of the time to leave that is reserved
+// for processes to end by themselves.
 const (
 	leaderlessWait = 2 * time.Second
 	lastHostWait   = 6 * time.Second
 	lastChance     = time.Second
 )
 
-// retireInTime has waiting processes retire while there is still time for that, even if a
+// retireInTime makes waiting processes retire while there is still time for that, even if a
 // leader might still have a place for them.
 func (h *Host) retireInTime() {
 	if h.leaving && h.result == nil && !h.Restarts() && !h.training() && !h.allDown() && time.Until(h.deadline) < lastChance {
@@ -90,10 +90,10 @@ func (h *Host) training() bool {
 
 // drainWithoutLeader handles the case that all hosts of a job are stopped at once. Nomad
 // has then removed them from the registry, so none of them may lead, and it starts an
-// allocation's successor only when the allocation has ended (nomad/client/allocwatcher).
-// So the ring ends at its next commit, and all hosts end except for that of rank 0. That
-// host keeps the state until the successors have started and elected a leader, or until it
-// is clear that none comes.
+// allocation's successor only when the allocation has ended (nomad/client/allocwatcher). So
+// the ring ends at its next commit, and all hosts end except for that of rank 0. That host
+// keeps the state until the successors have started and elected a leader, or until it is
+// clear that there will be none.
 func (h *Host) drainWithoutLeader() {
 	led := h.session != nil && (h.status == nil || h.status.Hold == "")
 	if !h.leaving || led || h.result != nil {
@@ -124,8 +124,8 @@ func (h *Host) drainWithoutLeader() {
 		}
 	case training:
 	case root == nil || h.allDown():
-		// The successors start when this task has ended, and need time themselves.
-		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, h.timeToRetire()/2)
+		// The successors start after this task has ended, and need time, too.
+		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for the next allocations"}, h.timeToRetire()/2)
 	case h.o.LastHost != nil && !h.o.LastHost():
 		h.lastHost = time.Time{}
 	case h.lastHost.IsZero():

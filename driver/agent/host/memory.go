@@ -45,8 +45,8 @@ func (h *Host) oomKilled() bool {
 	return h.oomKills > before
 }
 
-// promisedMemory returns the memory that processes in the second place of a slot have yet
-// to take.
+// promisedMemory returns how much more memory processes in the second place of a slot are
+// expected to take.
 func (h *Host) promisedMemory() int64 {
 	var bytes int64
 	for local, s := range h.slots {
@@ -62,9 +62,9 @@ func (h *Host) promisedMemory() int64 {
 }
 
 // treeMemory returns the memory that a process and its descendants have to themselves or
-// share with each other, and the most that one of them has of mapped files.
+// share with each other, and the largest amount of mapped files in one of them.
 func treeMemory(pid int) (own, mapped int64) {
-	pids, _ := localpeer.Descendants(pid) // of one that is gone, none
+	pids, _ := localpeer.Descendants(pid) // none if the process is gone
 	for _, p := range pids {
 		size := fieldsOf(filepath.Join("/proc", strconv.Itoa(p), "status"))
 		own += size["RssAnon"] + size["RssShmem"]
@@ -73,10 +73,10 @@ func treeMemory(pid int) (own, mapped int64) {
 	return own, mapped
 }
 
-// fieldsOf returns the sizes in a file of /proc by name. The file has them in KiB, the
-// result in bytes.
+// fieldsOf returns the sizes in a file of /proc, by name and in bytes. The file has them in
+// KiB.
 func fieldsOf(path string) map[string]int64 {
-	text, _ := os.ReadFile(path) // of a process that is gone, none
+	text, _ := os.ReadFile(path) // empty if the process is gone
 	sizes := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(line, ":")

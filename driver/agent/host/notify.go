@@ -61,7 +61,7 @@ func (h *Host) breakRing(gen uint64) {
 			n, err := shutdownSockets(p.PID(), addrs)
 			if err != nil {
 				h.log.Warn("can't cut connections, the framework notices the failure by its time-out", "slot", id, "error", err)
-				h.post(func() { // until that time-out it is idle, but does not hang
+				h.post(func() { // until that time-out the process is idle, but does not hang
 					if s.proc == p {
 						s.watch = nil
 					}

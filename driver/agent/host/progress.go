@@ -22,11 +22,11 @@ type progressFile struct {
 	path   string
 	offset int64
 	rest   []byte
-	step   time.Time // the last that the step file showed
+	step   time.Time // time of the last step that the step file showed
 }
 
-// newProgressFile makes an empty file for the slot's next process. It removes anything
-// that the previous process left in its place, which may not be a file.
+// newProgressFile creates an empty file for the slot's next process. It removes anything
+// that the previous process left at that path, which may not be a file.
 func newProgressFile(path string) (progressFile, error) {
 	p := progressFile{path: path}
 	for _, old := range []string{path, p.stepFile()} {
@@ -41,11 +41,12 @@ func newProgressFile(path string) (progressFile, error) {
 	return p, f.Close()
 }
 
-// stepFile returns the path of the file that a script without progress lines, or its
-// launcher, touches after each step.
+// stepFile returns the path of a file that shows steps of scripts without progress lines.
+// The script, or its launcher, touches the file after each step.
 func (p *progressFile) stepFile() string { return p.path + ".step" }
 
-// stepped returns when the step file was touched, 0 if it was not since the last call.
+// stepped returns when the step file was touched, 0 if it was not touched since the last
+// call.
 func (p *progressFile) stepped() float64 {
 	info, err := os.Lstat(p.stepFile())
 	if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(p.step) {
@@ -58,8 +59,8 @@ func (p *progressFile) stepped() float64 {
 // maxLine bounds one progress line; longer ones are skipped.
 const maxLine = 64 << 10
 
-// read returns the lines that were appended since the last call, parsed. It ignores
-// lines that are not JSON objects and fields that are not numbers, so that nonsense from a
+// read returns the lines that were appended since the last call, parsed. It ignores lines
+// that are not JSON objects and fields that are not numbers, so that invalid output of a
 // script does no harm.
 func (p *progressFile) read() []wire.Progress {
 	// The script may have put a pipe there; don't wait for it.

@@ -56,8 +56,8 @@ func (h *Host) report(s *slot, lines []wire.Progress) {
 	}
 }
 
-// take updates the slot's progress in the present ring from a line, or from a step that
-// came without one.
+// take updates the slot's progress in the current ring from a line, or from a step without
+// a line.
 func (s *slot) take(l wire.Progress) {
 	p := s.latest
 	p.Generation = s.Generation

@@ -94,7 +94,7 @@ func newStage(t *testing.T, command string, change func(*config.Config)) *stage 
 	return s
 }
 
-// next waits for the first message to the leader for which is returns true.
+// next waits for the first message to the leader that is accepts.
 func (s *stage) next(what string, is func(*wire.ToLeader) bool) *wire.ToLeader {
 	s.t.Helper()
 	timer := time.AfterFunc(30*time.Second, s.leader.Close)
@@ -247,7 +247,7 @@ func TestOneThatExitsUnaskedHasCompleted(t *testing.T) {
 	must.Eq(t, 1, s.registered().CompletedIn)
 }
 
-// A process may exit with 0 before its host receives the request for it. The leader decides
+// A process may exit with 0 before its host receives the request to ask it. The leader decides
 // whether the training is complete.
 func TestTheLeaderDecidesWhetherTrainingIsComplete(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestOneThatDoesNotReactIsStopped(t *testing.T) {
 	must.Eq(t, 0, s.registered().Slots[0].Failures)
 }
 
-// The time to leave is the limit where it is shorter.
+// If the time to leave is shorter, it is the limit.
 func TestALeavingHostWaitsNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, forever, nil)
@@ -369,7 +369,7 @@ func TestARequestByFileIsNotMisled(t *testing.T) {
 	}
 }
 
-// Its successor would see the request, and end at once.
+// Otherwise its successor would see the request, and end at once.
 func TestAProcessThatHasEndedIsNotAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -385,8 +385,7 @@ func TestAProcessThatHasEndedIsNotAsked(t *testing.T) {
 	must.FileNotExists(t, filepath.Join(dir, "stop"))
 }
 
-// Without a signal, the process continues to its next regular checkpoint, which has to be
-// complete.
+// Without a signal, the process continues to its next regular checkpoint, which must be complete.
 func TestAProcessIsStoppedAfterItsNextCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ path, script string }{

@@ -15,12 +15,12 @@ import (
 )
 
 // A process that has left its ring and has no next place retires: it is notified, and ends
-// by itself. It flushes its output and runs its threads and exit handlers to their end
-// while the next ring trains. Its exit has no effect on the job: an exit with 0 does not
-// complete the training.
+// by itself. While the next ring trains, it flushes its output and finishes its threads and
+// exit handlers. Its exit has no effect on the job: exit code 0 does not complete the
+// training.
 
 // timeToRetire returns how long a process may take to end: the rest of the host's time to
-// leave, or, if the host stays, LeaveTimeout.
+// leave or, if the host stays, LeaveTimeout.
 func (h *Host) timeToRetire() time.Duration {
 	if h.leaving {
 		return time.Until(h.deadline)
@@ -28,8 +28,8 @@ func (h *Host) timeToRetire() time.Duration {
 	return time.Duration(h.o.Config.LeaveTimeout)
 }
 
-// retire asks a process to end, once. The process is killed at once if it can't be asked,
-// and after limit by endRetired.
+// retire asks a process, once, to end. If the process can't be asked, it is killed at once,
+// otherwise after limit by endRetired.
 func (h *Host) retire(p elastic.Proc, s *slot, limit time.Duration) {
 	if s.Retiring {
 		return
@@ -78,11 +78,11 @@ func (h *Host) endRetired() {
 	}
 }
 
-// returned reports whether a process that asks for its next place retires. Such a process
-// is killed: it was to end.
+// returned handles a process that asks for its next place, and reports whether it should
+// have retired. Such a process is killed.
 func (h *Host) returned(s *slot) bool {
 	if s.Retiring && !s.retireBy.IsZero() {
-		h.killRetired(slices.Index(h.slots, s), s, "goes on to train although it was told so")
+		h.killRetired(slices.Index(h.slots, s), s, "continues to train although it was asked to end")
 	}
 	return s.Retiring
 }
@@ -94,7 +94,7 @@ func (h *Host) killRetired(local int, s *slot, why string) {
 	s.proc.Stop(true)
 }
 
-// held reports whether a process is left that does not retire.
+// held reports whether any process is left that does not retire.
 func (h *Host) held() bool {
 	return slices.ContainsFunc(h.slots, func(s *slot) bool { return s.State != elastic.Down && !s.Retiring })
 }

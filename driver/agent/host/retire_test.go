@@ -109,7 +109,7 @@ func TestAProcessIsKilledThatDoesNotEnd(t *testing.T) {
 		"on a host that leaves": {func(l *leaver) { l.h.Leave(50 * time.Millisecond) }, "has not ended in the time that it was given (kill_timeout)"},
 		"but trains": {func(l *leaver) {
 			l.h.post(func() { time.AfterFunc(50*time.Millisecond, func() { l.process.Waiting(2) }) })
-		}, "goes on to train although it was told so"},
+		}, "continues to train although it was asked to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,8 +123,8 @@ func TestAProcessIsKilledThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A host that leaves and finds no leader has its processes retire. They get half of the time
-// if others wait for the host's end.
+// A host that leaves and finds no leader makes its processes retire. They get half of the time if
+// others wait for the host's end.
 func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLeaver(t, func(dir string) error { return os.WriteFile(filepath.Join(dir, "end"), nil, 0o600) })
@@ -134,8 +134,8 @@ func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	must.FileExists(t, filepath.Join(l.dir, "written"))
 }
 
-// A host that has hardly any time left has its processes retire, even if a leader might have
-// a place for them.
+// A host that has hardly any time left makes its processes retire, even if a leader might have a
+// place for them.
 func TestAHostTellsItsProcessesInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		left  time.Duration
@@ -168,7 +168,7 @@ func TestAHostTellsItsProcessesInTime(t *testing.T) {
 	}
 }
 
-// A host that ends waits for no process to take in that it has no next place.
+// A host that ends does not wait until a process has learned that it has no next place.
 func TestTellingAProcessEndsWithItsHost(t *testing.T) {
 	h, _, _ := inRing(t)
 	told := make(chan error, 1)

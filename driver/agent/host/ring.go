@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// form makes r the present ring unless the host has a newer one, and admits the held
+// form makes r the current ring unless the host has a newer one, and admits the waiting
 // processes that belong to it.
 func (h *Host) form(r *elastic.Ring) {
 	if h.ring.Newer(r) {
@@ -33,7 +33,7 @@ func (h *Host) form(r *elastic.Ring) {
 	}
 }
 
-// join begins the exchange of the present ring if the host has members in it.
+// join begins the exchange of the current ring if the host has members in it.
 func (h *Host) join() {
 	if !slices.Contains(h.ring.Hosts(), h.o.ID) {
 		return
@@ -82,7 +82,7 @@ func (h *Host) news(x Exchange, id wire.RingID) {
 	}
 }
 
-// arrived handles a process that has sent its first request and is held.
+// arrived handles a process that has sent its first request and waits.
 func (h *Host) arrived(p elastic.Proc, e Endpoint, restarts bool) {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || s.State != elastic.Starting {
@@ -115,7 +115,7 @@ func (h *Host) notifiable(p elastic.Proc, e Endpoint) {
 	}
 }
 
-// tryAdmit admits a process to the present ring if it is held and a member.
+// tryAdmit admits a process to the current ring if it waits and is a member.
 func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 	if s.State != elastic.Arrived && s.State != elastic.Waiting || s.Retiring || h.ring == nil || h.exchange == nil || s.Generation >= h.ring.Generation {
 		return

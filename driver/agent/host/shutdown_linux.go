@@ -17,12 +17,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/remotecall"
 )
 
-// The collectives of a framework notice a peer that died only on the connections to that
-// peer. The other members of a ring wait for one another until their time-out, 30 s by
-// default in Gloo. The agent knows at once. As an ancestor of its slots, it may take their
-// sockets (pidfd_getfd, Linux 5.6) and shut down those of the broken ring, or have the
-// processes do it themselves (package remotecall). To each process this looks as if its
-// neighbour had died, and it recovers.
+// The collectives of a framework notice a dead peer only on the connections to that peer.
+// The other members of a ring wait for one another until their time-out, 30 s by default in
+// Gloo. The agent knows at once. As an ancestor of its slots' processes, it may take over
+// their sockets (pidfd_getfd, Linux 5.6) and shut down those of the broken ring, or make
+// the processes do that themselves (package remotecall). To each process this looks as if
+// its neighbour had died, and it recovers.
 
 // shutdownSockets shuts down the connections of a process and its descendants that have
 // an end at one of the listening addresses, and returns how many there were.
@@ -70,7 +70,7 @@ func shutdownProcess(pid int, listening map[netip.AddrPort]bool) (int, error) {
 	return n + more, nil
 }
 
-// descriptorsOf returns the descriptors of a process for the sockets with these inodes.
+// descriptorsOf returns a process's descriptors of the sockets with these inodes.
 func descriptorsOf(pid int, inodes map[string]bool) ([]int, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
@@ -91,7 +91,7 @@ func descriptorsOf(pid int, inodes map[string]bool) ([]int, error) {
 }
 
 // takeAndShutdown duplicates sockets of a process into this one and shuts them down. It
-// fails where the kernel denies that.
+// fails if the kernel forbids that.
 func takeAndShutdown(pid int, fds []int) (n int, err error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -103,7 +103,7 @@ func takeAndShutdown(pid int, fds []int) (n int, err error) {
 		if err != nil {
 			return n, fmt.Errorf("pidfd_getfd: %w", err)
 		}
-		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // fails where the peer was faster
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // fails if the peer was faster
 		_ = unix.Close(fd)
 		n++
 	}

@@ -21,26 +21,25 @@ type slot struct {
 	proc     *process.Process
 	endpoint Endpoint
 	callers  *callerCheck
-	asked    bool      // to stop
+	asked    bool      // it was asked to stop
 	warned   bool      // a warning of its endpoint was reported
-	failed   time.Time // the last of Failures
+	failed   time.Time // time of the last of Failures
 	progress progressFile
 	latest   wire.Progress
 	sent     time.Time // when progress was last reported to the leader
-	unsent   bool      // latest is newer than what was reported
+	unsent   bool      // latest is newer than the last report
 	// stopAt is when a process that was asked for its checkpoint is stopped; zero if it
 	// was not asked.
 	stopAt time.Time
-	watch  *idleWatch // nil where its ring is not broken
-	// rank is that in the last ring that admitted the process. retireBy is when a
-	// process that retires is killed; zero if it does not retire or was killed. See
-	// retire.
+	watch  *idleWatch // nil unless its ring is broken
+	// rank is its rank in the last ring that admitted it. retireBy is when a retiring
+	// process is killed; zero if it does not retire or was killed. See retire.
 	rank     int
 	retireBy time.Time
 	// connected is the last report that the process is connected to its ring, or nil.
 	connected *wire.Connected
-	// forming is when the process's addresses are reported next, if it is still
-	// connecting then. listed is how many of them the leader has.
+	// forming is when the addresses of a process that is still connecting are reported
+	// next. listed is how many of them the leader has.
 	forming time.Time
 	listed  int
 	// postponed is a start that waits for memory.
@@ -55,12 +54,12 @@ func (h *Host) start(a elastic.Start) {
 	}
 	s := h.slots[local]
 	if s.State != elastic.Down || a.Proc.Incarnation <= s.Incarnation {
-		return // sent twice
+		return // the message was sent twice
 	}
 	*s = slot{SlotReport: elastic.SlotReport{State: elastic.Starting, Incarnation: a.Proc.Incarnation,
 		Assignment: a.Assignment, Failures: s.Failures, Surrogate: a.Surrogate}, failed: s.failed}
 	s.endpoint = h.newEndpoint(a)
-	if a.Generation > 0 { // takes the place of one that died while its ring formed
+	if a.Generation > 0 { // it replaces a process that died while its ring formed
 		m := h.ring.Find(a.Proc.Slot)
 		if m == nil || h.exchange == nil || h.ring.Generation != a.Generation {
 			h.down(s, elastic.SlotExited{Proc: a.Proc, Status: "it has no place in the ring"})
@@ -236,7 +235,7 @@ func (h *Host) stopSlot(s *slot, kill bool) {
 		p := s.postponed.Proc
 		s.postponed = nil
 		h.down(s, elastic.SlotExited{Proc: p, Status: "stopped before it was started"})
-	case s.Retiring && !kill: // it ends by itself, or at its limit
+	case s.Retiring && !kill: // it ends by itself, or is killed after its limit
 	case s.State != elastic.Down:
 		s.asked = true
 		s.proc.Stop(kill)

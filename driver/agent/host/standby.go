@@ -10,9 +10,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Where processes can't change their ring, those of the next ring start while those of the
-// present one train. So each slot has two places, entries i and width+i of Host.slots.
-// They share the GPU, the local rank, the slot's number in messages, and the count of its
+// If processes can't change their ring, those of the next ring start while those of the
+// current one train. So each slot has two places, entries i and width+i of Host.slots. They
+// share the GPU, the local rank, the slot's number in messages, and the count of its
 // failures.
 
 // places returns the entries for a number of slots.
@@ -48,8 +48,8 @@ func (h *Host) starts(local int) int {
 	return n
 }
 
-// postpone delays the start of a process if memory is too small for it and the other
-// process of its slot. It reports the process to the leader as arrived, so that the present
+// postpone delays the start of a process if there is too little memory for it and the other
+// process of its slot. It reports the process to the leader as arrived, so that the current
 // ring ends and the next one can form.
 func (h *Host) postpone(s *slot, a elastic.Start) bool {
 	other := h.sibling(a.Proc.Slot.Local)

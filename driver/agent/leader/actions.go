@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// step gives the machine an event and performs the actions that it returns.
+// step passes the machine an event and performs the actions that it returns.
 func (l *Leader) step(ctx context.Context, ev elastic.Event) {
 	for _, a := range l.machine.Step(time.Now(), ev) {
 		if l.failed != nil {
@@ -66,8 +66,8 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 	}
 }
 
-// notify sends a notice to a process. Where processes can change their ring, every host
-// gets it, so that all of them know its timestamp.
+// notify sends a notice to a process. If processes can change their ring, every host gets
+// the notice, so that all of them know its timestamp.
 func (l *Leader) notify(a elastic.Notify) {
 	m := &wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}}
 	if !l.machine.Restarts() {
@@ -77,7 +77,7 @@ func (l *Leader) notify(a elastic.Notify) {
 	l.send(a.Proc.Slot.Host, m)
 }
 
-// breakRing has the hosts cut the connections of a ring.
+// breakRing makes the hosts cut the connections of a ring.
 func (l *Leader) breakRing(a elastic.Break) {
 	l.log.Info("ring broken", "generation", a.Generation)
 	l.broadcast(&wire.ToAgent{Break: &a})
@@ -86,7 +86,8 @@ func (l *Leader) breakRing(a elastic.Break) {
 // form asks the quorum for consent to a new ring and sends the ring to its hosts.
 func (l *Leader) form(ctx context.Context, a elastic.Form) {
 	id := wire.IDOf(&a.Ring)
-	// Rings of this term up to the floor have consent already: this leader began again.
+	// This leader has started again: rings of its term up to the floor already have
+	// consent.
 	if fresh := id.Term == l.o.Term && id.Generation > l.o.Floor && id != l.agreed; fresh {
 		if l.o.Quorum != nil {
 			var allocs []string

@@ -17,14 +17,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// secondLook is the time between a look that found an intruder and the one that has to
+// secondLook is the time between a look that found an intruder and the one that must
 // confirm it. A member that dies during a look also leaves connections with one end, but
 // not for long.
 const secondLook = 100 * time.Millisecond
 
-// lookTimeout is how long hosts may take to answer a look, and to report that all
-// processes are connected once the ring is up. switchTimeout is the latter for a later
-// round, in which members are still receiving the rest of the state.
+// lookTimeout is how long hosts may take to answer a look, and to report that all processes
+// are connected once the ring is up. switchTimeout replaces the latter for a later round,
+// in which members are still receiving the rest of the state.
 const (
 	lookTimeout   = 5 * time.Second
 	switchTimeout = time.Minute
@@ -34,19 +34,19 @@ const (
 // report the connections of their processes.
 type look struct {
 	round     int
-	listening attest.Addresses              // of the members, as far as they are known
+	listening attest.Addresses              // of the members, as far as known
 	number    int                           // of the last look, 0 before the first
-	asked     time.Time                     // when that was, or what it waits for began
-	answers   map[elastic.HostID]*wire.Ends // nil while none is under way
-	strangers []attest.End                  // of the look before, to be confirmed
+	asked     time.Time                     // time of that look, or when the leader began to wait for the first
+	answers   map[elastic.HostID]*wire.Ends // nil unless a look is in progress
+	strangers []attest.End                  // found by the previous look, to be confirmed
 }
 
 // attestation is one round in which the hosts of a ring compare its connections.
 type attestation struct {
 	look
-	members map[elastic.Proc]bool // those that are connected, and whether they know where they listen
+	members map[elastic.Proc]bool // the connected ones, and whether their listening addresses are known
 	again   bool                  // a second look is due
-	done    bool                  // it is over, and the ring may go on
+	done    bool                  // it has ended, and the ring may go on
 }
 
 // connected handles a process of the ring that is connected.
@@ -61,9 +61,9 @@ func (l *Leader) connected(m *wire.Connected) {
 		l.attestation = a
 	}
 	switch {
-	case m.Attested && a.round == m.Round: // by an earlier leader
+	case m.Attested && a.round == m.Round: // attested by an earlier leader
 		l.attested(a)
-	case a.done || a.round > m.Round: // a later round begins when this one is attested
+	case a.done || a.round > m.Round: // a later round begins after this one is attested
 		l.send(m.Proc.Slot.Host, &wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: m.Round}})
 	default:
 		a.members[m.Proc] = m.Known
@@ -100,7 +100,7 @@ func (l *Leader) checkAttestation() {
 		l.unattested(fmt.Sprintf("the processes of ranks %v do not report where they listen: install the kolo package of the driver's release", silent))
 	case len(a.listening) == 0 && a.round == 1 && len(l.machine.Ring().Members) > 1:
 		l.unattested("its processes listen at no address of their own")
-	case len(a.listening) == 0: // a ring of one, or a group with connections of the one before
+	case len(a.listening) == 0: // a ring of one member, or a group that reuses the previous group's connections
 		l.attested(a)
 	default:
 		l.lookAt(a)
@@ -114,7 +114,7 @@ func (l *Leader) lookAt(a *attestation) {
 	l.ask(&a.look, 1)
 }
 
-// ask begins the next look. The sign of its number tells its kind, see wire.Look.
+// ask begins the next look. The sign of its number shows its kind, see wire.Look.
 func (l *Leader) ask(k *look, sign int) {
 	k.number += sign
 	k.answers = map[elastic.HostID]*wire.Ends{}
@@ -133,7 +133,7 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 		return
 	}
 	v := attest.Judge(a.listening, ends)
-	if a.number > 1 { // a process that connected after the first look takes no member's place
+	if a.number > 1 { // a process that connected after the first look has replaced no member
 		v.Strangers = slices.DeleteFunc(v.Strangers, func(e attest.End) bool { return !slices.Contains(a.strangers, e) })
 	}
 	a.strangers = v.Strangers
@@ -152,9 +152,9 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	}
 }
 
-// answered records a host's answer to a look. Once every host of the ring has answered,
-// all is true, ends has their answers, and unknown states why ends is incomplete, or is "".
-// all is false while an answer is missing, and if this one is to another look.
+// answered records a host's answer to a look. Once every host of the ring has answered, it
+// returns all with the answers in ends; unknown states why ends is incomplete, or is "". It
+// does not return all while an answer is missing, or if this answer is to another look.
 func (l *Leader) answered(k *look, id elastic.HostID, m *wire.Ends) (ends []attest.End, unknown string, all bool) {
 	if k.answers == nil || m.Ring != l.ring || m.Round != k.round || m.Number != k.number {
 		return nil, "", false
@@ -195,7 +195,7 @@ func (l *Leader) lookAgain(now time.Time) {
 	}
 	switch since := now.Sub(a.asked); {
 	case a.number == 0 && since < lookTimeout, a.number == 0 && a.round > 1 && since < switchTimeout:
-	case a.number == 0: // all are connected, so the agent that did not report it is older
+	case a.number == 0: // all are connected, so the agent that did not report that is of an older version
 		l.silence(a)
 		l.unattested(oldAgent)
 	case a.again && since >= secondLook:
@@ -205,7 +205,8 @@ func (l *Leader) lookAgain(now time.Time) {
 	}
 }
 
-// complete reports whether the members of the ring are connected, and their hosts here.
+// complete reports whether the members of the ring are connected, and their hosts in
+// session.
 func (l *Leader) complete() bool {
 	away := func(h elastic.HostID) bool { return l.hosts[h] == nil || l.hosts[h].session == nil }
 	return l.machine.Up() && !slices.ContainsFunc(l.machine.Ring().Hosts(), away)
@@ -227,8 +228,8 @@ func (l *Leader) attested(a *attestation) {
 	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: a.round}})
 }
 
-// unattested lets a ring go on although its connections could not be checked. The first
-// reason in a term is reported to the user.
+// unattested lets a ring continue although its connections could not be checked. It reports
+// the first reason in a term to the user.
 func (l *Leader) unattested(why string) {
 	l.log.Warn("the ring's connections are not attested", "generation", l.ring.Generation, "reason", why)
 	if !l.toldUnattested {

@@ -100,7 +100,8 @@ func TestAStrangerBreaksTheRing(t *testing.T) {
 	must.Eq(t, 2, f.attested)
 }
 
-// A member that dies has connections with one end, for a moment.
+// Only a second look confirms a stranger, because a dying member also leaves connections
+// with one end for a moment.
 func TestAStrangerIsSeenTwice(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	f := l.attests(true, func(look int, id elastic.HostID) *wire.Ends {
@@ -112,7 +113,7 @@ func TestAStrangerIsSeenTwice(t *testing.T) {
 	must.Eq(t, fmt.Sprint(found{looks: 4, attested: 2}), fmt.Sprint(f))
 }
 
-// Processes that connected after the first look take no member's place: all members were
+// Processes that connected after the first look have replaced no member: all members were
 // connected by then.
 func TestTheSameStrangerIsSeenTwice(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
@@ -126,7 +127,7 @@ func TestTheSameStrangerIsSeenTwice(t *testing.T) {
 	must.Eq(t, fmt.Sprint(found{looks: 4, attested: 2}), fmt.Sprint(f))
 }
 
-// Where all listen at every address of their machines, no connection is looked at.
+// If all members listen at every address of their machines, no connection is checked.
 func TestListenersWithoutAddressAreUnknown(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.sent()
@@ -237,8 +238,8 @@ func TestAHostThatIsAwayIsAwaited(t *testing.T) {
 	must.Eq(t, 2, l.verdicts())
 }
 
-// A round that an earlier leader has attested is not looked at again: processes that
-// connect to a listener later take no member's place.
+// A round that an earlier leader has attested is not checked again: processes that connect
+// to a listener later have replaced no member.
 func TestAnEarlierLeadersVerdictStands(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.sent()

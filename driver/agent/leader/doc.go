@@ -9,9 +9,9 @@
 //	                        ├── ringStats: gaps, lost steps, step times
 //	                        └── Status, sent to every host
 //
-// Leader feeds sessions into the membership state machine and performs the actions
-// that it returns. It holds nothing that can't be rebuilt from what the hosts
-// report, so another leader may take over at any time.
+// Leader passes the sessions' messages to the membership state machine and performs the
+// actions that it returns. Everything that it holds can be rebuilt from the hosts' reports,
+// so another leader may take over at any time.
 //
 // It depends neither on Nomad nor on the training framework. Consent to a ring, the record
 // of a completed training and the framework's Exchange are interfaces, which the agent

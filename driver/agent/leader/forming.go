@@ -15,33 +15,33 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
 )
 
-// formingLook is the time between looks at a group that does not form. Processes report
-// their listening addresses more often than that.
+// formingLook is the interval between looks at a group that does not form. Processes report
+// their listening addresses more often.
 const formingLook = time.Second
 
 // formation is a round whose processes have not connected yet. An intruder may have taken
-// the place of one: of two that connect, Gloo closes the connection of the second.
+// the place of one: if two processes connect to the same member, Gloo closes the second
+// connection.
 type formation struct {
 	look
 	reported map[elastic.Proc][]netip.AddrPort // where processes listen
-	clean    time.Time                         // begin of the last look that found no intruder or had no result
+	clean    time.Time                         // start of the last look that found no intruder or had no result
 }
 
-// gaveUp has the members that gave up connecting. They are reported to the machine only
-// after a look: the machine breaks the ring, and the others then close the connections that
-// show the reason.
+// gaveUp has the members that gave up connecting. The machine learns of them only after a
+// look. It then breaks the ring, and the others close the connections that show the reason.
 type gaveUp struct {
 	waiting []elastic.SlotWaiting
 	since   time.Time
 }
 
-// forming handles the report of a process whose group has not formed yet.
+// forming handles a report from a process whose group has not formed yet.
 func (l *Leader) forming(m *wire.Forming) {
 	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
 		return
 	}
 	if a := l.attestation; a != nil && (a.round > m.Round || a.round == m.Round && (a.done || a.number > 0)) {
-		return // it was late
+		return // the report is late
 	}
 	if mem := l.machine.Ring().Find(m.Proc.Slot); mem == nil || mem.Proc != m.Proc {
 		return
@@ -57,27 +57,28 @@ func (l *Leader) formationOf(round int) *formation {
 	return l.formation
 }
 
-// lookForming looks at a group that does not form when that is due.
+// lookForming starts a look at a group that does not form, if one is due.
 func (l *Leader) lookForming(now time.Time) {
 	f := l.formation
 	if f == nil {
 		return
 	}
 	if !l.machine.Intact() {
-		l.formation = nil // its ring is over
+		l.formation = nil // its ring has ended
 		return
 	}
 	since := now.Sub(f.asked)
 	switch {
 	case f.answers != nil && since < lookTimeout:
-	case since < formingLook: // also before a second look: a lost FIN is sent again until then
+	case since < formingLook: // also before a second look, because a lost FIN is sent again until then
 	default:
 		l.lookAtForming(f, now)
 	}
 }
 
 // lookAtForming asks all hosts of the ring for their connections. While no process of the
-// ring is known to listen, it asks no one, and the look counts as one without a stranger.
+// ring is known to listen, it asks no one, and the look counts as one that found no
+// stranger.
 func (l *Leader) lookAtForming(f *formation, now time.Time) {
 	f.asked, f.answers, f.listening = now, nil, attest.Addresses{}
 	for _, addrs := range f.reported {
@@ -85,7 +86,7 @@ func (l *Leader) lookAtForming(f *formation, now time.Time) {
 			f.listening.Add(a)
 		}
 	}
-	if a := l.attestation; a != nil && a.round == f.round { // of those that are connected
+	if a := l.attestation; a != nil && a.round == f.round { // attestation looks at the connected ones
 		maps.Copy(f.listening, a.listening)
 	}
 	if len(f.listening) == 0 {
@@ -95,8 +96,9 @@ func (l *Leader) lookAtForming(f *formation, now time.Time) {
 	l.ask(&f.look, -1)
 }
 
-// lookedForming handles a host's answer to a look at a group that does not form. A look
-// without a result is not reported: the group may still form, and is looked at then.
+// lookedForming handles a host's answer to a look at a group that does not form. It does
+// not report a look without a result, because the group may still form, and is looked at
+// then.
 func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	f := l.formation
 	if f == nil || !l.machine.Intact() {
@@ -117,10 +119,10 @@ func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.E
 	}
 }
 
-// intruders returns the accepted ends of connections with a listener of the ring that no
-// member opened. An end that a member opened and no listener has accepted yet is not one:
-// it belongs to a slow member. While a listener has ends of both kinds, neither counts,
-// because they may belong to one connection whose address is translated on the way.
+// intruders returns the accepted ends, at a listener of the ring, of connections that no
+// member opened. It ignores an end that a member opened and no listener has accepted yet,
+// because that member may just be slow. If a listener has ends of both kinds, neither
+// counts, because they may belong to one connection whose address is translated on the way.
 func intruders(listening attest.Addresses, ends []attest.End) []attest.End {
 	strangers := attest.Judge(listening, ends).Strangers
 	pending := attest.Addresses{}
@@ -132,10 +134,10 @@ func intruders(listening attest.Addresses, ends []attest.End) []attest.End {
 	return slices.DeleteFunc(strangers, func(e attest.End) bool { return !listening[e.Local] || pending[e.Local] })
 }
 
-// postpone records a member that gave up connecting and waits for its next ring, and
-// reports whether the machine is to learn of it only after a look at the connections of
-// the others. The machine learns of it at once if no look can succeed, or if the ring's
-// time to form ends first.
+// postpone records a member that gave up connecting and waits for its next ring. It reports
+// whether the machine should learn of that only after a look at the connections of the
+// others. Otherwise, because no look can succeed or the ring's time to form ends first, the
+// machine learns of it at once.
 func (l *Leader) postpone(w elastic.SlotWaiting, now time.Time) bool {
 	ring := l.machine.Ring()
 	switch {
@@ -154,8 +156,8 @@ func (l *Leader) postpone(w elastic.SlotWaiting, now time.Time) bool {
 	return true
 }
 
-// releaseAfterLook reports to the machine that members gave up. It waits for a look that
-// began at least formingLook later and found no intruder, at most lookTimeout.
+// releaseAfterLook reports to the machine that members gave up. It waits, for at most
+// lookTimeout, for a look that began at least formingLook later and found no intruder.
 func (l *Leader) releaseAfterLook(ctx context.Context, now time.Time) {
 	if len(l.gaveUp.waiting) == 0 {
 		return
@@ -166,8 +168,8 @@ func (l *Leader) releaseAfterLook(ctx context.Context, now time.Time) {
 	}
 }
 
-// releaseFor reports to the machine that a process gave up, before it reports anything
-// else about it: if the process exits now, it does not exit as a member.
+// releaseFor reports to the machine that a process gave up, before anything else about that
+// process. If the process exits now, it does not exit as a member.
 func (l *Leader) releaseFor(ctx context.Context, p elastic.Proc) {
 	if slices.ContainsFunc(l.gaveUp.waiting, func(w elastic.SlotWaiting) bool { return w.Proc == p }) {
 		l.release(ctx)

@@ -78,7 +78,7 @@ func (l *ledBy) formFor(d time.Duration, sees func(look int, id elastic.HostID) 
 // taken has an intruder in a member's place; the member's own connection was closed.
 var taken = map[elastic.HostID][]attest.End{"a": {stranger}}
 
-// The other members wait for the one whose place is taken.
+// The stranger is reported although the other members only wait for the one that it replaced.
 func TestAStrangerThatKeepsARingFromFormingIsNamed(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.forms()
@@ -96,7 +96,7 @@ func TestAStrangerThatKeepsARingFromFormingIsNamed(t *testing.T) {
 	must.Eq(t, generation+1, l.ring.Generation)
 }
 
-// The member whose place is taken gives up before the other has reported where it listens.
+// The replaced member gives up before the other has reported where it listens.
 func TestAMemberThatGivesUpDoesNotHideTheStranger(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.forms()
@@ -108,8 +108,8 @@ func TestAMemberThatGivesUpDoesNotHideTheStranger(t *testing.T) {
 	must.SliceEmpty(t, l.gaveUp.waiting)
 }
 
-// If a ring does not form for another reason, it ends a moment after the first member gave
-// up, and at once when no member is left or one is lost.
+// If a ring does not form for another reason, it ends a moment after the first member gave up. It
+// ends at once if no member is left or one is lost.
 func TestAMemberThatGivesUpEndsTheRing(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(l *ledBy)
@@ -158,8 +158,8 @@ func TestAMemberThatGivesUpIsNotKeptBackInVain(t *testing.T) {
 	}
 }
 
-// A listener has accepted a connection that no member opened, and a member has opened one to
-// it that it has not accepted. They may be one connection whose address is translated on the
+// A listener has accepted a connection that no member opened, and a member has opened one to it
+// that it has not accepted. They may be the same connection, with its address translated on the
 // way.
 func TestTranslatedAddressesOfMembersThatConnectAreNoStrangers(t *testing.T) {
 	from := func(s string) attest.End { return attest.End{Local: listenA, Remote: netip.MustParseAddrPort(s)} }
@@ -179,7 +179,7 @@ func TestTranslatedAddressesOfMembersThatConnectAreNoStrangers(t *testing.T) {
 	}
 }
 
-// An end that has connected and is not accepted yet is a slow member's.
+// An end that has connected and is not accepted yet belongs to a slow member.
 func TestASlowMemberIsNoStranger(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.forms()
@@ -208,7 +208,7 @@ func TestReportsOfOtherFormingRingsAreIgnored(t *testing.T) {
 	}
 }
 
-// The exit of a member that waits is no failure in training. If the member retires, its exit
+// If a member that waits exits, that is no failure in training. If the member retires, its exit
 // does not complete the job either.
 func TestAMemberThatGivesUpAndEndsIsNoMember(t *testing.T) {
 	for name, retiring := range map[string]bool{"gives up": false, "retires": true} {

@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Quorum gives consent to rings; see discovery.Elector. Hosts are named by their
+// Quorum gives consent to rings; see discovery.Elector. It identifies hosts by their
 // allocations.
 type Quorum interface {
 	Connect(alloc string)
@@ -42,13 +42,13 @@ type Options struct {
 	// Exchange returns a new exchange for a ring.
 	Exchange func() Exchange
 	// Present reports whether an allocation is still registered, and whether the view of
-	// the registry is newer than the given time. If nil, only sessions decide.
+	// the registry is newer than the given time. If Present is nil, only sessions decide.
 	Present func(alloc string, after time.Time) (present, fresh bool)
-	// Address returns the address of an allocation in the registry, or "". The
-	// allocation is given by its ID or a prefix of it. If nil, hosts of an earlier
-	// leader's ring are not probed.
+	// Address returns the address of an allocation in the registry, or "". The allocation
+	// is given by its ID or a prefix of it. If Address is nil, hosts of an earlier leader's
+	// ring are not probed.
 	Address func(alloc string) string
-	// PeerAuth names how agents authenticate each other, for the status.
+	// PeerAuth describes, for the status, how agents authenticate each other.
 	PeerAuth string
 	// HostTimeout is how long a host may be without a session, 8 s by default.
 	HostTimeout time.Duration
@@ -60,7 +60,7 @@ type Options struct {
 type Leader struct {
 	o       Options
 	log     hclog.Logger
-	ctx     context.Context // of Run, for what is posted: a session's own ends with it
+	ctx     context.Context // Run's, for posted functions: a session's own context ends with the session
 	todo    chan func()
 	quit    chan struct{}
 	machine *elastic.Machine
@@ -80,15 +80,15 @@ type Leader struct {
 	ended          *elastic.End
 	failed         error
 	statusAt       time.Time
-	stepped        time.Time               // last new step of the present ring, by this clock; see checkStall
-	stallReported  uint64                  // ring whose stall was reported
-	toldUnattested bool                    // the user knows that rings are not attested
+	stepped        time.Time               // time of the last new step of the current ring, by this machine's clock; see checkStall
+	stallReported  uint64                  // generation of the ring whose stall was reported
+	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
 	status         *wire.Status
 }
 
-// ErrRefused reports that a ring was refused. The leader must begin again from the
-// reports of the hosts.
+// ErrRefused means that a ring was refused. The leader must start again from the hosts'
+// reports.
 var ErrRefused = errors.New("the ring was refused")
 
 // checkpointMargin is added to the time for a checkpoint when the leader waits for the
@@ -127,7 +127,7 @@ func (l *Leader) post(f func()) {
 	}
 }
 
-// Run leads until ctx ends or a ring is refused, which is an error.
+// Run leads until ctx ends or a ring is refused. The refusal is an error.
 func (l *Leader) Run(ctx context.Context) error {
 	defer close(l.quit)
 	l.ctx = ctx
@@ -174,7 +174,7 @@ func (l *Leader) Resize(host elastic.HostID, slots int) {
 	l.post(func() { l.step(l.ctx, elastic.HostSlots{Host: host, Slots: slots}) })
 }
 
-// Status returns the present status, or nil if ctx ends first. After the leader has ended,
+// Status returns the current status, or nil if ctx ends first. After the leader has ended,
 // it returns the last one.
 func (l *Leader) Status(ctx context.Context) *wire.Status {
 	c := make(chan *wire.Status, 1)

@@ -33,7 +33,7 @@ func (*hostEnd) Recv() (*wire.ToLeader, error) { return nil, io.EOF }
 
 func (*hostEnd) Close() {}
 
-// noExchange is for hosts that connect without one.
+// noExchange returns an exchange that does nothing, for hosts that connect without one.
 func noExchange() Exchange { return silent{} }
 
 type silent struct{}
@@ -179,7 +179,7 @@ func TestStall(t *testing.T) {
 	must.False(t, l.stalled(late), must.Sprint("training is complete, rank 0 may write its last checkpoint"))
 }
 
-// Numbers that JSON can't represent would end the sessions on which a status is sent.
+// Numbers that JSON can't represent would end the sessions over which a status is sent.
 func TestStatusStaysFinite(t *testing.T) {
 	t.Parallel()
 	l := lead(t, config.Config{}, "a")
@@ -206,8 +206,8 @@ func (r refusing) Form(context.Context, uint64, []string) error {
 	return errors.New("no majority")
 }
 
-// A host registers while the leader waits for a consent that it does not get. The host must
-// not stay in session with that leader, which ends.
+// A host registers while the leader waits for a consent that it does not get. The host must not
+// stay in session with that leader, which is about to end.
 func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	t.Parallel()
 	r := refusing{make(chan struct{})}
@@ -249,7 +249,7 @@ func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	}
 }
 
-// A host of another framework would start processes that no ring can connect.
+// A host with another framework would start processes that no ring can connect.
 func TestHostsOfOneFrameworkOnly(t *testing.T) {
 	t.Parallel()
 	c := oneSlot
@@ -321,8 +321,8 @@ func (disagreeing) Form(context.Context, uint64, []string) error {
 	return errors.New("generation already used")
 }
 
-// A leader that begins again, because a ring was refused, sends out its hosts' present ring
-// without asking for consent again. It asks for consent to the next one.
+// A leader that starts again because a ring was refused sends out its hosts' current ring without
+// asking for consent again. It does ask for consent to the next one.
 func TestBeginningAgain(t *testing.T) {
 	for generation, asks := range map[uint64]bool{2: false, 3: false, 4: true} {
 		l := New(Options{Exchange: noExchange, Config: oneSlot, Term: 7, Floor: 3, Quorum: disagreeing{}, Logger: hclog.NewNullLogger()})
@@ -374,9 +374,9 @@ func TestDeadHostsOfAnEarlierLeader(t *testing.T) {
 	must.Nil(t, l.hosts["b-1"])
 }
 
-// A host without a session is lost after HostTimeout, or when a view of the registry that is
-// newer than the end of its session does not name it. The same applies to a host of the ring
-// that has yet to register.
+// A host without a session is lost after HostTimeout, or if a view of the registry from after the
+// end of its session does not list it. The same applies to a host of the ring that has yet to
+// register.
 func TestHostsAreLostByTheRegistry(t *testing.T) {
 	start := func(present, fresh bool) *ledBy {
 		l := lead(t, config.Config{}, "a", "b", "c")

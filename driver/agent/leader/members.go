@@ -28,10 +28,10 @@ type Session interface {
 // member is the leader's view of a host.
 type member struct {
 	alloc, addr string
-	awaited     bool // of an earlier leader's ring, and has yet to register: alloc is a prefix of the ID
-	width       int  // of its slots, where they have standbys; see elastic.HostInfo
+	awaited     bool // its host is of an earlier leader's ring and has yet to register; alloc is a prefix of the ID
+	width       int  // of its slots, if they have standbys; see elastic.HostInfo
 	session     Session
-	gone        time.Time // without a session since
+	gone        time.Time // since when it has no session
 	released    bool
 }
 
@@ -52,7 +52,7 @@ func (l *Leader) Serve(s Session) error {
 	id := r.Info.ID
 	q := newSendQueue(s)
 	defer q.Close()
-	// A leader that ends closes the sessions of its hosts. This one may not be among
+	// A leader that ends closes the sessions of its hosts. This session may not be among
 	// them yet, and heartbeats would keep it open.
 	go func() {
 		select {
@@ -82,20 +82,20 @@ func (l *Leader) Serve(s Session) error {
 }
 
 // refuse returns an error for a host whose processes can't be in a ring with the others.
-// While an update of the job changes its driver, there are hosts with either driver.
+// During a job update that changes the driver, there are hosts with either driver.
 func (l *Leader) refuse(r *wire.Register, s Session) error {
 	if r.Framework == "" || r.Framework == l.o.Config.Framework {
 		return nil
 	}
 	err := fmt.Errorf("its driver is %s, and that of the job's other allocations %s: stop the job before you change its driver",
 		plaintext.Line(r.Framework, plaintext.Limit), l.o.Config.Framework)
-	if r.Info.Ring == nil { // else it trains, and a host with its driver may lead later
+	if r.Info.Ring == nil { // otherwise it trains, and a host with its driver may lead later
 		_ = s.Send(&wire.ToAgent{Release: &elastic.ReleaseHost{Host: r.Info.ID, Failed: true, Reason: err.Error()}})
 	}
 	return err
 }
 
-// join handles a host that registers.
+// join handles the registration of a host.
 func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	id := r.Info.ID
 	for other, m := range l.hosts {
@@ -122,7 +122,8 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 		l.stats = newRingStats(r.Status)
 	}
 	if r.Info.Ring != nil && !r.Info.Leaving && l.o.Present != nil {
-		// It was registered once, so a view without it means that Nomad has removed it.
+		// The allocation was registered once, so a view without it means that Nomad has
+		// removed it.
 		present, known := l.o.Present(r.AllocID, time.Time{})
 		r.Info.Dropped = known && !present
 	}
@@ -138,8 +139,8 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	}
 }
 
-// parted handles the end of a session. A host that is alive comes back at once. Its
-// address is probed: a refused connection means that it is dead.
+// parted handles the end of a session. A live host comes back at once. Its address is
+// probed: a refused connection means that it is dead.
 func (l *Leader) parted(ctx context.Context, id elastic.HostID, s Session) {
 	m := l.hosts[id]
 	if m == nil || m.session != s {
@@ -189,7 +190,7 @@ func (l *Leader) await(ctx context.Context, id elastic.HostID, now time.Time) {
 	l.probe(ctx, id, m)
 }
 
-// restarted reports whether another agent of the host's allocation is in session, which
+// restarted reports whether another agent of the host's allocation is in session. That
 // means that the host is dead.
 func (l *Leader) restarted(id elastic.HostID) bool {
 	for other, m := range l.hosts {
@@ -211,7 +212,7 @@ func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 		l.log.Info("host gone", "host", id, "alloc", m.alloc)
 	}
 	if slices.Contains(l.machine.Ring().Hosts(), id) {
-		if m == nil || !m.released { // else its processes have left as planned
+		if m == nil || !m.released { // otherwise its processes have left as planned
 			l.stats.vanish()
 		}
 		l.givenUp[id] = true

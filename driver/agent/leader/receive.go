@@ -47,7 +47,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	case m.Exited != nil:
 		l.releaseFor(ctx, m.Exited.Proc)
 		ev := m.Exited.SlotExited
-		ev.Status = plaintext.Line(ev.Status, plaintext.Limit) // from another host, whose tenant may write what its agent sends
+		ev.Status = plaintext.Line(ev.Status, plaintext.Limit) // from another host, whose tenant may control the text
 		if m.Exited.Ring == l.ring && l.exchange != nil && len(m.Exited.Withdrawn) > 0 && l.exchange.Withdraw(m.Exited.Withdrawn) {
 			ev.Visible = true
 		}

@@ -105,7 +105,7 @@ func TestAFailureIsReportedToItsHost(t *testing.T) {
 	must.True(t, l.stats.failures)
 }
 
-// A new leader learns of the previous one's requests from the hosts' reports.
+// A new leader learns of the previous leader's requests from the hosts' reports.
 func TestALeaderKnowsOfARequestBefore(t *testing.T) {
 	t.Parallel()
 	c := config.Config{}

@@ -17,14 +17,14 @@ const maxResizes = 64
 // ringStats measures rings: gaps, lost steps and step times.
 type ringStats struct {
 	open     wire.Resize // being measured
-	closed   bool        // open has been added to resizes
+	closed   bool        // open was added to resizes
 	stopped  time.Time
 	formed   time.Time
 	last     wire.Progress // of the previous ring
-	latest   wire.Progress // of the present ring
+	latest   wire.Progress // of the current ring
 	reports  bool          // the script reports steps
-	every    float64       // most steps between two reports; see wire.Progress
-	vanished bool          // a host was lost, with progress of the previous ring that it had yet to report
+	every    float64       // largest number of steps between two reports; see wire.Progress
+	vanished bool          // a host was lost that may not have reported all of the previous ring's progress
 	replaced bool          // the members are other processes than those of the previous ring
 	resizes  []wire.Resize
 	tallies  map[int]tally // by ring size
@@ -55,7 +55,7 @@ func newRingStats(s *wire.Status) *ringStats {
 		}
 		r.latest = wire.Progress{Generation: s.Generation, At: s.ProgressAt, Step: s.Step, Samples: s.Samples,
 			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss, SteppedAt: s.SteppedAt}
-		r.counted = r.latest // by the leader before
+		r.counted = r.latest // by the previous leader
 		r.reports = s.Step != nil
 	}
 	return r
@@ -84,7 +84,7 @@ func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 		cause = "failure"
 	}
 	r.count()
-	if !r.closed && r.latest.FirstSteppedAt > 0 { // the number of its first step did not come
+	if !r.closed && r.latest.FirstSteppedAt > 0 { // the report with the number of its first step is missing
 		stopped, vanished := r.stopped, r.vanished
 		r.measure(r.latest)
 		r.close()
@@ -104,9 +104,10 @@ func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 	r.latest, r.counted, r.size = wire.Progress{}, wire.Progress{}, len(ring.Members)
 }
 
-// up records that all processes are connected, and returns the resize if that completes
-// it. It does not if the script reports steps: the ring has yet to make one. Where other
-// processes form the ring, no time is measured: they may still have to load a checkpoint.
+// up records that all processes are connected, and returns the resize if that completes it.
+// If the script reports steps, the resize is complete only after the ring's first step. If
+// new processes form the ring, no time is measured, because they may still have to load a
+// checkpoint.
 func (r *ringStats) up(now time.Time) *wire.Resize {
 	if r.closed {
 		return nil
@@ -131,7 +132,7 @@ func (r *ringStats) progress(p wire.Progress) *wire.Resize {
 	r.reports = r.reports || p.Step != nil
 	r.every = cmp.Or(p.Every, r.every)
 	if p.Generation != r.open.Generation && r.open.Generation != 0 {
-		if p.Generation+1 == r.open.Generation && p.Newest() > r.last.Newest() { // the end of the ring before
+		if p.Generation+1 == r.open.Generation && p.Newest() > r.last.Newest() { // the end of the previous ring
 			r.last = p
 		}
 		return nil
@@ -148,8 +149,8 @@ func (r *ringStats) progress(p wire.Progress) *wire.Resize {
 	return r.close()
 }
 
-// awaitsNumber reports whether the number of the ring's first step is still to come: a
-// step may be seen before the script's line with its number.
+// awaitsNumber reports whether the number of the ring's first step is still unknown. A step
+// may be seen before the script's line with its number.
 func (r *ringStats) awaitsNumber(p wire.Progress) bool {
 	return r.open.LostSteps == nil && p.First == nil && r.last.Step != nil && r.every == 1 && p.SteppedAt == p.FirstSteppedAt
 }
@@ -158,7 +159,7 @@ func (r *ringStats) awaitsNumber(p wire.Progress) bool {
 func (r *ringStats) measure(p wire.Progress) {
 	if r.last.SteppedAt > 0 {
 		r.open.Gap = nil
-		if gap := p.FirstSteppedAt - r.last.SteppedAt; gap >= 0 { // else the clocks of two hosts differ
+		if gap := p.FirstSteppedAt - r.last.SteppedAt; gap >= 0 { // otherwise the clocks of the two hosts differ
 			r.open.Gap = &gap
 		}
 	}
@@ -198,8 +199,8 @@ func (r *ringStats) count() {
 	}
 }
 
-// newest returns the last report of the present ring or, if there is none, of the
-// previous one.
+// newest returns the last report of the current ring or, if there is none, of the previous
+// one.
 func (r *ringStats) newest() wire.Progress {
 	if r.latest.Newest() > 0 {
 		return r.latest

@@ -63,8 +63,8 @@ func TestRingStatsMeasuresSamplesPerStep(t *testing.T) {
 	must.Eq(t, 48, l.stepSeconds()[4].Samples)
 }
 
-// changed begins a change from a ring that reported p to the next, which forms and connects
-// in the second before 1020. r is the resize where it is measured then.
+// changed begins a change from a ring that reported p to the next ring, which forms and
+// connects in the second before 1020. r is the resize if it is measured at that point.
 func changed(p wire.Progress, restarts bool, between func(*ringStats)) (l *ringStats, r *wire.Resize) {
 	l = newRingStats(nil)
 	first, second := ringOf(1, 2), ringOf(2, 3)
@@ -93,7 +93,7 @@ func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
 	must.Eq(t, 5, *r.LostSteps)
 }
 
-// A step shows, by a file that is touched, before the script's line with its number.
+// The touched file shows a step before the script's line with the step's number.
 func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
 	shown := wire.Progress{Generation: 2, FirstSteppedAt: 1022, SteppedAt: 1022}
 	again := shown

@@ -44,8 +44,8 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 	}
 }
 
-// hearsAll reports whether every host of the ring is in session. A host that is not may
-// be making steps that the leader does not hear of.
+// hearsAll reports whether every host of the ring is in session. A host without a session
+// may be making steps that the leader does not know of.
 func (l *Leader) hearsAll() bool {
 	for _, id := range l.machine.Ring().Hosts() {
 		if m := l.hosts[id]; m == nil || m.session == nil {

@@ -8,6 +8,6 @@
 //	listener ── 1st byte ┤
 //	                     └─ other ──────> Web: HTTP/1, for readers of the status
 //
-// A connection counts towards the limits of its side and address until its caller
-// is authenticated, or until it ends.
+// A connection counts towards the limits of its protocol and address until its
+// caller is authenticated, or until it ends.
 package port

@@ -135,7 +135,7 @@ func TestAFlood_ofOthers(t *testing.T) {
 	}
 }
 
-// clientHello is the first message of a TLS client.
+// clientHello returns the first message of a TLS client.
 func clientHello(t *testing.T) []byte {
 	near, far := net.Pipe()
 	go func() {
@@ -159,7 +159,8 @@ func inUse() int64 {
 }
 
 // The flood consists of connections that never authenticate themselves. It must not exhaust
-// the task's memory, end a session, or keep others out, not even those at its own address.
+// the task's memory, end a session, or keep other callers out, not even those at its own
+// address.
 func TestAFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, c := range map[string]struct {
@@ -211,8 +212,8 @@ func comeIn(t *testing.T, n *peertest.Nomad, addr string, from net.IP) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	creds := n.Transport("b").Client("lead")
-	// Like an agent (session.Follower), it tries again within a second: what a flood of
-	// handshakes computes takes time, and gRPC's own pauses grow longer.
+	// Like an agent (session.Follower), it tries again within a second. The handshakes of a
+	// flood take computing time, and gRPC's own pauses grow longer.
 	err := connect(ctx, addr, creds, d)
 	for err != nil && ctx.Err() == nil {
 		time.Sleep(time.Second)

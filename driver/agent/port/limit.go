@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// limiter bounds how many connections there are, in total and from one address. Beyond a
-// bound, a new connection takes the place of another: of one from the same address if that
-// has too many, else of one from the address with the most. So a flood from few addresses
-// takes no place from others.
+// limiter bounds how many connections there are, in total and from one address. At a bound,
+// a new connection replaces an old one: one from the same address if that has too many,
+// otherwise one from the address with the most. So a flood from few addresses displaces no
+// connections of others.
 //
-// The connection that loses its place is chosen at random. The oldest would always be an
-// honest peer, overtaken by a flood from its address while it authenticates itself. That
-// takes milliseconds, so some peers behind such an address get in at each try, but a strong
-// flood delays them.
+// The connection to close is chosen at random. Always choosing the oldest would hit an
+// honest peer, overtaken by a flood from its address while it authenticates itself.
+// Authentication takes milliseconds, so some peers behind such an address succeed at each
+// try, but a strong flood delays them.
 type limiter struct {
 	bounds func() (total, each int)
 
@@ -27,12 +27,12 @@ type limiter struct {
 	from map[netip.Prefix][]*claim
 }
 
-// claim is the place of one connection in a limiter.
+// claim is one connection's entry in a limiter.
 type claim struct {
 	conn net.Conn
 	addr netip.Prefix
-	at   int           // index among those of its address, -1 when it no longer counts
-	gone chan struct{} // closed when another connection has taken the place
+	at   int           // index among the claims of its address, -1 if it no longer counts
+	gone chan struct{} // closed when another connection has replaced it
 	l    *limiter
 }
 

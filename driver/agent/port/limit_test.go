@@ -13,7 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// fixed are bounds that do not change.
+// fixed returns bounds that do not change.
 func fixed(total, each int) func() (int, int) {
 	return func() (int, int) { return total, each }
 }

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// The port is open to everyone who can reach it. These limits bound the memory for callers
+// Everyone who can reach the port can connect. These limits bound the memory for callers
 // that have not authenticated themselves: some kilobytes for a connection before its first
 // byte, some tens of kilobytes for one in a handshake, and at most MaxHeader for one that
 // asks for the status.
 const (
-	// maxUnknown is the most connections that are in a handshake or have not sent
-	// anything yet, and maxUnknownEach the most from one address. A large job may have
-	// more of either, unknownPerPeer for each agent. When another leader is elected, all
-	// agents may call at once, from one address if there is NAT between them. An agent
-	// opens two connections at a time.
+	// maxUnknown bounds the connections that are in a handshake or have not sent anything
+	// yet, and maxUnknownEach those from one address. A large job may have more of either,
+	// unknownPerPeer for each agent. When another leader is elected, all agents may call at
+	// once, and from one address if there is NAT between them. An agent opens two
+	// connections at a time.
 	maxUnknown, maxUnknownEach, unknownPerPeer = 256, 64, 4
-	// maxWeb is the most connections that ask for the status, maxWebEach the most from
-	// one address.
+	// maxWeb bounds the connections that ask for the status, and maxWebEach those from one
+	// address.
 	maxWeb, maxWebEach = 64, 16
 	// firstByteWait is how long a caller may wait before it sends its first byte.
 	firstByteWait = 5 * time.Second
@@ -31,8 +31,7 @@ const (
 	MaxHeader = 64 << 10
 	// IdleLimit is how long a connection is kept without a call or request.
 	IdleLimit = time.Minute
-	// acceptPause is how long a port pauses after a connection that it could not
-	// accept.
+	// acceptPause is how long a port pauses after a failed accept.
 	acceptPause = 50 * time.Millisecond
 	// tlsHandshake is the first byte of TLS (RFC 8446, 5.1). No HTTP method
 	// begins with it.
@@ -88,7 +87,7 @@ func (p *Port) serve() {
 			_ = p.web.Close()
 			return
 		}
-		if err != nil { // no file descriptor is free, for one; that passes
+		if err != nil { // for example no free file descriptor; that passes
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -120,7 +119,7 @@ func (p *Port) sort(c net.Conn, claim *claim) {
 	}
 	select {
 	case h.conns <- first:
-	case <-first.claim.gone: // no one serves yet, and others came
+	case <-first.claim.gone: // no one serves yet, and newer connections came
 		_ = first.Close()
 	case <-h.done:
 		_ = first.Close()
@@ -157,7 +156,7 @@ type peekedConn struct {
 	net.Conn
 	claim *claim
 	head  [1]byte
-	read  bool // head has been given back
+	read  bool // Read has returned head
 }
 
 // Read reads from the connection.
@@ -170,10 +169,10 @@ func (c *peekedConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// Admitted ends the limits of a connection whose caller is an agent of the job.
+// Admitted lifts the limits from a connection whose caller is an agent of the job.
 func (c *peekedConn) Admitted() { c.claim.release() }
 
-// Gone returns a channel that is closed when the connection lost its place to another one.
+// Gone returns a channel that is closed if the connection was replaced by another one.
 func (c *peekedConn) Gone() <-chan struct{} { return c.claim.gone }
 
 // Close closes the connection.

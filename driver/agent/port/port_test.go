@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A connection that lost its place to another holds no resources, even if no one serves yet.
+// A connection that was replaced by another holds no resources, even if no one serves yet.
 func TestPort_evictedBeforeServing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzSort sends anything. It must arrive at one listener, byte for byte, and leave nothing
+// FuzzSort sends any bytes. They must arrive at one listener unchanged, and leave nothing
 // behind.
 func FuzzSort(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n"))

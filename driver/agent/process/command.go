@@ -27,7 +27,7 @@ func LookCommand(command, dir string) error {
 
 // CheckDir returns an error if slots can't start in a directory. The agent calls it, so it
 // sees the links and has the rights that a slot will have. The error of a failed start
-// would name the program, not the directory.
+// would name the program instead of the directory.
 func CheckDir(dir string) error {
 	if dir == "" {
 		return nil

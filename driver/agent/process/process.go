@@ -54,8 +54,8 @@ func (p *Process) SignalAlone(sig syscall.Signal) {
 	}
 }
 
-// Stop ends the process: SIGTERM, then SIGKILL after killGrace, or SIGKILL at
-// once.
+// Stop ends the process with SIGTERM, and with SIGKILL after killGrace. With kill, it sends
+// SIGKILL at once.
 func (p *Process) Stop(kill bool) {
 	if kill {
 		p.Signal(syscall.SIGKILL)
@@ -83,13 +83,14 @@ type Exit struct{ syscall.WaitStatus }
 func (e Exit) Success() bool { return e.Exited() && e.ExitStatus() == 0 }
 
 // By reports whether the signal ended the process. If the process is a shell, it is enough
-// that the signal ended the shell's command: the exit code is then 128 + its number.
+// that the signal ended the shell's command: the exit code is then 128 plus the signal's
+// number.
 func (e Exit) By(sig syscall.Signal) bool {
 	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
 }
 
-// Aborted reports whether SIGABRT ended the process, or the command of a shell. why is
-// whose if the process itself was aborted, else "".
+// Aborted reports whether SIGABRT ended the process, or the command of a shell. It returns
+// whose as why if the process itself was aborted, otherwise "".
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose

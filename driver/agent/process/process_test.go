@@ -51,7 +51,7 @@ func TestAProcessEndsWithoutWhatItLeavesBehind(t *testing.T) {
 	}
 }
 
-// A process that is made to shut down connections stops for a moment, which is not its end.
+// A process that is stopped to shut down connections has not ended.
 func TestATracedProcessHasNotEnded(t *testing.T) {
 	if err := remotecall.Possible(); err != nil {
 		t.Skip(err)
@@ -71,7 +71,7 @@ func TestATracedProcessHasNotEnded(t *testing.T) {
 	must.Eq(t, "signal 15 (terminated)", p.Exit().String())
 }
 
-// The last line of a slot is shown to users as the reason of its end.
+// The last line of a slot is shown to users as the reason why it ended.
 func TestLastErrorIsPrintable(t *testing.T) {
 	s, err := NewSpawner("")
 	must.NoError(t, err)

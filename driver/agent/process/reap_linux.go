@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapEvery is the shortest time between two looks at all processes.
+// reapEvery is the shortest interval between two scans of all processes.
 const reapEvery = time.Second
 
 // own has the children of this process that a Process waits for.
@@ -47,11 +47,11 @@ func (c *children) wait(cmd *exec.Cmd) {
 	delete(c.pids, cmd.Process.Pid)
 }
 
-// ReapOrphans reaps processes that lost their parent and became children of this one,
-// until ctx ends. In a container, they become children of the first process. ReapOrphans
-// leaves processes alone that a Spawner started; this process must start no others.
+// ReapOrphans reaps processes that lost their parent and became children of this one, until
+// ctx ends. In a container, orphans become children of the first process. ReapOrphans
+// ignores processes that a Spawner started; this process must start no others.
 func ReapOrphans(ctx context.Context) {
-	ended := make(chan os.Signal, 1) // several signals during a look cause one more look
+	ended := make(chan os.Signal, 1) // several signals during a scan cause one more scan
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
 	for {

@@ -18,8 +18,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
 )
 
-// outputGrace is how long the output of a process is read after the process has ended: a
-// process that it started in another session may hold its streams open.
+// outputGrace is how long the output of a process is read after the process has ended. A
+// child process in another session may hold its streams open.
 const outputGrace = 2 * time.Second
 
 // Spec specifies a process.
@@ -28,9 +28,9 @@ type Spec struct {
 	Args    []string
 	Dir     string
 	Env     []string
-	// Prefix is put before each line of its output.
+	// Prefix precedes each line of its output.
 	Prefix string
-	// Log is a file for its output alone; if empty, there is none.
+	// Log is a file for its output alone. If it is empty, there is none.
 	Log            string
 	Stdout, Stderr io.Writer
 	// Watch is called with each line of stderr, as printable text.
@@ -48,8 +48,8 @@ func NewSpawner(hostname string) (*Spawner, error) {
 	s := &Spawner{work: make(chan func())}
 	named := make(chan error)
 	go func() {
-		// Not unlocked: the thread ends with the goroutine, and with it its
-		// host name.
+		// The thread is not unlocked, so it ends with the goroutine, and its host name with
+		// it.
 		runtime.LockOSThread()
 		named <- hostnet.SetName(hostname)
 		for f := range s.work {
@@ -64,7 +64,7 @@ func (s *Spawner) Close() { close(s.work) }
 
 // Start starts a process. Its whole process group dies with the agent.
 func (s *Spawner) Start(spec Spec) (*Process, error) {
-	cmd := exec.Command(spec.Command, spec.Args...) //nolint:noctx // it outlives what started it, and is stopped by signals
+	cmd := exec.Command(spec.Command, spec.Args...) //nolint:noctx // it outlives its caller, and is stopped by signals
 	cmd.Dir, cmd.Env = spec.Dir, spec.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whileTraced is the time between two looks at a child that is stopped.
+// whileTraced is the interval between two checks of a child that is stopped.
 const whileTraced = time.Millisecond
 
 // waitNoReap waits until a child has ended, without reaping it. While this process traces

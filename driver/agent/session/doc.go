@@ -8,6 +8,6 @@
 //	          ↑ Follower: opens it, renews it before a certificate expires,
 //	          │           opens another when it breaks
 //
-// A session ends when a certificate of its connection expires, or when nothing arrives
-// for wire.HeartbeatTimeout. An agent can register only as its own allocation.
+// A session ends when a certificate of its connection expires, or when nothing arrives for
+// wire.HeartbeatTimeout. An agent can register only as its own allocation.
 package session

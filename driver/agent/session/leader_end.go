@@ -16,10 +16,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// ErrNotLeader is the answer of an agent that does not lead.
+// ErrNotLeader is returned by an agent that does not lead.
 var ErrNotLeader = status.Error(codes.Unavailable, "this agent does not lead")
 
-// Register adds the session service to a server; serve runs each session to its end.
+// Register adds the session service to a server. serve runs each session until it ends.
 func Register(s grpc.ServiceRegistrar, serve func(*LeaderEnd) error) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: sessionService,
@@ -46,10 +46,10 @@ type LeaderEnd struct {
 	cancel context.CancelFunc
 }
 
-// Send sends a message to the host, one at a time.
+// Send sends a message to the host. It must not be called concurrently.
 func (e *LeaderEnd) Send(m *wire.ToAgent) error { return e.stream.SendMsg(m) }
 
-// Recv waits for a message of the host.
+// Recv waits for a message from the host.
 func (e *LeaderEnd) Recv() (*wire.ToLeader, error) {
 	// RecvMsg ends when the handler returns, so close must end the wait first.
 	m, received := &wire.ToLeader{}, make(chan error, 1)

@@ -15,29 +15,28 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// jitter returns a time between d/2 and d, so that agents that lost the leader together do
-// not all come back together.
+// jitter returns a time between d/2 and d, so that agents that lost the leader at the same
+// time do not all come back at once.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
 // Follower keeps a host in session with one leader. A session ends when a certificate of
-// its connection expires, so that no one is heard without a valid identity. The Follower
-// opens another one before that. The host then registers again, as after a session that
-// broke, but is never without a session.
+// its connection expires, so that a peer without a valid identity is not listened to. The
+// Follower opens another session before that. The host then registers again, as after a
+// broken session, but is never without one.
 type Follower struct {
 	// Open begins a session.
 	Open func() (*HostEnd, error)
-	// Attach runs a session to its end.
+	// Attach runs a session until it ends.
 	Attach func(*HostEnd) error
 	Log    hclog.Logger
-	// soonest is the least time before a session is renewed, renewSoonest by
-	// default.
+	// soonest is the shortest time before a session is renewed, renewSoonest by default.
 	soonest time.Duration
 }
 
 // Follow keeps the host in session until ctx ends. It calls lost each time that the leader
-// can't be reached or the session ends without another.
+// can't be reached, or the session ends and no other replaces it.
 func (f *Follower) Follow(ctx context.Context, lost func(error)) {
 	for pause := retrySoonest; ctx.Err() == nil; pause = min(2*pause, retryLatest) {
 		s, err := f.Open()
@@ -69,8 +68,8 @@ const (
 	renewSoonest = 10 * time.Second
 )
 
-// stay attaches the host to the session, and to those that take its place, until one
-// breaks. It returns the cause, after all that it started has ended.
+// stay attaches the host to the session, and to those that replace it, until one breaks. It
+// returns the cause, after everything that it started has ended.
 func (f *Follower) stay(ctx context.Context, s *HostEnd) error {
 	ended := f.start(ctx, s)
 	for {
@@ -82,7 +81,7 @@ func (f *Follower) stay(ctx context.Context, s *HostEnd) error {
 		s, ended = next, f.start(ctx, next)
 		// The leader closes a host's session when the host begins another.
 		select {
-		case <-oldEnded: //nolint:errcheck // another has taken its place
+		case <-oldEnded: //nolint:errcheck // another one has replaced it
 		case <-time.After(wire.HeartbeatTimeout):
 			old.Close()
 			<-oldEnded //nolint:errcheck // likewise
@@ -101,8 +100,8 @@ func (f *Follower) start(ctx context.Context, s *HostEnd) <-chan error {
 	return ended
 }
 
-// next waits until s is due for renewal, and returns the session that takes its place. If
-// s ends first, it returns nil and the cause.
+// next waits until s is due for renewal, and returns the session that replaces it. If s
+// ends first, it returns nil and the cause.
 func (f *Follower) next(s *HostEnd, ended <-chan error) (*HostEnd, error) {
 	due := time.NewTimer(time.Until(renewal(time.Now(), s.until, cmp.Or(f.soonest, renewSoonest))))
 	defer due.Stop()
@@ -134,8 +133,8 @@ func (f *Follower) longer(s *HostEnd) (*HostEnd, error) {
 	return next, nil
 }
 
-// renewal returns when to renew a session that ends at until. A third to half of the
-// remaining time is left for tries that fail.
+// renewal returns when to renew a session that ends at until. It leaves a third to half of
+// the remaining time for failed attempts.
 func renewal(now, until time.Time, soonest time.Duration) time.Time {
 	left := max(until.Sub(now), 0)
 	return now.Add(max(left/2+rand.N(left/6+1), soonest))

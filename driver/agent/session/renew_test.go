@@ -39,7 +39,7 @@ func TestRenewal(t *testing.T) {
 }
 
 // While Nomad has not renewed an identity, a new session would not last longer than the
-// present one, and does not replace it.
+// current one, and does not replace it.
 func TestRenewal_noLonger(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
@@ -73,8 +73,8 @@ func TestRenewal_noLonger(t *testing.T) {
 	must.NoError(t, second.ctx.Err())
 }
 
-// TestSessionsAreRenewed has certificates of a few seconds. The leader must see
-// one host all the time, and never without a session.
+// TestSessionsAreRenewed uses certificates of a few seconds. The leader must see one host
+// all the time, and never without a session.
 func TestSessionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
@@ -120,7 +120,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	}
 }
 
-// No agent can register as another, nor with the name of another's host.
+// No agent can register as another, nor with the name of another agent's host.
 func TestASessionIsOfItsAllocation(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a", "b")

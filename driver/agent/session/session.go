@@ -87,7 +87,7 @@ func (e *HostEnd) expire(t *idleTracker, timeout time.Duration) {
 // Send sends a message to the leader.
 func (e *HostEnd) Send(m *wire.ToLeader) error { return e.stream.SendMsg(m) }
 
-// Recv waits for a message of the leader.
+// Recv waits for a message from the leader.
 func (e *HostEnd) Recv() (*wire.ToAgent, error) {
 	m := &wire.ToAgent{}
 	err := e.stream.RecvMsg(m)

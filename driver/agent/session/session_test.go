@@ -175,7 +175,7 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 	must.ErrorContains(t, call(n.Transport("a").Client("lead")), "read")
 }
 
-// An agent that has died is not waited for: its port refuses.
+// A dead agent is lost at once, because its port refuses the connection.
 func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup

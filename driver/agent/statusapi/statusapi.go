@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// NewServer returns a server for the status. The port is open to everyone, so the server's
-// time-outs are short. Each answer is ready within seconds.
+// NewServer returns a server for the status. Everyone who can reach the port may ask, so
+// the server's time-outs are short. Each answer is ready within seconds.
 func NewServer(status func(context.Context) *wire.Status) *http.Server {
 	return &http.Server{Handler: handler(status), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: port.IdleLimit, MaxHeaderBytes: port.MaxHeader}

@@ -23,14 +23,14 @@ import (
 type Connected struct {
 	Proc elastic.Proc `json:"proc"`
 	Ring RingID       `json:"ring"`
-	// Round counts the groups of one ring, from 1. Newcomers that received the state
-	// while others trained form another group with these.
+	// Round counts the groups of one ring, from 1. Newcomers that received the state while the
+	// other members trained form another group together with those members.
 	Round int `json:"round"`
-	// Known reports that Listening has all its addresses. If false, the process does not
-	// report any.
+	// Known states that Listening has all of the process's addresses. If false, the process does
+	// not report any.
 	Known     bool             `json:"known"`
 	Listening []netip.AddrPort `json:"listening,omitempty"`
-	// Attested reports that an earlier leader has attested this round.
+	// Attested states that an earlier leader has attested this round.
 	Attested bool `json:"attested,omitempty"`
 }
 
@@ -43,8 +43,8 @@ type Forming struct {
 	Listening []netip.AddrPort `json:"listening"`
 }
 
-// MaxListening is the most listening addresses that one process may report. A process has
-// two groups, those of a device mesh and, with Horovod, six meshes of up to 10,000 ranks.
+// MaxListening bounds the listening addresses that one process may report. With PyTorch, a process
+// has two groups and those of a device mesh; with Horovod, it has six meshes of up to 10,000 ranks.
 const MaxListening = 1 << 16
 
 // Look asks the hosts of a ring for the connections of their processes.
@@ -72,11 +72,11 @@ type Ends struct {
 type Attest struct {
 	Ring  RingID `json:"ring"`
 	Round int    `json:"round"`
-	// Strangers are the ends of members' connections whose other end no member has, at
-	// most MaxStrangers. If there are any, the ring breaks; else it may exchange the
-	// training state.
+	// Strangers are the members' ends of connections whose other end no member has, at most
+	// MaxStrangers. If there are any, the ring breaks; otherwise it may exchange the training
+	// state.
 	Strangers []attest.End `json:"strangers,omitempty"`
 }
 
-// MaxStrangers is the most connections that Attest names.
+// MaxStrangers bounds the connections that Attest names.
 const MaxStrangers = 3

@@ -8,6 +8,6 @@
 //	     <── ToAgent: Start, Stop, Form, Notify, Break, Status, … ──
 //
 // A session is a gRPC stream (package session), or a Pipe if host and leader are in one
-// process. Messages on the stream are JSON, so a version may add fields, and agents of
-// neighbouring versions understand each other while a job is updated.
+// process. Messages on the stream are JSON. So a version may add fields, and agents of
+// different versions understand each other while a job is updated.
 package wire

@@ -11,8 +11,8 @@ type Put struct {
 	Key   string
 	Value []byte
 	// Size is how many values make the scope complete. The leader sends them out once it
-	// has that many. 0 means that the number is unknown, and that each value is sent out
-	// as it comes.
+	// has that many. 0 means that the number is unknown, and that each value is sent out as
+	// it arrives.
 	Size int
 }
 
@@ -20,9 +20,9 @@ type Put struct {
 type Fill struct {
 	Scope  string
 	Values map[string][]byte
-	// Complete reports that Values has all values of the scope.
+	// Complete states that Values has all values of the scope.
 	Complete bool
-	// Hosts are the hosts that are to receive it, sorted; nil means all of the ring.
+	// Hosts are the hosts to send it to, sorted; nil means all hosts of the ring.
 	Hosts []string
 }
 

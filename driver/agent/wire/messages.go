@@ -18,7 +18,7 @@ const (
 	HeartbeatTimeout = 5 * time.Second
 )
 
-// ToLeader is one message of a host; one field is set.
+// ToLeader is one message from a host, with exactly one field set.
 type ToLeader struct {
 	Register   *Register               `json:"register,omitempty"`
 	Leaving    *Leaving                `json:"leaving,omitempty"`
@@ -41,8 +41,8 @@ type Register struct {
 	AllocID string           `json:"alloc_id"`
 	// Framework is the host's training framework, or empty for an older driver.
 	Framework string `json:"framework,omitempty"`
-	// Addr is the address that the leader probes when the session has ended, to find
-	// out whether the host lives.
+	// Addr is the address that the leader probes when the session has ended, to find out
+	// whether the host is alive.
 	Addr string `json:"addr"`
 	// Keys are the host's values in the exchange of Info.Ring.
 	Keys Snapshot `json:"keys"`
@@ -54,16 +54,16 @@ type Register struct {
 
 // Leaving reports that the host's task is being stopped.
 type Leaving struct {
-	// Within is the time in seconds until the host stops its processes; 0 if the host is
-	// of a version that does not report it.
+	// Within is the time in seconds until the host stops its processes. It is 0 if the
+	// host's version does not report it.
 	Within float64 `json:"within,omitempty"`
 }
 
 // Exited reports the end of a process.
 type Exited struct {
 	elastic.SlotExited
-	// Ring is the host's present ring. Withdrawn are the values of the process in the
-	// ring's exchange that no process on its host has read.
+	// Ring is the host's current ring. Withdrawn are the process's values in the ring's
+	// exchange that no process on its host has read.
 	Ring      RingID `json:"ring"`
 	Withdrawn []Put  `json:"withdrawn,omitempty"`
 }
@@ -82,9 +82,9 @@ func IDOf(r *elastic.Ring) RingID {
 	return RingID{r.Generation, r.Term}
 }
 
-// CloneRing returns a copy of a ring. Hosts and leader change their rings when a process
-// is replaced while a ring forms. Within one process, messages are passed by reference, so
-// a ring in a message must be copied.
+// CloneRing returns a copy of a ring. Hosts and leader change their rings when a process is
+// replaced while a ring forms. Within one process, messages are passed by reference, so a
+// ring in a message must be a copy.
 func CloneRing(r *elastic.Ring) *elastic.Ring {
 	if r == nil {
 		return nil
@@ -94,13 +94,13 @@ func CloneRing(r *elastic.Ring) *elastic.Ring {
 	return &c
 }
 
-// RingPuts has values of a ring's exchange from a host, for the others.
+// RingPuts has a host's values for the exchange of a ring.
 type RingPuts struct {
 	Ring RingID `json:"ring"`
 	Puts []Put  `json:"puts"`
 }
 
-// ToAgent is one message of the leader; one field is set, or none in a heartbeat.
+// ToAgent is one message from the leader, with one field set, or none in a heartbeat.
 type ToAgent struct {
 	Start   *elastic.Start       `json:"start,omitempty"`
 	Stop    *elastic.Stop        `json:"stop,omitempty"`
@@ -118,7 +118,7 @@ type ToAgent struct {
 	Status  *Status              `json:"status,omitempty"`
 }
 
-// RingFill has values of a ring's exchange from the leader.
+// RingFill has the leader's values for the exchange of a ring.
 type RingFill struct {
 	Ring RingID `json:"ring"`
 	Fill Fill   `json:"fill"`

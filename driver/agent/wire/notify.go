@@ -13,19 +13,20 @@ import (
 // learns the timestamp from any of them.
 type Notify struct {
 	elastic.Notify
-	// Timestamp is compared by the framework; 0 lets the host choose it.
+	// Timestamp is the notice's time, which the framework compares with earlier ones; 0
+	// lets the host choose it.
 	Timestamp int64 `json:"timestamp,omitempty"`
 }
 
 // NotifyClock makes the timestamps of notices. Horovod ignores a notice that is not newer
-// than the last one that its ring acted on (horovod/common/elastic.py,
-// check_host_updates), and with each commit all processes adopt the newest timestamp of
-// rank 0. So timestamps must grow from ring to ring, across changes of the leader and of
-// rank 0. A repeated notice has the time of the clock. If it were ahead of the clock, a
-// leader that has not heard of it would have to wait.
+// than the last one that its ring acted on (horovod/common/elastic.py, check_host_updates),
+// and with each commit all processes adopt the newest timestamp of rank 0. So timestamps
+// must grow from ring to ring, across changes of the leader and of rank 0. A repeated
+// notice has the time of the clock. If it were ahead of the clock, a leader that does not
+// know of it would have to wait.
 type NotifyClock struct {
 	last       int64
-	generation uint64 // of the ring that last is for
+	generation uint64 // generation of the ring that last was for
 }
 
 // Next returns the timestamp, in Unix seconds, of a notice to a ring.
@@ -41,5 +42,5 @@ func (n *NotifyClock) Next(generation uint64, now time.Time) int64 {
 // Heard records a timestamp that another host or leader made.
 func (n *NotifyClock) Heard(timestamp int64) { n.last = max(n.last, timestamp) }
 
-// Last returns the newest timestamp that was made or heard.
+// Last returns the newest timestamp that was made here or heard of.
 func (n *NotifyClock) Last() int64 { return n.last }

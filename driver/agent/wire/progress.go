@@ -20,11 +20,11 @@ type Progress struct {
 	First        *float64 `json:"first,omitempty"`
 	FirstSamples *float64 `json:"first_samples,omitempty"`
 	FirstAt      float64  `json:"first_at,omitempty"`
-	// Every is the most steps from one line of this generation to the next, 0 until
-	// there are two. The last step that was made is known only if it is 1.
+	// Every is the largest number of steps between two lines of this generation, 0 until
+	// there are two. Only if it is 1, the last step is known exactly.
 	Every float64 `json:"every,omitempty"`
 	// SteppedAt and FirstSteppedAt are the times of the last and the first step of this
-	// generation, whether the script gave them numbers or not.
+	// generation, whether or not the script reported their numbers.
 	SteppedAt      float64 `json:"stepped_at,omitempty"`
 	FirstSteppedAt float64 `json:"first_stepped_at,omitempty"`
 }
@@ -33,7 +33,7 @@ type Progress struct {
 func (p *Progress) Newest() float64 { return max(p.At, p.SteppedAt) }
 
 // MaxCount is the largest count that a script may report. Up to it, a float64 represents
-// every whole number. Larger ones could add up to sums that JSON can't represent.
+// every whole number. Sums of larger ones might not be representable in JSON.
 const MaxCount = 1 << 53
 
 // Bound drops values that can't be counts or times.

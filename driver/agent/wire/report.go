@@ -19,16 +19,14 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// notNumbers matches values that Python's json writes for a loss that has diverged, and
-// that are not JSON. It may match inside strings, too.
+// notNumbers matches values that Python's json writes for a diverged loss and that are not
+// valid JSON. It may match inside strings, too.
 var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
 
-// ValidJSON returns a line that Python's json wrote, with null in place of NaN and
-// infinities.
+// ValidJSON returns a line from Python's json with NaN and infinities replaced by null.
 func ValidJSON(line []byte) []byte { return notNumbers.ReplaceAllLiteral(line, []byte("null")) }
 
-// ParseProgress returns the progress that a line of JSON reports, and whether it reports
-// any.
+// ParseProgress returns the progress in a line of JSON, and whether there is any.
 func ParseProgress(line []byte) (Progress, bool) {
 	var v struct {
 		Step, Samples, Epoch, Loss number

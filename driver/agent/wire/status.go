@@ -11,11 +11,11 @@ type Status struct {
 	Job       string `json:"job"`
 	Namespace string `json:"namespace,omitempty"`
 	Service   string `json:"service,omitempty"`
-	// AllocID is the allocation that answers, which need not be the leader's.
+	// AllocID is the allocation that answers, which may not be the leader's.
 	AllocID string `json:"alloc_id,omitempty"`
 	// Leader is the leader's allocation.
 	Leader string `json:"leader,omitempty"`
-	// PeerAuth names how agents authenticate each other. It is empty if all run in one
+	// PeerAuth describes how agents authenticate each other. It is empty if all run in one
 	// process.
 	PeerAuth string `json:"peer_auth,omitempty"`
 	Term     uint64 `json:"term"`
@@ -29,9 +29,9 @@ type Status struct {
 	MinNP      int    `json:"min_np"`
 	MaxNP      int    `json:"max_np,omitempty"`
 	Resets     int    `json:"resets"`
-	// Hold is the reason why no new ring may form now, or empty.
+	// Hold is the reason why no new ring may form now, empty if one may.
 	Hold string `json:"hold,omitempty"`
-	// Surplus is how many slots wait because they make up no whole replica.
+	// Surplus is how many slots wait because they do not make up a whole replica.
 	Surplus int `json:"surplus,omitempty"`
 
 	Step       *float64 `json:"step,omitempty"`
@@ -71,8 +71,8 @@ type Rank struct {
 type StepTime struct {
 	Mean float64 `json:"mean"` // seconds
 	N    int     `json:"n"`    // number of steps that were measured
-	// Samples is the mean number of samples in a step, if the script reports them. It
-	// grows with the ring unless ranks share a fixed batch.
+	// Samples is the mean number of samples in a step, if the script reports them. It grows
+	// with the ring unless ranks share a fixed batch.
 	Samples float64 `json:"samples,omitempty"`
 }
 
@@ -91,14 +91,12 @@ type Resize struct {
 	Cause string `json:"cause"`
 	// Gap is the time in seconds from the last step of the old ring to the first step of
 	// the new one. If the script reports no steps, it is the time from the first process
-	// that left the old ring to the last that joined the new one. It is then unknown,
-	// nil, if other processes form the new ring: they load a checkpoint first.
+	// that left the old ring to the last that joined the new one. In that case it is nil
+	// (unknown) if new processes form the ring, because they load a checkpoint first.
 	Gap *float64 `json:"gap_seconds,omitempty"`
-	// Rendezvous is the part of the gap in which the processes connected, nil if
-	// unknown.
+	// Rendezvous is the part of the gap in which the processes connected, nil if unknown.
 	Rendezvous *float64 `json:"rendezvous_seconds,omitempty"`
-	// LostSteps is the number of steps of the old ring that were made again, nil if
-	// unknown.
+	// LostSteps is the number of steps of the old ring that were repeated, nil if unknown.
 	LostSteps *float64 `json:"lost_steps,omitempty"`
 	// Time is when the new ring was formed, in Unix seconds.
 	Time float64 `json:"time"`

@@ -20,7 +20,7 @@ import (
 	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
 )
 
-// frameworks are all that the program trains with.
+// frameworks are the training frameworks that the program supports.
 var frameworks = []entrypoint.Framework{
 	{Task: torchtask.PyTorch{}, Agent: torch.Agent()},
 	{Task: horovodtask.Horovod{}, Agent: horovod.Agent()},

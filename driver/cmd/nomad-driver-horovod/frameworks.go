@@ -17,17 +17,17 @@ import (
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
-// training is a training framework in the parts that the subcommands need.
+// training has the parts of a training framework that the subcommands need.
 type training struct {
-	// name is that of the task driver.
+	// name is the name of the task driver.
 	name  string
 	agent framework.Framework
 	task  func(hclog.Logger) plugin.Framework
 	flags launcher.Dialect // of `run`
 }
 
-// frameworks are all that the program trains with. The first is that of a program
-// whose name names none.
+// frameworks are the training frameworks that the program supports. The first is
+// the default, for a program whose name selects none.
 var frameworks = []training{
 	{
 		name:  "horovod",
@@ -43,15 +43,15 @@ var frameworks = []training{
 	},
 }
 
-// program is the name that the program has for this framework.
+// program returns the program's name for this framework.
 func (t training) program() string { return "nomad-driver-" + t.name }
 
-// launcher is the framework as `run` needs it.
+// launcher returns the framework's part for `run`.
 func (t training) launcher() launcher.Framework {
 	return launcher.Framework{Framework: t.agent, Program: t.program(), Dialect: t.flags}
 }
 
-// pick returns the framework that the name of the program selects.
+// pick returns the framework that the program's name selects.
 func pick(program string) training {
 	for _, t := range frameworks {
 		if strings.HasPrefix(program, t.program()) {
@@ -61,7 +61,8 @@ func pick(program string) training {
 	return frameworks[0]
 }
 
-// agents are the frameworks as an agent needs them: its configuration selects one.
+// agents returns the frameworks' parts for an agent, by name; the agent's
+// configuration selects one.
 func agents() map[string]framework.Framework {
 	all := map[string]framework.Framework{}
 	for _, t := range frameworks {

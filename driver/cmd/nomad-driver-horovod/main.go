@@ -1,12 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Nomad-driver-horovod runs elastic training tasks on Nomad. The name that it is
-// started by selects the training framework.
+// Nomad-driver-horovod runs elastic training tasks on Nomad. The name under which
+// it is started selects the training framework.
 //
-// Nomad starts it without arguments: it then serves the task driver (package
-// plugin). The driver starts it again as the agent of each task, and Nomad's
-// executor, which is linked in, as the supervisor of each agent.
+// Nomad starts it without arguments, and it serves the task driver (package
+// plugin). The driver starts the same program as the agent of each task, and as the
+// supervisor of each agent, which is Nomad's executor, linked in.
 package main
 
 import (
@@ -53,8 +53,8 @@ client's configuration:
 // pluginCookie is set by Nomad when it starts a plugin.
 const pluginCookie = "NOMAD_PLUGIN_MAGIC_COOKIE"
 
-// The subcommand `executor` never comes here: Nomad's executor package takes it
-// over before main.
+// The subcommand `executor` never gets here: Nomad's executor package handles it
+// before main.
 func main() {
 	os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -11,16 +11,16 @@ import (
 
 var errNotEligible = errors.New("this allocation is leaving, or the registry does not name it")
 
-// maxDeferrals is the number of rounds an agent waits for one that goes before it.
+// maxDeferrals is the number of rounds an agent waits for a peer with precedence.
 const maxDeferrals = 3
 
-// round is one round of questions, Probe or Promise, to all peers.
+// round is one round of requests, Probe or Promise, to all peers.
 type round struct {
 	term  uint64
 	peers map[string]*answer
 }
 
-// answer is what became of one question; outcome 0 means it is on its way.
+// answer is the outcome of one request; outcome 0 means that it is still in flight.
 type answer struct {
 	peer    Peer
 	outcome Outcome
@@ -44,7 +44,7 @@ func (m *Machine) ask(p Peer, kind Kind) {
 	m.send(p, Request{Kind: kind, Term: m.round.term}, call{round: m.round})
 }
 
-// begin starts a round of questions.
+// begin starts a round of requests.
 func (m *Machine) begin(phase phase, kind Kind) {
 	m.phase, m.round = phase, &round{term: m.promised, peers: make(map[string]*answer)}
 	for _, p := range m.targets() {
@@ -58,14 +58,15 @@ func (m *Machine) campaign() {
 	m.considerCampaign()
 }
 
-// pause ends the round without a leader. The first pauses are short.
+// pause ends the round without a leader. The first few pauses are short.
 func (m *Machine) pause() {
 	m.phase, m.round = paused, nil
 	m.wake = m.now + m.jitter(m.cfg.Retry>>max(0, 3-m.tries))
 	m.tries++
 }
 
-// considerCampaign looks at the answers so far: follow, stand, ask on or give up.
+// considerCampaign looks at the answers so far, and follows a leader, stands for election,
+// waits for more answers, or gives up.
 func (m *Machine) considerCampaign() {
 	r := m.round
 	for _, id := range sortedKeys(r.peers) {
@@ -82,7 +83,7 @@ func (m *Machine) considerCampaign() {
 			m.ask(s.Leader, Probe)
 		}
 	}
-	lower := func(p Peer) bool { // they cannot change what this agent does
+	lower := func(p Peer) bool { // such peers cannot change what this agent does
 		return m.lost > 0 && p.AllocID == m.lostID ||
 			m.met[p.AllocID].Process != 0 && m.cfg.Self.Before(p) && !m.namedLeader(p)
 	}
@@ -111,8 +112,8 @@ func (m *Machine) namedLeader(p Peer) bool {
 	return false
 }
 
-// mayLead states why this agent should not stand: it cannot, or one that answered
-// and could lead goes before it and has not yet had its chance.
+// mayLead returns why this agent should not stand for election: it is not eligible, or an
+// eligible peer with precedence has answered and has not had its chance yet.
 func (m *Machine) mayLead() error {
 	if !m.eligible() {
 		return errNotEligible
@@ -129,7 +130,7 @@ func (m *Machine) mayLead() error {
 	return nil
 }
 
-// answers sorts a round's outcomes by whether they agree.
+// answers sorts a round's outcomes into agreements and refusals.
 func (m *Machine) answers(yes func(*answer) bool) answers {
 	out := answers{agreed: map[string]uint64{m.cfg.Self.AllocID: m.cfg.Process}, refused: make(map[string]bool)}
 	for id, a := range m.round.peers {
@@ -143,15 +144,15 @@ func (m *Machine) answers(yes func(*answer) bool) answers {
 	return out
 }
 
-// willing reports whether the peer would promise, as far as its answer to Probe shows.
+// willing reports whether the peer would promise, judging by its answer to Probe.
 func (m *Machine) willing(a *answer) bool {
 	l := a.state.Leader.AllocID
 	return l == "" || l == m.cfg.Self.AllocID
 }
 
-// promiseAll starts a round of promises for a term above all seen, and above
-// those that no one left remembers: terms follow the wall clock. A leader
-// that does so to raise its term stays the leader meanwhile.
+// promiseAll starts a round of promises for a new term. It is above all terms seen and,
+// because terms follow the wall clock, above those that only dead agents remember. A leader
+// that raises its term in this way stays the leader meanwhile.
 func (m *Machine) promiseAll() {
 	_, used := m.rings.highest()
 	m.highest = max(m.highest+1, used+1, m.cfg.Epoch+uint64(m.now/time.Millisecond)) //nolint:gosec // time since the start
@@ -160,7 +161,7 @@ func (m *Machine) promiseAll() {
 	m.considerPromise()
 }
 
-// considerPromise leads as soon as the promises suffice.
+// considerPromise takes the lead as soon as there are enough promises.
 func (m *Machine) considerPromise() {
 	promised := m.answers(func(a *answer) bool { return a.ok })
 	if _, m.why = m.quorum(m.rings.without(Ring{}), promised); m.why == nil {
@@ -176,7 +177,7 @@ func (m *Machine) considerPromise() {
 	m.pause()
 }
 
-// obeys reports whether this agent may follow the peer at the term.
+// obeys reports whether this agent may follow process p at the term.
 func (m *Machine) obeys(term uint64, p Process) bool {
 	return term > m.promised || (term == m.promised && m.promisedTo == p)
 }

@@ -3,7 +3,7 @@
 
 package election
 
-// lead makes this agent the leader of the term it was promised.
+// lead makes this agent the leader of the term that it was promised.
 func (m *Machine) lead() {
 	m.phase, m.round, m.tries = leading, nil, 0
 	m.acked, m.asked = make(map[string]Rings), make(map[string]bool)
@@ -13,8 +13,8 @@ func (m *Machine) lead() {
 	m.yield()
 }
 
-// announce reports to the peers who leads and which rings were formed, until each
-// has confirmed it.
+// announce sends the peers the leader and the rings formed, until each has
+// confirmed them.
 func (m *Machine) announce() {
 	m.wake = m.now + m.cfg.Retry
 	for _, p := range m.targets() {
@@ -27,9 +27,9 @@ func (m *Machine) announce() {
 	}
 }
 
-// yield gives up the leadership where this agent may no longer form a ring and
-// another could: it leaves, or Nomad has dropped it. Training goes on meanwhile;
-// the others elect one of them as soon as they see their sessions end.
+// yield gives up the leadership if this agent may no longer form a ring, because it
+// leaves or Nomad has dropped it, and another agent could. Training continues
+// meanwhile; the others elect a new leader as soon as they see their sessions end.
 func (m *Machine) yield() {
 	if m.phase != leading || m.eligible() {
 		return
@@ -51,9 +51,9 @@ func (m *Machine) stepDown() {
 	m.wake = m.now + m.jitter(m.cfg.Retry/8)
 }
 
-// outranked deals with a peer that promised a term above this leader's. Where
-// it follows another leader by it, that one leads; else this one leads on with
-// a term that the peer can obey.
+// outranked handles a peer that promised a term above this leader's. If the peer
+// already follows a leader of a higher term, this agent steps down. Otherwise it
+// stays the leader and asks for a term that the peer can obey.
 func (m *Machine) outranked(s State) {
 	above := s.Promised > m.promised || (s.Promised == m.promised && s.PromisedTo != m.promisedTo && s.Promised > 0)
 	if m.phase != leading || !above {
@@ -67,8 +67,8 @@ func (m *Machine) outranked(s State) {
 	m.promiseAll()
 }
 
-// keepUp raises the term of a leader that has learnt of a ring of a term as high
-// as its own, formed by one whose promises are forgotten.
+// keepUp raises this leader's term if it has learnt of a ring whose term is as
+// high, formed by another leader whose promises are no longer known.
 func (m *Machine) keepUp() {
 	if m.phase != leading {
 		return

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Config is what a Machine must know. All times are lengths on the machine's own
-// clock, which starts anywhere and never goes back.
+// Config has the settings of a Machine. All times are durations on the machine's own clock,
+// which starts anywhere and never goes back.
 type Config struct {
 	Self Peer
-	// Process distinguishes this process from earlier ones of the same allocation, and
-	// must be higher than theirs: the time it started, for one.
+	// Process distinguishes this process from earlier ones of the same allocation. It must
+	// be higher than theirs, as a start time is.
 	Process uint64
-	// Epoch is the wall clock, in milliseconds, when the machine's clock was 0.
+	// Epoch is the wall clock time, in milliseconds, at which the machine's clock was 0.
 	Epoch uint64
 	// Retry is the pause between rounds.
 	Retry time.Duration
-	// Fresh is how long the last reading of the registry may take when a ring is
-	// formed: a ring must not start long after it was allowed.
+	// Fresh is the largest age of the registry reading that a ring is formed by: a ring
+	// must not start long after it was allowed.
 	Fresh time.Duration
-	// Advice is how old a view may be for MayPropose.
+	// Advice is the largest age of a view that MayPropose accepts.
 	Advice time.Duration
 }
 
@@ -49,17 +49,17 @@ type Machine struct {
 	wake  time.Duration // end of the pause, or next announcement
 	tries int           // rounds since there was a leader
 
-	// The registry.
-	joined   bool // it has named this agent once
+	// the registry has listed this agent once
+	joined   bool // the registry has listed this agent once
 	viewed   bool
 	view     map[string]Peer
 	index    uint64
 	at       time.Duration // when the last view was asked for
 	received time.Duration // when its content was received
-	changed  uint64        // index of the first view with the present instances
+	changed  uint64        // index of the first view with the current instances
 
 	// The others.
-	met     map[string]State // what each reported of itself last
+	met     map[string]State // the last state that each peer reported
 	refused map[string]bool
 	dead    map[Process]bool
 
@@ -70,7 +70,7 @@ type Machine struct {
 	why        error  // why the last round did not end with a leader
 	leader     Peer
 	leaderTerm uint64
-	lost       uint64 // term of the last leader lost, and who that was
+	lost       uint64 // term and leader of the last leader lost
 	lostID     string
 	leaving    bool
 
@@ -80,14 +80,14 @@ type Machine struct {
 	lastCall  uint64
 	round     *round
 	checking  bool
-	acked     map[string]Rings // what each follower is known to know, this term
-	asked     map[string]bool  // Lead calls on their way
+	acked     map[string]Rings // what each follower is known to know, in this term
+	asked     map[string]bool  // Lead calls in flight
 	proposal  *proposal
 	nextProbe time.Duration // when MayPropose may ask again
 }
 
-// call is a request on its way. Its outcome counts only where the round or proposal
-// it belongs to is still the present one.
+// call is a request in flight. Its outcome counts only while its round or proposal is still
+// the current one.
 type call struct {
 	to       Peer
 	kind     Kind
@@ -95,7 +95,7 @@ type call struct {
 	round    *round
 	proposal *proposal
 	check    bool
-	// known are the processes of the peer that were known when it was asked.
+	// known are the peer's processes that were known when the request was sent.
 	known []Process
 }
 
@@ -111,7 +111,7 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// Tick does what has become due by now.
+// Tick does everything that is due by now.
 func (m *Machine) Tick(now time.Duration) []Action {
 	m.now = now
 	switch {
@@ -129,7 +129,7 @@ func (m *Machine) Tick(now time.Duration) []Action {
 	return m.flush()
 }
 
-// Next is when Tick is wanted, and whether it is.
+// Next returns when to call Tick next, and whether to call it at all.
 func (m *Machine) Next() (time.Duration, bool) {
 	if m.phase != paused && m.phase != leading {
 		return 0, false
@@ -137,7 +137,8 @@ func (m *Machine) Next() (time.Duration, bool) {
 	return m.wake, true
 }
 
-// Leave makes this agent stand no more, and give way once another can lead.
+// Leave ends this agent's candidacies, and gives up its leadership once another agent can
+// lead.
 func (m *Machine) Leave(now time.Duration) []Action {
 	m.now = now
 	m.leaving = true
@@ -145,7 +146,7 @@ func (m *Machine) Leave(now time.Duration) []Action {
 	return m.flush()
 }
 
-// LeaderLost states that the agent's link to the leader of the term is gone.
+// LeaderLost notes that the agent has lost its link to the leader of the term.
 func (m *Machine) LeaderLost(now time.Duration, term uint64) []Action {
 	m.now = now
 	if m.phase == following && term == m.leaderTerm {
@@ -154,13 +155,13 @@ func (m *Machine) LeaderLost(now time.Duration, term uint64) []Action {
 	return m.flush()
 }
 
-// Leadership is whom the agent follows.
+// Leadership returns whom the agent follows.
 func (m *Machine) Leadership() Leadership {
 	return Leadership{Term: m.leaderTerm, Leader: m.leader, Self: m.phase == leading}
 }
 
-// Why is what kept the agent from leading when it last looked for a leader, nil
-// when there is one or nothing was tried yet.
+// Why returns what kept the agent from leading when it last looked for a leader. It is nil
+// if there is a leader or the agent has not looked for one yet.
 func (m *Machine) Why() error {
 	if m.leader.AllocID != "" {
 		return nil
@@ -168,7 +169,7 @@ func (m *Machine) Why() error {
 	return m.why
 }
 
-// Rings is what the agent knows of the job's rings.
+// Rings returns what the agent knows of the job's rings.
 func (m *Machine) Rings() Rings { return m.rings }
 
 func (m *Machine) loseLeader() {
@@ -183,7 +184,7 @@ func (m *Machine) dropLeader() {
 	m.setLeader(Peer{}, m.leaderTerm)
 }
 
-// setLeader changes the leadership and reports it.
+// setLeader changes the leadership and announces it.
 func (m *Machine) setLeader(p Peer, term uint64) {
 	if p == m.leader && term == m.leaderTerm {
 		return
@@ -192,7 +193,7 @@ func (m *Machine) setLeader(p Peer, term uint64) {
 	m.out = append(m.out, Follow{Leadership{Term: term, Leader: p, Self: p.AllocID == m.cfg.Self.AllocID}})
 }
 
-// state is what this agent reports of itself.
+// state returns what this agent reports of itself.
 func (m *Machine) state() State {
 	self := m.cfg.Self
 	self.Registered = m.view[self.AllocID].Registered
@@ -204,10 +205,10 @@ func (m *Machine) state() State {
 	}
 }
 
-// self is this agent's process.
+// self returns this agent's process.
 func (m *Machine) self() Process { return Process{m.cfg.Self.AllocID, m.cfg.Process} }
 
-// eligible reports whether this agent could lead, as far as it knows yet.
+// eligible reports whether this agent could lead, as far as it knows.
 func (m *Machine) eligible() bool {
 	_, ok := m.view[m.cfg.Self.AllocID]
 	return (ok || !m.viewed) && !m.leaving

@@ -219,8 +219,8 @@ func TestMachine_whoMayPropose(t *testing.T) {
 	}
 }
 
-// TestMachine_droppedMajority: Nomad drops two of three hosts, which for a moment
-// do not know it. They can form nothing from then on.
+// TestMachine_droppedMajority: Nomad drops two of three hosts, which do not know it
+// for a moment. From then on they can form no ring.
 func TestMachine_droppedMajority(t *testing.T) {
 	s := started(t, "a", "b", "c")
 	s.isolate(false, "c")
@@ -235,8 +235,8 @@ func TestMachine_droppedMajority(t *testing.T) {
 	must.Eq(t, "", s.bad)
 }
 
-// TestMachine_registeredAnew: hosts that were dropped have lost their votes, also
-// when they are registered again.
+// TestMachine_registeredAnew: dropped hosts have lost their votes, even after they
+// are registered again.
 func TestMachine_registeredAnew(t *testing.T) {
 	s := started(t, "a", "b", "c")
 	s.isolate(false, "c")
@@ -253,7 +253,7 @@ func TestMachine_registeredAnew(t *testing.T) {
 	must.NoError(t, s.calm(20*time.Second))
 }
 
-// TestMachine_firstRing: nothing is waited for where everybody answers.
+// TestMachine_firstRing: if everybody answers, there is no wait.
 func TestMachine_firstRing(t *testing.T) {
 	s := newSim(1)
 	s.register("a")
@@ -263,7 +263,7 @@ func TestMachine_firstRing(t *testing.T) {
 	must.True(t, s.form("a", 100*ms, "a"))
 }
 
-// TestMachine_mayFormAsks: most of a ring dies at once, and no one reports it.
+// TestMachine_mayFormAsks: most of a ring dies at once, and nothing reports it.
 func TestMachine_mayFormAsks(t *testing.T) {
 	s := started(t, "a", "b", "c", "d")
 	s.kill("b")
@@ -312,7 +312,7 @@ func TestMachine_why(t *testing.T) {
 	must.ErrorIs(t, s.agents["b"].m.Why(), errNotEligible)
 }
 
-// TestMachine_bounded: what a long job leaves behind is forgotten.
+// TestMachine_bounded: a long job's old entries are removed.
 func TestMachine_bounded(t *testing.T) {
 	s := started(t, "a")
 	for range 50 {

@@ -11,21 +11,21 @@ import (
 // Peer is one agent of the job.
 type Peer struct {
 	AllocID string
-	// Group is the task group, empty where the registration names none.
+	// Group is the task group, empty if the registration names none.
 	Group string
-	// Index is the allocation's index in its group, -1 when not known: the registry
-	// does not have it, the peer itself reports.
+	// Index is the allocation's index in its group, or -1 if unknown. Only the peer
+	// itself reports it; the registry does not have it.
 	Index int
 	// Addr is the agent's service address, "host:port".
 	Addr string
-	// Registered is the create index of its service registration, 0 for a peer
-	// that is not registered. It distinguishes a registration from a later one of the
+	// Registered is the create index of its service registration, 0 for a peer that
+	// is not registered. It distinguishes this registration from a later one of the
 	// same allocation.
 	Registered uint64
 }
 
-// Before orders peers by group, index and allocation ID: the first one leads
-// where no one does yet.
+// Before orders peers by group, index and allocation ID. If there is no leader yet,
+// the first peer in this order leads.
 func (p Peer) Before(o Peer) bool {
 	return cmp.Or(cmp.Compare(p.Group, o.Group), cmp.Compare(p.Index, o.Index), cmp.Compare(p.AllocID, o.AllocID)) < 0
 }
@@ -35,21 +35,22 @@ type View struct {
 	Peers []Peer
 	// Index grows with the registry's content.
 	Index uint64
-	// At is when the reading was asked for: nothing recorded before is missing.
+	// At is when the reading was asked for. The view includes everything recorded
+	// before.
 	At time.Duration
 }
 
-// Kind is what a request asks.
+// Kind is the kind of a request.
 type Kind string
 
 const (
-	// Probe asks whom a peer follows and what it knows.
+	// Probe asks a peer whom it follows and what it knows.
 	Probe Kind = "probe"
-	// Promise asks it to obey no term below the one named.
+	// Promise asks a peer to obey no term below the request's.
 	Promise Kind = "promise"
-	// Lead reports that the sender leads, and the rings formed.
+	// Lead announces that the sender leads, and the rings formed.
 	Lead Kind = "lead"
-	// Accept asks it to agree to a ring.
+	// Accept asks a peer to agree to a ring.
 	Accept Kind = "accept"
 )
 
@@ -57,20 +58,22 @@ const (
 type State struct {
 	From    Peer
 	Process uint64
-	// Promised is the highest term it obeys, PromisedTo its candidate.
+	// Promised is the highest term that the agent obeys, PromisedTo the candidate
+	// of that term.
 	Promised   uint64
 	PromisedTo Process
-	// Leader is whom it follows, at LeaderTerm. Zero when no one.
+	// Leader is whom the agent follows, at LeaderTerm. Both are zero if it follows
+	// no one.
 	Leader     Peer
 	LeaderTerm uint64
-	// Lost is the highest term whose leader it lost.
+	// Lost is the highest term whose leader the agent lost.
 	Lost uint64
-	// Eligible is set when it could lead.
+	// Eligible is set if the agent could lead.
 	Eligible bool
 	Rings    Rings
 }
 
-// process is the sender's.
+// process returns the sender's process.
 func (s State) process() Process { return Process{s.From.AllocID, s.Process} }
 
 // Leads reports whether the sender leads.
@@ -80,15 +83,16 @@ func (s State) Leads() bool { return s.Leader.AllocID != "" && s.Leader.AllocID 
 type Request struct {
 	Kind  Kind
 	State State
-	// Term is the one that a Promise asks for, else the sender's own.
+	// Term is the term that a Promise asks for; in other requests, the sender's
+	// own.
 	Term uint64
-	// Ring is the one to Accept.
+	// Ring is the ring that an Accept proposes.
 	Ring Ring
 }
 
 // Reply answers a Request.
 type Reply struct {
-	// OK is the answer to Promise, Lead and Accept.
+	// OK is the answer to a Promise, Lead or Accept.
 	OK    bool
 	State State
 }
@@ -97,19 +101,19 @@ type Reply struct {
 type Outcome int
 
 const (
-	// Answered calls have a Reply.
+	// Answered means that there is a Reply.
 	Answered Outcome = iota + 1
-	// Refused calls found nothing listening: that process is dead.
+	// Refused means that nothing listens at the address: the process is dead.
 	Refused
-	// Unknown covers time-outs and every other failure: the peer may live.
+	// Unknown means a time-out or any other failure: the peer may be alive.
 	Unknown
 )
 
 // Leadership is whom the agent follows from now on.
 type Leadership struct {
-	// Term is the leader's; a higher one always replaces a lower one.
+	// Term is the leader's term; a higher one always replaces a lower one.
 	Term uint64
-	// Leader is the zero Peer when there is none just now.
+	// Leader is the zero Peer if there is currently no leader.
 	Leader Peer
 	// Self is true when this agent leads.
 	Self bool
@@ -118,7 +122,7 @@ type Leadership struct {
 // Action is one of Call, Follow, Refresh and Formed.
 type Action interface{ action() }
 
-// Call sends a request to a peer; its outcome goes to Machine.Answer.
+// Call sends a request to a peer. Pass its outcome to Machine.Answer.
 type Call struct {
 	ID      uint64
 	To      Peer
@@ -131,13 +135,13 @@ type Follow struct{ Leadership Leadership }
 // Refresh asks for a new reading of the registry.
 type Refresh struct{}
 
-// Formed ends a Machine.Propose: Err is nil when the ring may start.
+// Formed ends a Machine.Propose. The ring may start if Err is nil.
 type Formed struct {
 	Ring Ring
 	Err  error
 
-	on    []Ring // those known when it was formed
-	index uint64 // of the registry then
+	on    []Ring // rings known when it was formed
+	index uint64 // index of the registry at that time
 }
 
 func (Call) action()    {}

@@ -3,8 +3,8 @@
 
 package election
 
-// learn keeps what a peer reports of itself. Of the rings it knows, those formed are
-// facts; the others count only with its promise or agreement (see Answer).
+// learn keeps what a peer reports of itself. Of its rings, the formed ones are facts; the
+// others count only with its promise or agreement (see Answer).
 func (m *Machine) learn(s State) {
 	id := s.From.AllocID
 	if id == m.cfg.Self.AllocID {
@@ -24,7 +24,7 @@ func (m *Machine) learn(s State) {
 	m.rings = m.rings.choose(s.Rings.Chosen)
 }
 
-// send asks a peer. The call's outcome counts for the given round or proposal.
+// send sends a peer a request. The outcome counts for the given round or proposal.
 func (m *Machine) send(to Peer, req Request, c call) {
 	m.lastCall++
 	req.State = m.state()
@@ -33,7 +33,7 @@ func (m *Machine) send(to Peer, req Request, c call) {
 	m.out = append(m.out, Call{ID: m.lastCall, To: to, Request: req})
 }
 
-// processes are those of the allocation that this agent knows of.
+// processes returns the allocation's processes that this agent knows of.
 func (m *Machine) processes(allocID string) []Process {
 	var out []Process
 	if c, ok := m.met[allocID]; ok {
@@ -49,8 +49,8 @@ func (m *Machine) processes(allocID string) []Process {
 	return out
 }
 
-// targets are the peers to ask: those registered, and those of the known rings
-// where there is an address for them.
+// targets returns the peers to ask: those registered, and the hosts of known rings whose
+// address is known.
 func (m *Machine) targets() []Peer {
 	seen := map[string]bool{m.cfg.Self.AllocID: true}
 	var out []Peer

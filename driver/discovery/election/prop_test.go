@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestProperty_OneRing lets everything go wrong that can, in random order, and
-// asks that no two rings are ever formed side by side, and that the agents find
-// one leader and a ring of all once things calm down.
+// TestProperty_OneRing causes every kind of failure in random order. No two
+// independent rings may ever form, and once the failures end, the agents must find
+// one leader and a ring of all.
 func TestProperty_OneRing(t *testing.T) {
 	rapid.Check(t, oneRing)
 }
 
-// FuzzOneRing looks for the same with a fuzzer's eyes.
+// FuzzOneRing tests the same property with the fuzzer's inputs.
 func FuzzOneRing(f *testing.F) { f.Fuzz(rapid.MakeFuzz(oneRing)) }
 
 func oneRing(t *rapid.T) {

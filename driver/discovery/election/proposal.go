@@ -11,15 +11,15 @@ import (
 )
 
 var (
-	// ErrNotLeader is why an agent that does not lead forms no ring.
+	// ErrNotLeader means that an agent that does not lead cannot form a ring.
 	ErrNotLeader = errors.New("this agent does not lead")
-	// ErrDeposed ends a proposal when another leader, or a new term, comes first.
+	// ErrDeposed ends a proposal if another leader or a new term comes first.
 	ErrDeposed = errors.New("the leadership changed")
-	// ErrSuperseded ends a proposal when another one was begun.
+	// ErrSuperseded ends a proposal if a new one begins.
 	ErrSuperseded = errors.New("another ring was asked for")
-	// ErrGeneration is why a ring with a number already used is not formed.
+	// ErrGeneration means that the ring's number is already used.
 	ErrGeneration = errors.New("generation already used")
-	// ErrHostGone ends a proposal when a host of the new ring has died.
+	// ErrHostGone ends a proposal if a host of the new ring has died.
 	ErrHostGone = errors.New("a host of the new ring is gone")
 )
 
@@ -32,11 +32,11 @@ type proposal struct {
 	got        answers
 	asked      map[string]bool
 	settled    time.Duration // when got last grew
-	reading    bool          // the registry is being read since then
+	reading    bool          // a reading of the registry has been asked for since then
 }
 
-// errUnconfirmed: all agree, and the registry has to confirm once more that this
-// agent is of the job, and who else is.
+// errUnconfirmed means that all peers agree, but the registry has yet to confirm
+// that this agent is still registered, and which others are.
 var errUnconfirmed = errors.New("the registry has not confirmed it yet")
 
 func newProposal(generation uint64, hosts []string) *proposal {
@@ -47,7 +47,7 @@ func newProposal(generation uint64, hosts []string) *proposal {
 }
 
 // Propose asks the peers to agree to a ring; a Formed action reports how it ended.
-// It waits as long as a quorum may still come about.
+// It waits as long as a quorum is still possible.
 func (m *Machine) Propose(now time.Duration, generation uint64, hosts []string) []Action {
 	m.now = now
 	m.endProposal(ErrSuperseded)
@@ -69,14 +69,14 @@ func (m *Machine) Propose(now time.Duration, generation uint64, hosts []string) 
 	return m.flush()
 }
 
-// Withdraw gives up the ring that waits for a quorum, if any.
+// Withdraw gives up the proposal that waits for a quorum, if any.
 func (m *Machine) Withdraw(now time.Duration) []Action {
 	m.now = now
 	m.endProposal(errors.New("given up"))
 	return m.flush()
 }
 
-// Pending states what the ring in hand still waits for, nil when there is none.
+// Pending returns what the current proposal still waits for, nil if there is none.
 func (m *Machine) Pending(now time.Duration) error {
 	if m.proposal == nil {
 		return nil
@@ -86,9 +86,9 @@ func (m *Machine) Pending(now time.Duration) error {
 	return err
 }
 
-// MayPropose states why a ring could not be formed if exactly the given allocations
-// took part, nil when it could. Where it could not, the others are asked whether
-// they live: the next answer may be another.
+// MayPropose returns why a ring could not be formed if exactly the given
+// allocations took part, nil if it could. After a refusal it also probes the other
+// agents, so that a later call may give another answer.
 func (m *Machine) MayPropose(now time.Duration, connected []string) ([]Action, error) {
 	if m.phase != leading {
 		return nil, ErrNotLeader
@@ -145,7 +145,7 @@ func (m *Machine) nameRing() bool {
 	return true
 }
 
-// sendProposal asks those that have not agreed and are not being asked.
+// sendProposal asks the peers that have not agreed and have no request in flight.
 func (m *Machine) sendProposal() {
 	f := m.proposal
 	if f == nil || !m.nameRing() {
@@ -179,11 +179,11 @@ func (m *Machine) answeredAccept(c call, o Outcome, r Reply) {
 		return
 	}
 	if m.outranked(r.State); m.proposal != nil {
-		m.sendProposal() // it knew a ring that this agent has learnt of now
+		m.sendProposal() // it knew a ring that this agent has learnt of only now
 	}
 }
 
-// considerProposal forms the ring when nothing is lacking.
+// considerProposal forms the ring if nothing is missing.
 func (m *Machine) considerProposal() {
 	f := m.proposal
 	if f == nil || f.ring.IsZero() {
@@ -202,7 +202,7 @@ func (m *Machine) considerProposal() {
 		}
 	}
 	if p, ok := m.view[m.cfg.Self.AllocID]; ok && p.Registered != f.registered {
-		m.endProposal(ErrDeposed) // it was dropped meanwhile, and others may not have waited
+		m.endProposal(ErrDeposed) // Nomad dropped it meanwhile, and the others may not have waited
 		return
 	}
 	majority, why := m.lacking()
@@ -212,8 +212,8 @@ func (m *Machine) considerProposal() {
 		m.out = append(m.out, Refresh{})
 	case why != nil:
 	case (!majority && m.changed > f.ring.Registry) || m.outdated(f.ring):
-		// Others were dropped meanwhile, and the ring has to be known to come after
-		// theirs; or hosts were registered, and should have their votes.
+		// Other agents were dropped meanwhile, and the new ring must be seen to
+		// come after theirs; or hosts were registered, and should get their votes.
 		m.proposal = newProposal(f.generation, f.hosts)
 		m.proposal.registered = f.registered
 		m.sendProposal()
@@ -226,7 +226,7 @@ func (m *Machine) considerProposal() {
 	}
 }
 
-// outdated reports whether hosts of the ring are registered otherwise by now.
+// outdated reports whether hosts of the ring are registered differently by now.
 func (m *Machine) outdated(r Ring) bool {
 	return slices.ContainsFunc(r.Hosts, func(h Host) bool {
 		p, ok := m.view[h.AllocID]
@@ -234,7 +234,7 @@ func (m *Machine) outdated(r Ring) bool {
 	})
 }
 
-// lacking states what the ring in hand still needs.
+// lacking returns what the current proposal still needs.
 func (m *Machine) lacking() (majority bool, err error) {
 	f := m.proposal
 	for _, id := range f.hosts {

@@ -9,20 +9,20 @@ import (
 	"slices"
 )
 
-// answers are what has come back of one question to all.
+// answers are the answers of all peers to one request.
 type answers struct {
 	agreed  map[string]uint64 // allocation to process
 	refused map[string]bool   // allocations where nothing listens
 }
 
-// quorum states why the peers that agreed are not enough to lead, or to form a
-// ring on top of the given ones; nil when they are. majority reports which of the
-// two ways it was.
+// quorum returns why the peers that agreed are not enough to lead, or to form a
+// ring on top of the known ones; nil if they are enough. majority reports whether
+// majorities were (see below).
 //
-// There are two ways to be sure that no other leader can have formed, or form,
-// a ring that this agent does not know of. Either a majority of each known ring
-// agrees: no one else can get one. Or everybody agrees that the registry names,
-// and every other host of the known rings is dead or no longer registered.
+// Either of two conditions ensures that no other leader has formed, or can form, a
+// ring that this agent does not know of. Either a majority of each known ring
+// agrees, so that no one else can get one. Or every agent that the registry lists
+// agrees, and every other host of the known rings is dead or no longer registered.
 func (m *Machine) quorum(known []Ring, got answers) (majority bool, err error) {
 	if _, ok := m.view[m.cfg.Self.AllocID]; !ok {
 		return false, fmt.Errorf("the registry does not name this allocation (%s)", short(m.cfg.Self.AllocID))
@@ -46,8 +46,8 @@ func (m *Machine) quorum(known []Ring, got answers) (majority bool, err error) {
 }
 
 // majorities reports whether the agreed peers are a majority of each ring. Only a
-// host that is registered as it was then has a vote: once it was dropped, others
-// may have gone on without it.
+// host with its original registration has a vote: others may have gone on without a
+// host that was dropped in between.
 func (m *Machine) majorities(known []Ring, agreed map[string]uint64) bool {
 	votes := func(h Host) bool {
 		p, ok := agreed[h.AllocID]
@@ -64,12 +64,12 @@ func (m *Machine) majorities(known []Ring, agreed map[string]uint64) bool {
 // resolved reports whether a host agreed, is dead, or was dropped.
 func (m *Machine) resolved(h Host, agreed map[string]uint64) bool {
 	if _, ok := agreed[h.AllocID]; ok {
-		return true // by that process, or by its successor: then it is dead
+		return true // agreed as that process, or as its successor: then that process is dead
 	}
 	return m.dead[h.process()] || m.view[h.AllocID].Registered != h.Registered || h.Registered == 0
 }
 
-// short is how users see allocation IDs.
+// short returns an allocation ID as users see it.
 func short(id string) string { return id[:min(len(id), 8)] }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -9,7 +9,7 @@ import "time"
 func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 	m.now = now
 	if m.overtaken(req.State) {
-		return Reply{State: m.state()}, nil // overtaken by its successor
+		return Reply{State: m.state()}, nil // a newer process of the sender's allocation is known
 	}
 	m.learn(req.State)
 	m.keepUp()
@@ -26,7 +26,8 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 			m.obey(req.State, req.Term)
 		}
 	case Accept:
-		// One who knows a ring that the leader does not has to report it first.
+		// A candidate that knows a ring that the leader does not must report it
+		// first.
 		if m.obeys(req.Term, from) {
 			m.obey(req.State, req.Term)
 			if ok = req.State.Rings.propose(req.Ring).covers(m.rings); ok {
@@ -38,7 +39,7 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 	return r, m.flush()
 }
 
-// probed looks at what a peer reports of itself.
+// probed processes what a peer reports of itself.
 func (m *Machine) probed(s State) {
 	switch {
 	case m.phase == leading:
@@ -48,8 +49,7 @@ func (m *Machine) probed(s State) {
 	}
 }
 
-// promise answers a candidate: no while there is a leader, unless it is the
-// candidate itself.
+// promise answers a candidate. It refuses while there is another leader.
 func (m *Machine) promise(req Request) bool {
 	from := req.State.From.AllocID
 	if req.Term <= m.promised {
@@ -64,7 +64,7 @@ func (m *Machine) promise(req Request) bool {
 		}
 		return false
 	}
-	if m.leader.AllocID == m.cfg.Self.AllocID { // a leader that was raising its term
+	if m.leader.AllocID == m.cfg.Self.AllocID { // this agent was a leader that was raising its term
 		m.dropLeader()
 	}
 	m.grant(req.Term, req.State.process())
@@ -79,7 +79,7 @@ func (m *Machine) obey(s State, term uint64) {
 	m.follow(s, term)
 }
 
-// Answer takes in how a call ended; r counts when it was Answered.
+// Answer processes the outcome of a call; r is used only if it was Answered.
 func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Action {
 	m.now = now
 	c, ok := m.calls[id]
@@ -89,7 +89,7 @@ func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Act
 	delete(m.calls, id)
 	to := c.to.AllocID
 	if o == Answered && (r.State.From.AllocID != to || m.overtaken(r.State)) {
-		o = Unknown // another agent at that address, or an answer that was overtaken
+		o = Unknown // another agent at that address, or a process that has since been replaced
 	}
 	switch o {
 	case Answered:
@@ -130,9 +130,9 @@ func (m *Machine) overtaken(s State) bool {
 	return m.dead[s.process()] || s.Process < m.met[s.From.AllocID].Process
 }
 
-// markDead keeps in mind that nothing listened where the peer's agent did: every
-// process of it known when it was asked is dead. One that was heard of only since
-// then may have started since.
+// markDead notes that nothing listened at the peer's address. All of its processes
+// that were known when it was asked are dead. A process heard of since may have
+// started since.
 func (m *Machine) markDead(c call) {
 	for _, p := range c.known {
 		m.dead[p] = true

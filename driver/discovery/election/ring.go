@@ -9,10 +9,10 @@ import (
 )
 
 // Process is one run of an allocation's agent. A restarted agent is another
-// process: it has forgotten all it promised.
+// process, which has forgotten everything it promised.
 type Process struct {
 	AllocID string
-	// ID is higher in each process of the allocation.
+	// ID rises with each process of the allocation.
 	ID uint64
 }
 
@@ -21,32 +21,32 @@ func (p Process) Compare(o Process) int {
 	return cmp.Or(cmp.Compare(p.AllocID, o.AllocID), cmp.Compare(p.ID, o.ID))
 }
 
-// Host is one agent process as a member of a ring. A restarted agent, or one
-// that Nomad dropped and registered again, is no longer the same host: it has
-// lost its vote on what comes after that ring.
+// Host is one agent process as a member of a ring. After a restart, or after Nomad
+// has dropped and registered it again, an agent is a different host: it has lost
+// its vote on the successor of that ring.
 type Host struct {
 	AllocID string
-	// Process is the Process.ID.
+	// Process is the host's Process.ID.
 	Process uint64
-	// Registered is the create index of the service registration, 0 for a host
-	// that was not registered when the ring was formed.
+	// Registered is the create index of the service registration, 0 for a host that
+	// was not registered when the ring was formed.
 	Registered uint64
 }
 
-// process is the host's process.
+// process returns the host's process.
 func (h Host) process() Process { return Process{h.AllocID, h.Process} }
 
 // Ring is a set of hosts that were allowed to train together.
 type Ring struct {
-	// Registry is the index of the registry at which its leader saw the job's
-	// instances change last, or a higher one of the rings it was built on. Where
-	// Nomad has dropped the hosts of a ring and others went on without them, it
-	// distinguishes the old from the new one.
+	// Registry is the registry index at which the ring's leader last saw the job's
+	// instances change, or the higher one of a ring that this one was built on. It
+	// tells the old ring from the new one if Nomad has dropped the old ring's hosts
+	// and others went on without them.
 	Registry uint64
-	// Term and Leader name who formed it.
+	// Term and Leader identify the leader that formed the ring.
 	Term   uint64
 	Leader Process
-	// Generation is the ring's number, higher in each ring of a job.
+	// Generation is the ring's number. It rises with each ring of a job.
 	Generation uint64
 	// Hosts are in the leader's order; the first one breaks ties.
 	Hosts []Host
@@ -74,7 +74,7 @@ func (r Ring) supersedes(o Ring) bool {
 }
 
 // majority reports whether the hosts that vote are more than half of r, or half of
-// it with its first host. Any two majorities of a ring have a host in common.
+// r including its first host. Any two majorities of a ring have a host in common.
 func (r Ring) majority(votes func(Host) bool) bool {
 	n := 0
 	for _, h := range r.Hosts {
@@ -85,16 +85,16 @@ func (r Ring) majority(votes func(Host) bool) bool {
 	return 2*n > len(r.Hosts) || (n > 0 && 2*n == len(r.Hosts) && votes(r.Hosts[0]))
 }
 
-// Rings is what an agent knows of the rings of its job.
+// Rings has what an agent knows of its job's rings.
 type Rings struct {
 	// Chosen is the highest ring known to have been formed.
 	Chosen Ring
-	// Pending are rings above Chosen that were proposed and may have been
-	// formed: their leader has not reported it. In order.
+	// Pending are rings above Chosen, in order, that were proposed and may have
+	// been formed: their leader has not reported whether they were.
 	Pending []Ring
 }
 
-// Last is the highest ring of all.
+// Last returns the highest ring of all.
 func (s Rings) Last() Ring {
 	if n := len(s.Pending); n > 0 {
 		return s.Pending[n-1]
@@ -102,7 +102,7 @@ func (s Rings) Last() Ring {
 	return s.Chosen
 }
 
-// Latest is the ring of the highest generation.
+// Latest returns the ring with the highest generation.
 func (s Rings) Latest() Ring {
 	out := s.Chosen
 	for _, r := range s.Pending {
@@ -113,7 +113,7 @@ func (s Rings) Latest() Ring {
 	return out
 }
 
-// highest is the highest generation and the highest term used.
+// highest returns the highest generation and the highest term used.
 func (s Rings) highest() (generation, term uint64) {
 	for _, r := range append([]Ring{s.Chosen}, s.Pending...) {
 		generation, term = max(generation, r.Generation), max(term, r.Term)
@@ -154,7 +154,7 @@ func (s Rings) choose(r Ring) Rings {
 	return out
 }
 
-// merge returns all that s and o know.
+// merge returns everything that s and o know.
 func (s Rings) merge(o Rings) Rings {
 	s = s.choose(o.Chosen)
 	for _, p := range o.Pending {
@@ -163,14 +163,14 @@ func (s Rings) merge(o Rings) Rings {
 	return s
 }
 
-// covers reports whether one who knows s knows every ring that o does.
+// covers reports whether s includes every ring of o.
 func (s Rings) covers(o Rings) bool {
 	m := s.merge(o)
 	return m.Chosen.Compare(s.Chosen) == 0 && slices.EqualFunc(m.Pending, s.Pending,
 		func(a, b Ring) bool { return a.Compare(b) == 0 })
 }
 
-// without returns the known rings but r.
+// without returns the known rings except r.
 func (s Rings) without(r Ring) []Ring {
 	var out []Ring
 	for _, k := range append([]Ring{s.Chosen}, s.Pending...) {

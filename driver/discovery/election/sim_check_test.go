@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// lost reports whether Nomad or anybody who asked knew that no host of the ring
-// was left, when the registry had the index and at the time: each was dropped,
-// or dead.
+// lost reports whether no host of the ring was left, as known to Nomad or to
+// anybody who asked, when the registry had the index and at the given time. Each
+// host was dropped, or dead.
 func (s *sim) lost(r Ring, index uint64, at time.Duration) bool {
 	for _, h := range r.Hosts {
 		gone, dropped := s.gone[registration{h.AllocID, h.Registered}]
@@ -24,8 +24,8 @@ func (s *sim) lost(r Ring, index uint64, at time.Duration) bool {
 	return true
 }
 
-// check holds a newly formed ring against all formed before it: of the two, one
-// descends from the other, or nothing was left of the earlier one.
+// check compares a newly formed ring with all formed before. Of any two rings, one
+// must descend from the other, or nothing of the earlier one was left.
 func (s *sim) check(a *agent, done Formed) {
 	f := formed{ring: done.Ring, bases: done.on, index: done.index, at: s.now}
 	for _, old := range s.formed {
@@ -37,7 +37,7 @@ func (s *sim) check(a *agent, done Formed) {
 		case s.lost(old.ring, f.index, f.at):
 		case old.index > f.index && s.lost(f.ring, old.index, old.at):
 		default:
-			s.bad = fmt.Sprintf("at %s %s formed %v on %v at %d, beside %v formed at %d", s.now, a.id, f.ring, f.bases, f.index, old.ring, old.index)
+			s.bad = fmt.Sprintf("at %s %s formed %v on %v at %d, which is independent of %v formed at %d", s.now, a.id, f.ring, f.bases, f.index, old.ring, old.index)
 		}
 	}
 	s.formed = append(s.formed, f)
@@ -57,7 +57,7 @@ func (s *sim) descends(f formed, from Ring) bool {
 	return false
 }
 
-// calm heals everything and reports whether the agents agree within d.
+// calm ends all failures and reports whether the agents agree within d.
 func (s *sim) calm(d time.Duration) error {
 	s.cut, s.away, s.loss = make(map[[2]string]bool), make(map[string]bool), 0
 	s.run(11 * time.Second) // what was under way

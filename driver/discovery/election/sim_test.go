@@ -32,7 +32,7 @@ type sim struct {
 	log     []string
 }
 
-// agent is one process and what the driver's agent does around a Machine.
+// agent is one process, and simulates the driver's agent around a Machine.
 type agent struct {
 	id      string
 	process uint64
@@ -42,9 +42,9 @@ type agent struct {
 	leads   Leadership
 }
 
-// formed is a ring that was allowed, with the rings it was built on. It counts
-// from the moment that the registry last confirmed it: index, and at the latest
-// at.
+// formed is a ring that was allowed, with the rings that it was built on. It counts
+// as formed at the moment of the registry's last confirmation, which had the given
+// index and came at the given time at the latest.
 type formed struct {
 	ring  Ring
 	bases []Ring
@@ -156,7 +156,7 @@ func (s *sim) kill(id string) {
 	}
 }
 
-// poll reads the registry without end, as a blocking query does.
+// poll reads the registry repeatedly, as a blocking query does.
 func (s *sim) poll(a *agent) {
 	if !a.alive {
 		return
@@ -165,7 +165,7 @@ func (s *sim) poll(a *agent) {
 	s.after(20*ms+s.random(600*ms), func() { s.poll(a) })
 }
 
-// read asks the registry once: the content is of some time between the question
+// read reads the registry once. The content is from some time between the request
 // and the answer.
 func (s *sim) read(a *agent) {
 	asked := s.now
@@ -189,7 +189,7 @@ func (s *sim) read(a *agent) {
 	})
 }
 
-// do carries out what a machine wants.
+// do executes a machine's actions.
 func (s *sim) do(a *agent, acts []Action) {
 	for _, act := range acts {
 		switch act := act.(type) {
@@ -227,8 +227,8 @@ func (s *sim) arm(a *agent) {
 	})
 }
 
-// session watches the leader as an agent's stream does: it breaks some time
-// after the leader has died, was cut off, or leads no more.
+// session watches the leader as an agent's stream does. It breaks some time after
+// the leader has died, was cut off, or no longer leads.
 func (s *sim) session(a *agent, l Leadership) {
 	s.after(s.random(400*ms), func() {
 		if !a.alive || a.leads != l {

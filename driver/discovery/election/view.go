@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// View takes in a reading of the registry.
+// View processes a reading of the registry.
 func (m *Machine) View(now time.Duration, v View) []Action {
 	m.now = now
 	if m.viewed && v.Index < m.index && v.At <= m.received {
-		return nil // an older one that was overtaken
+		return nil // older than the current one
 	}
 	if m.viewed && v.Index == m.index {
 		m.at = max(m.at, v.At)
@@ -55,8 +55,8 @@ func sameInstances(a, b map[string]Peer) bool {
 	return maps.EqualFunc(a, b, func(p, q Peer) bool { return p.Registered == q.Registered })
 }
 
-// forget drops what can no longer matter, so that a long job with many
-// allocations does not grow.
+// forget drops entries that can no longer matter, so that the state stays small in
+// a long job with many allocations.
 func (m *Machine) forget() {
 	rings := m.rings.without(Ring{})
 	inRing := func(id string) bool {

@@ -15,16 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Horovod 0.23 to 0.28 builds the second half of its meshes, those of process
-// set 0, without the interface it was given (InitializeForProcessSet in
-// horovod/common/gloo/gloo_context.cc reads a member that is never set). Gloo
-// then listens at the address that the machine's own name resolves to, which
-// on many machines is 127.0.0.1 or 127.0.1.1: no ring forms across hosts. So
-// where that is the case, slots get a UTS namespace in which the machine's
-// name is the right address itself.
+// Horovod 0.23 to 0.28 builds the second half of its meshes, those of process set 0,
+// without the interface it was given (InitializeForProcessSet in
+// horovod/common/gloo/gloo_context.cc reads a member that is never set). Gloo then listens
+// at the address that the machine's own name resolves to, which on many machines is
+// 127.0.0.1 or 127.0.1.1, so no ring forms across hosts. On such machines slots get a UTS
+// namespace whose host name is the right address itself.
 
-// NameFor returns the name that slots must see so that it resolves to the
-// host's service address, empty where the machine's own does.
+// NameFor returns the host name to give to slots so that it resolves to the host's service
+// address. It is empty if the machine's own name does.
 func NameFor(addr string) string {
 	ip, _, err := net.SplitHostPort(addr)
 	if err != nil || net.ParseIP(ip) == nil {
@@ -36,8 +35,8 @@ func NameFor(addr string) string {
 	return ip
 }
 
-// OwnAddresses returns what the machine's own name resolves to; none where Go's resolver,
-// which asks no name service switch, finds nothing.
+// OwnAddresses returns the addresses that the machine's own name resolves to. It returns
+// none if Go's resolver, which does not use the name service switch, finds none.
 func OwnAddresses() []string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -52,8 +51,8 @@ func OwnAddresses() []string {
 	return found
 }
 
-// SetName gives the calling thread, and what it starts, a host name of
-// their own.
+// SetName gives the calling thread, and the processes that it starts, a host name of their
+// own.
 func SetName(name string) error {
 	if name == "" {
 		return nil
@@ -70,8 +69,7 @@ func SetName(name string) error {
 	return nil
 }
 
-// MayRename reports whether this process may give what it starts a host name of their
-// own.
+// MayRename reports whether this process may give its child processes another host name.
 func MayRename() bool {
 	may := make(chan bool)
 	go func() {

@@ -12,8 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/ownthread"
 )
 
-// Inside runs f in the network namespace that is bound at a path, on a thread of its
-// own.
+// Inside runs f on a thread of its own, in the network namespace that is mounted at path.
 func Inside(path string, f func() error) error {
 	ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -28,14 +27,14 @@ func Inside(path string, f func() error) error {
 	})
 }
 
-// Network is what a network namespace has.
+// Network describes a network namespace.
 type Network struct {
 	// Interfaces are the names of its interfaces.
 	Interfaces []string
-	// Loopback states that processes reach each other at 127.0.0.1.
+	// Loopback states whether processes can reach each other at 127.0.0.1.
 	Loopback bool
-	// Address is the first at which others may reach it, IPv4 preferred; empty where
-	// there is none.
+	// Address is the first address at which others may reach the namespace, IPv4 preferred.
+	// It is empty if there is none.
 	Address string
 }
 

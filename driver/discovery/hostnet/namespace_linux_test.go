@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/ownthread"
 )
 
-// TestInsideLeavesTheProcessInItsNetwork looks into another network so often that Go
-// offers every thread for it.
+// TestInsideLeavesTheProcessInItsNetwork enters another network so often that Go uses every
+// thread for it.
 func TestInsideLeavesTheProcessInItsNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

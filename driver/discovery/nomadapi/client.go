@@ -15,13 +15,13 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// NewClient returns a client with connections of its own. Nomad's default one would dial a
-// socket without regard to the request's context.
+// NewClient returns a client with connections of its own. Nomad's default client would dial
+// a socket without regard to the request's context.
 func NewClient(address string) (*api.Client, error) {
 	if address == "" {
 		return nil, errors.New("no Nomad address: expected the Task API socket (unix://…/secrets/api.sock) or an HTTP address")
 	}
-	cfg := api.DefaultConfig() // NOMAD_CACERT and the like
+	cfg := api.DefaultConfig() // reads NOMAD_CACERT and related variables
 	cfg.Address, cfg.SecretID = address, ""
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		t := &http.Transport{

@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// ErrForbidden is why Nomad did not answer: it refused the identity.
+	// ErrForbidden means that Nomad refused the identity.
 	ErrForbidden = errors.New("refused by Nomad")
-	// ErrUnreachable is why Nomad did not answer: it could not be reached.
+	// ErrUnreachable means that Nomad could not be reached.
 	ErrUnreachable = errors.New("cannot reach Nomad")
 )
 
-// Explain turns a failure of Nomad's API at an address into one that states what to
-// do.
+// Explain turns an error of Nomad's API at an address into one that states what to
+// do about it.
 func Explain(err error, address string) error {
 	var resp api.UnexpectedResponseError
 	switch {

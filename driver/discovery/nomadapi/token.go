@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// ErrNoIdentity is why an agent that has no workload identity can do nothing.
+// ErrNoIdentity means that the agent has no workload identity.
 var ErrNoIdentity = errors.New("no workload identity")
 
-// Token is where an agent's workload identity is found. It is read again at each
-// use, as Nomad replaces it before it expires.
+// Token is the location of an agent's workload identity. It is read again at each
+// use, since Nomad renews the identity before it expires.
 type Token struct {
-	// File is the file that Nomad keeps it in; empty when there is none.
+	// File is the file that Nomad writes the identity to, empty if there is none.
 	File string
-	// Env is the environment variable to use without a file. Nomad cannot
-	// replace it while the task runs.
+	// Env is the environment variable to read if there is no file. Nomad cannot
+	// renew it while the task runs.
 	Env string
 }
 

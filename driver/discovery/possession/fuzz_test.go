@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzParse: what is parsed is written the same, and holds only if it is the
-// proof that was made.
+// FuzzParse: a parsed proof is encoded the same again, and holds only if it is the
+// original proof.
 func FuzzParse(f *testing.F) {
 	all := signers(f)
 	made := map[string]Proof{}

@@ -15,19 +15,19 @@ import (
 	"strings"
 )
 
-// MaxSize bounds an encoded proof, the token's header and claims included.
+// MaxSize bounds an encoded proof, including the token's header and claims.
 const MaxSize = 24 << 10
 
 // maxMessage bounds the header and claims. Nomad's have some 700 bytes; a server's
 // configuration may add claims.
 const maxMessage = 8 << 10
 
-// ErrInvalid is why a proof is refused.
+// ErrInvalid means that a proof is refused.
 var ErrInvalid = errors.New("invalid proof of a signature")
 
 // Proof shows that its maker knows a signature.
 type Proof struct {
-	// Message is what was signed: a token's header and claims, "xxx.yyy".
+	// Message is the signed text: a token's header and claims, "xxx.yyy".
 	Message string
 	// Body is the proof itself.
 	Body []byte
@@ -39,13 +39,12 @@ type encoded struct {
 	Message, Body []byte
 }
 
-// version is that of the encoding and of the proofs.
+// version is the version of the encoding and of the proofs.
 const version = 1
 
-// Prove proves knowledge of the signature of a token in compact form
-// ("header.claims.signature"), made with RS256 by the owner of the key. The proof
-// holds in the context only.
-// The error never contains the signature.
+// Prove proves knowledge of a token's signature. The token is in compact form
+// ("header.claims.signature"), signed with RS256 by the owner of the key. The proof
+// holds only in the given context. The error never contains the signature.
 func Prove(token string, key *rsa.PublicKey, context []byte) (Proof, error) {
 	return prove(rand.Reader, token, key, context)
 }
@@ -70,9 +69,9 @@ func prove(random io.Reader, token string, key *rsa.PublicKey, context []byte) (
 	return Proof{Message: message, Body: body}, nil
 }
 
-// Verify returns nil when the maker of the proof knew the key owner's signature
-// of the message and made the proof for the context. Every other error is
-// ErrInvalid, or states why the key cannot be used.
+// Verify returns nil if the maker of the proof knew the key owner's signature of
+// the message and made the proof for the context. Its error is ErrInvalid, or
+// states why the key cannot be used.
 func (p Proof) Verify(key *rsa.PublicKey, context []byte) error {
 	if err := checkMessage(p.Message); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -80,7 +79,8 @@ func (p Proof) Verify(key *rsa.PublicKey, context []byte) error {
 	return verifyRSA(p, key, context)
 }
 
-// checkMessage reports whether the text has the form of a header and claims.
+// checkMessage returns an error unless the text has the form of a header and
+// claims.
 func checkMessage(text string) error {
 	if len(text) > maxMessage {
 		return fmt.Errorf("header and claims have %d bytes, at most %d are taken", len(text), maxMessage)
@@ -109,8 +109,8 @@ func (p Proof) Marshal() ([]byte, error) {
 	return der, nil
 }
 
-// Parse reads what Marshal wrote, and only that. It does not verify. Its errors
-// are ErrInvalid.
+// Parse reads the output of Marshal, and nothing else. It does not verify the
+// proof. Its errors are ErrInvalid.
 func Parse(der []byte) (Proof, error) {
 	if len(der) > MaxSize {
 		return Proof{}, fmt.Errorf("%w: %d bytes, at most %d are taken", ErrInvalid, len(der), MaxSize)
@@ -129,7 +129,7 @@ func Parse(der []byte) (Proof, error) {
 	if err := checkMessage(p.Message); err != nil {
 		return Proof{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	// Package asn1 passes over what follows the last field.
+	// Package asn1 ignores data after the last field.
 	if again, err := p.Marshal(); err != nil || !bytes.Equal(again, der) {
 		return Proof{}, fmt.Errorf("%w: not in its canonical encoding", ErrInvalid)
 	}

@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// exponent is the only one taken. It is prime, and above every challenge.
+	// exponent is the only public exponent accepted. It is a prime above every
+	// challenge.
 	exponent = 65537
-	// challengeSize is that of one round's challenge in bytes, and rounds is how
-	// many of them SHA-256 yields.
+	// challengeSize is the size of one round's challenge in bytes, and rounds the
+	// number of challenges in a SHA-256 hash.
 	challengeSize = 2
 	rounds        = sha256.Size / challengeSize
-	// minBits and maxBits bound the modulus. The upper one bounds what a proof
-	// costs.
+	// minBits and maxBits bound the modulus. The upper bound limits the cost of a
+	// proof.
 	minBits, maxBits = 2048, 8192
 )
 
-// group is where RSA signatures of one message are computed.
+// group does the arithmetic of RSA signatures of one message.
 type group struct {
 	modulus *bigmod.Modulus
 	encoded []byte      // n
@@ -60,7 +61,7 @@ func newGroup(key *rsa.PublicKey, message string) (*group, error) {
 // sha256Prefix begins the DER encoding of a SHA-256 DigestInfo (RFC 8017, 9.2).
 var sha256Prefix = []byte{0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20}
 
-// pad is EMSA-PKCS1-v1_5 with SHA-256, of so many bytes.
+// pad returns the EMSA-PKCS1-v1_5 encoding with SHA-256, in size bytes.
 func pad(message string, size int) []byte {
 	digest := sha256.Sum256([]byte(message))
 	tail := append(append([]byte{0}, sha256Prefix...), digest[:]...)
@@ -68,7 +69,7 @@ func pad(message string, size int) []byte {
 	return append(out, tail...)
 }
 
-// challenges hashes what was fixed before them.
+// challenges hashes everything that was fixed before the challenges.
 func (g *group) challenges(message string, context []byte, commitments []*bigmod.Nat) [sha256.Size]byte {
 	t := newTranscript(sha256.New(), domainRSA, g.encoded, context, []byte(message))
 	for _, c := range commitments {
@@ -77,8 +78,8 @@ func (g *group) challenges(message string, context []byte, commitments []*bigmod
 	return [sha256.Size]byte(t.Sum(nil))
 }
 
-// proveRSA returns the challenges and an answer for each. What depends on the
-// signature or on the random numbers is computed in constant time.
+// proveRSA returns the challenges and an answer for each. Computations with the
+// signature or the random numbers take constant time.
 func proveRSA(random io.Reader, message string, signature []byte, key *rsa.PublicKey, context []byte) ([]byte, error) {
 	g, err := newGroup(key, message)
 	if err != nil {
@@ -108,7 +109,7 @@ func proveRSA(random io.Reader, message string, signature []byte, key *rsa.Publi
 	return body, nil
 }
 
-// verifyRSA checks a proof of proveRSA. All that it computes with is public.
+// verifyRSA checks a proof of proveRSA. It computes with public values only.
 func verifyRSA(p Proof, key *rsa.PublicKey, context []byte) error {
 	g, err := newGroup(key, p.Message)
 	if err != nil {
@@ -147,8 +148,8 @@ func verifyRSA(p Proof, key *rsa.PublicKey, context []byte) error {
 	return nil
 }
 
-// inverse returns 1/y. It takes package math/big, whose time depends on y, as y
-// is public here, and bigmod's own way takes twenty times as long.
+// inverse returns 1/y. It uses package math/big, whose running time depends on y: y
+// is public here, and bigmod would take twenty times as long.
 func (g *group) inverse(y *bigmod.Nat) (*bigmod.Nat, error) {
 	n := new(big.Int).SetBytes(g.encoded)
 	inverse := new(big.Int).ModInverse(new(big.Int).SetBytes(y.Bytes(g.modulus)), n)
@@ -163,7 +164,7 @@ func (g *group) power(y *bigmod.Nat) *bigmod.Nat {
 	return bigmod.NewNat().ExpShortVarTime(y, exponent, g.modulus)
 }
 
-// random returns a number from 1 to n-1, all alike.
+// random returns a uniformly random number from 1 to n-1.
 func (g *group) random(random io.Reader) (*bigmod.Nat, error) {
 	b := make([]byte, g.modulus.Size())
 	for {

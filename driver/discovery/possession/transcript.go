@@ -12,7 +12,7 @@ import (
 const domainRSA = "kolo.possession.v1 RS256 Guillou-Quisquater"
 
 // transcript hashes what both sides know before the challenge. Each field is
-// preceded by its length, so that no two lists of fields are hashed alike.
+// preceded by its length, so that different lists of fields have different hashes.
 type transcript struct{ hash.Hash }
 
 func newTranscript(h hash.Hash, domain string, fields ...[]byte) transcript {

@@ -20,14 +20,14 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/vectors.json, with a new RSA key")
 
-// A vector is a proof made with random numbers that are known. Its token is
-// signed by a key that is used nowhere.
+// A vector is a proof made with known random numbers. The key of its token is used nowhere
+// else.
 type vector struct {
 	Name    string `json:"name"`
 	Modulus string `json:"modulus"`
 	Token   string `json:"token"`
 	Context string `json:"context"`
-	// Seed is of the ChaCha8 generator that the random numbers are from.
+	// Seed is the seed of the ChaCha8 generator of the random numbers.
 	Seed  string `json:"seed"`
 	Proof string `json:"proof"` // DER
 }
@@ -50,8 +50,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestVectors fails if the format of proofs changes: while a job is updated, agents of two
-// versions verify each other's.
+// TestVectors fails if the format of proofs changes, because agents of two versions verify
+// each other's proofs while a job is updated.
 func TestVectors(t *testing.T) {
 	file := filepath.Join("testdata", "vectors.json")
 	if *update {

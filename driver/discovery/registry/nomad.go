@@ -20,7 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
-// maxBackoff is the longest pause between queries, in first ones.
+// maxBackoff is the longest pause between queries, as a multiple of the first.
 const maxBackoff = 16
 
 // NomadOptions configure NewNomad.
@@ -28,23 +28,23 @@ type NomadOptions struct {
 	// Address is Nomad's Task API socket ("unix:///…/secrets/api.sock") or an
 	// HTTP address.
 	Address string
-	// Token is used for each request.
+	// Token authenticates each request.
 	Token nomadapi.Token
-	// Service, Namespace and JobID select whose instances to read.
+	// Service, Namespace and JobID select the instances to read.
 	Service, Namespace, JobID string
 	Logger                    hclog.Logger
 }
 
-// Nomad is the registry in Nomad, read with the task's own workload identity. It
-// asks Nomad's leader, never a follower that may be behind.
+// Nomad is the registry in Nomad, read with the task's own workload identity. It always
+// asks Nomad's leader, since a follower may be behind.
 type Nomad struct {
 	o      NomadOptions
 	client *api.Client
-	// wait is how long one query waits for a change. It bounds how old a view gets
-	// while nothing changes.
+	// wait is how long one query waits for a change. It bounds the age of a view while
+	// nothing changes.
 	wait time.Duration
-	// pause is the first one after a failed query. It doubles up to maxBackoff times
-	// that, with jitter.
+	// pause is the pause after the first failed query. It doubles, with jitter, up to
+	// maxBackoff times its length.
 	pause time.Duration
 }
 
@@ -63,14 +63,14 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 // Read asks Nomad now.
 func (n *Nomad) Read(ctx context.Context) View { return n.query(ctx, 0) }
 
-// Watch asks Nomad again and again; each query waits for a change.
+// Watch queries Nomad repeatedly; each query waits for a change.
 func (n *Nomad) Watch(ctx context.Context) <-chan View {
 	out := make(chan View, 1)
 	go func() {
 		defer close(out)
 		var last View
 		pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(n.pause), backoff.WithMultiplier(2),
-			backoff.WithMaxInterval(maxBackoff*n.pause*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half of it
+			backoff.WithMaxInterval(maxBackoff*n.pause*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half times that
 			backoff.WithMaxElapsedTime(0))
 		for {
 			v := n.query(ctx, last.Index)
@@ -99,7 +99,7 @@ func (n *Nomad) Watch(ctx context.Context) <-chan View {
 	return out
 }
 
-// query reads the instances, waiting for a change from the index if it is not 0.
+// query reads the instances. If index is not 0, it waits for a change from it.
 func (n *Nomad) query(ctx context.Context, index uint64) View {
 	token, err := n.o.Token.Read()
 	if err != nil {
@@ -116,7 +116,7 @@ func (n *Nomad) query(ctx context.Context, index uint64) View {
 	return View{Peers: n.peers(regs), At: at, Index: meta.LastIndex}
 }
 
-// peers keeps the instances of the job, one for each allocation.
+// peers returns the job's instances among regs, one for each allocation.
 func (n *Nomad) peers(regs []*api.ServiceRegistration) []Peer {
 	byAlloc := make(map[string]*api.ServiceRegistration)
 	for _, r := range regs {

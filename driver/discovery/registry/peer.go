@@ -14,13 +14,13 @@ import (
 // Peer is one instance of the job's service: one allocation, one agent.
 type Peer = election.Peer
 
-// View is what the registry held, or why that is not known.
+// View is one reading of the registry, or the reason why it failed.
 type View struct {
-	// Peers are this job's instances, ordered by allocation ID. With Err set
-	// they are those of the last good read.
+	// Peers are this job's instances, ordered by allocation ID. If Err is set, they
+	// are those of the last successful read.
 	Peers []Peer
-	// At is a time before which nothing was recorded that Peers lacks: when the
-	// last good read was sent. Zero when none succeeded yet.
+	// At is when the last successful read was sent: Peers includes everything
+	// recorded before. It is zero before the first success.
 	At time.Time
 	// Index grows with the registry's content.
 	Index uint64
@@ -37,12 +37,12 @@ func (v View) Find(allocID string) (Peer, bool) {
 	return v.Peers[i], true
 }
 
-// groupOf reads the task group from the ID that Nomad gives the registration of
-// a group's service: _nomad-task-<alloc>-group-<group>-<service>-<port>. It is
-// empty for a task's own service, whose ID names the task.
+// groupOf reads the task group from the ID of a group service's registration:
+// _nomad-task-<alloc>-group-<group>-<service>-<port>. It returns "" for a task's
+// own service, whose ID names the task.
 func groupOf(id, allocID, service string) string {
 	rest, ok := strings.CutPrefix(id, "_nomad-task-"+allocID+"-group-")
-	// Groups may hold dashes, and the service's name too; port labels hardly do.
+	// Groups and service names may hold dashes; port labels rarely do.
 	i := strings.LastIndex(rest, "-"+service+"-")
 	if !ok || i < 0 {
 		return ""

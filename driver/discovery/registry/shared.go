@@ -10,18 +10,18 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/internal/latest"
 )
 
-// Shared is a registry whose watchers share one watch of another. Use Share.
+// Shared is a registry whose watchers share one watch of another registry. Use
+// Share.
 type Shared struct {
 	Registry
 	mu      sync.Mutex
-	last    View // zero until there is one
+	last    View // zero before the first
 	seen    bool
 	over    bool
 	changed chan struct{} // closed at the next view
 }
 
-// Share watches the registry until ctx ends; then it ends all watches of the
-// one it returns.
+// Share watches the registry until ctx ends. All watches of the Shared end with it.
 func Share(ctx context.Context, r Registry) *Shared {
 	s := &Shared{Registry: r, changed: make(chan struct{})}
 	views := r.Watch(ctx)
@@ -34,7 +34,7 @@ func Share(ctx context.Context, r Registry) *Shared {
 	return s
 }
 
-// set takes in the newest view, or nil when there will be none.
+// set stores the newest view; nil means that there will be no more.
 func (s *Shared) set(v *View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,14 +46,14 @@ func (s *Shared) set(v *View) {
 	s.changed = make(chan struct{})
 }
 
-// Latest returns the newest view, a zero one before the first.
+// Latest returns the newest view, or a zero one before the first.
 func (s *Shared) Latest() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// Watch sends the newest view, once there is one, and each that follows.
+// Watch sends the newest view as soon as there is one, and each later one.
 func (s *Shared) Watch(ctx context.Context) <-chan View {
 	out := make(chan View, 1)
 	go func() {

@@ -46,7 +46,7 @@ func TestShare(t *testing.T) {
 	r.Add(registry.Peer{AllocID: "b"})
 	size(first, 2)
 
-	// Who comes later sees at once what the others have seen.
+	// A later watcher sees at once what the others have seen.
 	shortly, leave := context.WithCancel(ctx)
 	late := s.Watch(shortly)
 	size(late, 2)

@@ -29,8 +29,8 @@ func TestBlobAddresses(t *testing.T) {
 	must.SliceEmpty(t, blobAddresses(nil))
 }
 
-// FuzzBlobAddresses: of anything that a slot writes as its blob, only whole entries with
-// an IP address are taken.
+// FuzzBlobAddresses: from any blob that a slot writes, only whole entries with an IP
+// address are used.
 func FuzzBlobAddresses(f *testing.F) {
 	ip4, ip6 := make([]byte, blobEntry), make([]byte, blobEntry)
 	binary.LittleEndian.PutUint16(ip4, unix.AF_INET)

@@ -12,26 +12,27 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// endpoint is where one process finds its rendezvous, and asks for its rank.
+// endpoint is the address where one process finds its rendezvous and asks for its
+// rank.
 type endpoint struct {
 	*handler
 	f      *Framework
 	server *rendezvous.Endpoint // nil before Listen
 }
 
-// NewEndpoint returns the endpoint of a process that is about to be started.
+// NewEndpoint returns the endpoint of a process that is about to start.
 func (f *Framework) NewEndpoint(surrogate bool, e host.Events) host.Endpoint {
 	return &endpoint{f: f, handler: &handler{surrogate: surrogate, events: e}}
 }
 
-// Listen begins to serve the process on a loopback port of its own.
+// Listen starts to serve the process on a loopback port of its own.
 func (e *endpoint) Listen(check host.Callers) (err error) {
 	e.server, err = rendezvous.Listen(e.handler, check, e.f.o.Logger.Named("rendezvous"))
 	return err
 }
 
-// Environment is what horovodrun sets (horovod/runner/gloo_run.py,
-// create_slot_env_vars and create_run_env_vars).
+// Environment returns the variables that horovodrun sets
+// (horovod/runner/gloo_run.py, create_slot_env_vars and create_run_env_vars).
 func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string]string) {
 	o := e.f.o
 	defaults = map[string]string{}
@@ -55,7 +56,7 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 	}
 }
 
-// Admit gives the process its place in the present ring.
+// Admit gives the process its place in the current ring.
 func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	e.admit(&placement{generation: generation, assignment: a, store: e.f.store})
 }
@@ -65,14 +66,14 @@ func (e *endpoint) Notify(ctx context.Context, timestamp int64) error {
 	return e.notifyTarget().Notify(ctx, timestamp)
 }
 
-// Break does nothing: a process of Horovod notices by its connections, which the
-// host cuts, and can't be reached while it connects.
+// Break does nothing. A Horovod process cannot be reached while it connects; it
+// notices a broken ring when the host cuts its connections.
 func (e *endpoint) Break(uint64) {}
 
-// Retire makes the process end by itself.
+// Retire makes the process exit by itself.
 func (e *endpoint) Retire(ctx context.Context) error { return e.retire(ctx, string(e.f.o.Host)) }
 
-// Attested does nothing: Horovod's processes do not wait for it.
+// Attested does nothing: Horovod processes do not wait for it.
 func (e *endpoint) Attested(uint64, int) {}
 
 // Close ends all requests and connections of the process.

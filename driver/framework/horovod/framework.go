@@ -26,7 +26,7 @@ func Agent() framework.Framework {
 // Framework is Horovod on one host.
 type Framework struct {
 	o framework.Options
-	// store is the present ring's. meshes is what the one before has learned.
+	// store is the current ring's. meshes is what the previous one learned.
 	store  *rendezvous.Store
 	meshes int
 }
@@ -37,7 +37,7 @@ func New(o framework.Options) *Framework { return &Framework{o: o} }
 // NewExchange returns the leader's side of the exchange of one ring.
 func NewExchange() leader.Exchange { return rendezvous.NewCollector() }
 
-// Join begins the rendezvous of a ring.
+// Join starts the rendezvous of a ring.
 func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
 	if f.store != nil {
 		f.meshes = f.store.Meshes()
@@ -58,19 +58,19 @@ func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
 	return store, nil
 }
 
-// Aborted reports whether a process ended by SIGABRT, as Horovod and Gloo end one
-// whose peers are gone.
+// Aborted reports whether a process ended by SIGABRT, which is how Horovod and Gloo
+// end a process whose peers are gone.
 func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("Horovod's or Gloo's abort")
 }
 
-// Explain knows no line.
+// Explain returns nothing: there is no advice about Horovod's last lines.
 func (f *Framework) Explain(string) string { return "" }
 
-// Standbys reports that all processes of Horovod change their ring.
+// Standbys returns false: every Horovod process can change its ring.
 func (f *Framework) Standbys() bool { return false }
 
-// Stalled looks for what Horovod's stall check writes.
+// Stalled reports whether the line is a warning of Horovod's stall check.
 func (f *Framework) Stalled(line string) bool {
 	return strings.Contains(line, "Stalled ops:") || strings.Contains(line, "waiting for remainder of ranks")
 }

@@ -24,13 +24,13 @@ type placement struct {
 	generation uint64
 	assignment elastic.Assignment
 	store      *rendezvous.Store
-	// used is set with the first rendezvous request: the process knows its
+	// used is set by the first rendezvous request, which shows that the process knows its
 	// place.
 	used bool
 }
 
-// handler answers the requests of one process. One without a placement is held: so
-// newcomers wait with everything imported, and survivors wait while there is no
+// handler answers the requests of one process. Requests wait until the process has a
+// placement: newcomers wait with their imports done, and survivors wait while there is no
 // leader.
 type handler struct {
 	surrogate bool
@@ -42,8 +42,8 @@ type handler struct {
 	present *placement
 	left    uint64                  // generation that the process has left
 	rank    int                     // its rank there
-	addrs   map[netip.AddrPort]bool // of the ring's members, as far as they are known
-	own     map[netip.AddrPort]bool // of them, the process's
+	addrs   map[netip.AddrPort]bool // of the ring's members, as far as known
+	own     map[netip.AddrPort]bool // the process's own among addrs
 	target  rendezvous.NotifyTarget
 	changed chan struct{}
 }
@@ -59,8 +59,8 @@ func (h *handler) admit(p *placement) {
 	}
 }
 
-// Connections returns the addresses by which the connections of the process's
-// present ring are known, and its generation.
+// Connections returns the addresses that identify the connections of the process's current
+// ring, and the ring's generation.
 func (h *handler) Connections() (map[netip.AddrPort]bool, uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *handler) Connections() (map[netip.AddrPort]bool, uint64) {
 	return maps.Clone(h.addrs), h.present.generation
 }
 
-// Listening returns the addresses at which the process has told others that it listens.
+// Listening returns the addresses at which the process listens, as it has published them.
 func (h *handler) Listening() ([]netip.AddrPort, uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *handler) await(ctx context.Context, ready func(*placement) bool) (*plac
 	}
 }
 
-// enter waits for the placement and notes that the process uses it.
+// enter waits for the placement, and records that the process uses it.
 func (h *handler) enter(ctx context.Context) (*placement, error) {
 	h.once.Do(func() { h.events.Arrived(false) })
 	p, err := h.await(ctx, func(*placement) bool { return true })
@@ -117,7 +117,8 @@ func (h *handler) enter(ctx context.Context) (*placement, error) {
 // meshes of 10,000 ranks.
 const maxAddresses = 1 << 16
 
-// remember notes the listening addresses in a blob; own: they are the process's.
+// remember records the listening addresses in a blob. own states whether they are the
+// process's.
 func (h *handler) remember(key string, blob []byte, own bool) {
 	if _, err := strconv.Atoi(key); err != nil {
 		return
@@ -158,7 +159,7 @@ func (h *handler) Get(ctx context.Context, scope, key string) ([]byte, bool, err
 	return value, found, err
 }
 
-// Delete is how the process leaves a mesh. A surrogate never leaves the last.
+// Delete records that the process leaves a mesh. A surrogate never leaves the last one.
 func (h *handler) Delete(ctx context.Context, scope, key string) error {
 	p, err := h.enter(ctx)
 	if err != nil {
@@ -173,8 +174,8 @@ func (h *handler) Delete(ctx context.Context, scope, key string) error {
 	return nil
 }
 
-// RankAndSize is what a process asks when it has left its ring; it is held
-// until it has a place in the next one.
+// RankAndSize answers a process that has left its ring. It waits until the process has a
+// place in the next one.
 func (h *handler) RankAndSize(ctx context.Context) (rendezvous.Assignment, error) {
 	h.mu.Lock()
 	if h.present != nil && h.present.used {
@@ -190,7 +191,7 @@ func (h *handler) RankAndSize(ctx context.Context) (rendezvous.Assignment, error
 	return rendezvous.Assignment(p.assignment), nil
 }
 
-// WorkerAddress takes where the process's notification service is; it is called
+// WorkerAddress records the address of the process's notification service. It is called
 // once per process.
 func (h *handler) WorkerAddress(_ context.Context, t rendezvous.NotifyTarget) error {
 	h.mu.Lock()
@@ -203,9 +204,9 @@ func (h *handler) WorkerAddress(_ context.Context, t rendezvous.NotifyTarget) er
 	return nil
 }
 
-// retire makes the process end, which waits for its next place. It waits in C++, where no
-// exception of Python's reaches it: so it is given a place in a ring of its own, in which
-// it does not get as far as to train.
+// retire makes a process exit while it waits for its next place. It waits in C++, which no
+// Python exception reaches, so it gets a place in a ring of its own, where it exits before
+// it trains.
 func (h *handler) retire(ctx context.Context, hostname string) error {
 	h.mu.Lock()
 	target, rank, left := h.target, h.rank, h.left
@@ -224,7 +225,7 @@ func (h *handler) retire(ctx context.Context, hostname string) error {
 	return nil
 }
 
-// notifyTarget returns where the process is notified.
+// notifyTarget returns the address at which the process is notified.
 func (h *handler) notifyTarget() rendezvous.NotifyTarget {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// A slot that goes on sending addresses does not fill its agent's memory.
+// A slot that keeps sending addresses does not fill its agent's memory.
 func TestHandlerRemembersABoundedNumberOfAddresses(t *testing.T) {
 	h := &handler{}
 	h.admit(&placement{})
@@ -37,8 +37,8 @@ func TestHandlerRemembersABoundedNumberOfAddresses(t *testing.T) {
 	must.Eq(t, maxAddresses, len(addrs))
 }
 
-// A process reports where it listens itself: where all report what they have read of
-// others, a leader of 1,000 ranks takes in a million addresses.
+// A process reports only its own listening addresses. If each reported all that it has
+// read, the leader of 1,000 ranks would get a million addresses.
 func TestListeningIsWhereTheProcessItselfListens(t *testing.T) {
 	at := func(last byte) []byte {
 		entry := make([]byte, blobEntry)
@@ -64,8 +64,8 @@ func TestListeningIsWhereTheProcessItselfListens(t *testing.T) {
 	must.Eq(t, 2, generation)
 }
 
-// FuzzHandler: a process that asks anything in any order gets an answer or an
-// error, with a ring and without.
+// FuzzHandler: a process that sends any requests in any order gets an answer or an error,
+// with a ring and without.
 func FuzzHandler(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 1, 3, 0, 0, 2, 0, 0, 4, 0, 0})
 	f.Add([]byte{5, 0, 0, 0, 1, 2, 4, 0, 0, 5, 0, 0, 0, 0, 0})
@@ -101,14 +101,14 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// expired is a context that is over: what would wait gives up at once.
+// expired returns a context that has ended, so that calls that would wait fail at once.
 func expired() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// A surrogate connects the others, and is held before it could broadcast.
+// A surrogate connects the others, and is kept waiting before it could broadcast.
 func TestASurrogateNeverLeavesTheLastMesh(t *testing.T) {
 	alone := rendezvous.Assignment{Size: 1, LocalSize: 1, CrossSize: 1}
 	for _, surrogate := range []bool{false, true} {

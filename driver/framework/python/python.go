@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package python asks a Python program of the client what it has installed. Importing
-// a training framework takes seconds, and may hang or crash: a script does it in a
-// process of its own, with no more rights than a task's.
+// Package python asks a Python program of the client what it has installed. Importing a
+// training framework takes seconds, and may hang or crash. So a script imports it, in a
+// process of its own with no more rights than a task's.
 package python
 
 import (
@@ -23,11 +23,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
-// unprivileged is the user that Python runs as, as tasks do by default.
+// unprivileged is the user that Python runs as, which is also the default user of tasks.
 const unprivileged = "nobody"
 
-// Ask runs a script in a Python program, for no longer than timeout, and decodes the
-// last line that it prints, a JSON object, into answer.
+// Ask runs a script in a Python program, within timeout, and decodes the last line of its
+// output, a JSON object, into answer.
 func Ask(ctx context.Context, python, script string, timeout time.Duration, answer any) error {
 	path, err := exec.LookPath(python)
 	if err != nil {
@@ -35,12 +35,12 @@ func Ask(ctx context.Context, python, script string, timeout time.Duration, answ
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// Isolated mode: neither PYTHON* variables, nor packages in the user's or the
-	// working directory, decide what is imported. A virtual environment does.
+	// Isolated mode: neither PYTHON* variables nor packages in the user's or the working
+	// directory affect what is imported. A virtual environment does.
 	cmd := exec.CommandContext(ctx, path, "-I", "-B", "-c", script)
 	cmd.Dir = "/"
-	// A group of its own, because frameworks start processes that would
-	// otherwise stay behind and hold the pipe.
+	// A group of its own, because frameworks start processes that would otherwise remain
+	// and hold the pipe open.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if cmd.SysProcAttr.Credential, err = credentialFor(path); err != nil {
 		return fmt.Errorf("python = %q: %w", python, err)
@@ -57,15 +57,15 @@ func Ask(ctx context.Context, python, script string, timeout time.Duration, answ
 	case err != nil:
 		return fmt.Errorf("%s: %w: %s", path, err, lastLine(stderr.String()))
 	}
-	// Frameworks print to stdout as they like: the answer is the last line.
+	// Frameworks may print anything to stdout; the answer is the last line.
 	if err := json.Unmarshal([]byte(lastLine(stdout.String())), answer); err != nil {
 		return fmt.Errorf("%s gave no answer: %w", path, err)
 	}
 	return nil
 }
 
-// environment is what of the client's environment Python needs to find
-// itself and its libraries. The client's tokens are not.
+// environment returns the part of the client's environment that Python needs to find itself
+// and its libraries. It excludes the client's tokens.
 func environment(client []string) []string {
 	env := []string{"CUDA_VISIBLE_DEVICES=", "TF_CPP_MIN_LOG_LEVEL=3", "HOME=/"}
 	for _, v := range client {
@@ -77,9 +77,9 @@ func environment(client []string) []string {
 	return env
 }
 
-// credentialFor is whose rights Python gets where the client is root: those of
-// no one, as tasks by default, or where no one may not run it those of the
-// program's owner. So a user's own virtual environment never runs as root.
+// credentialFor returns the user that Python runs as if the client is root. That is nobody,
+// the default user of tasks, or the program's owner if nobody may not run it. So a user's
+// own virtual environment never runs as root.
 func credentialFor(path string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

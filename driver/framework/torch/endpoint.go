@@ -15,20 +15,20 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// endpoint is where one process asks for its place and finds the store of its ring.
+// endpoint is where one process asks for its place and finds its ring's store.
 type endpoint struct {
 	*handler
 	f *Framework
 }
 
-// NewEndpoint returns the endpoint of a process that is about to be started. There are
-// no surrogates.
+// NewEndpoint returns the endpoint of a process that is about to start. There are no
+// surrogates.
 func (f *Framework) NewEndpoint(_ bool, e host.Events) host.Endpoint {
 	return &endpoint{f: f, handler: newHandler(&f.mode, e, f.o.Logger)}
 }
 
-// Listen begins to serve the process on loopback ports of its own: one for the worker
-// protocol, unless no process is to speak it, and one for the store.
+// Listen starts to serve the process on loopback ports of its own: one for the store and,
+// unless no process may use the worker protocol, one for that.
 func (e *endpoint) Listen(check host.Callers) (err error) {
 	if e.f.o.Mode != settings.ModeRestart {
 		if e.worker, err = worker.Listen(e.handler, check, e.f.o.Logger.Named("worker")); err != nil {
@@ -42,12 +42,12 @@ func (e *endpoint) Listen(check host.Callers) (err error) {
 	return nil
 }
 
-// Environment is what kolo.torch reads, and what torchrun sets
+// Environment returns the variables that kolo.torch reads, and those that torchrun sets
 // (torch/distributed/elastic/agent/server/local_elastic_agent.py).
 func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string]string) {
 	o := e.f.o
-	// PyTorch's client of the store may be built without libuv, and fails then
-	// unless it is told so. The protocol is the same.
+	// PyTorch's client of the store may be built without libuv. It then fails unless this
+	// variable is set. The protocol is the same.
 	defaults = map[string]string{"USE_LIBUV": "0"}
 	if o.Interface != "" {
 		defaults["GLOO_SOCKET_IFNAME"] = o.Interface
@@ -81,7 +81,7 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 	return defaults, fixed
 }
 
-// Admit gives the process its place in the present ring.
+// Admit gives the process its place in the current ring.
 func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	e.admit(&placement{
 		Place: worker.Place{Generation: generation, Rank: a.Rank, Size: a.Size, LocalRank: a.LocalRank, LocalSize: a.LocalSize,
@@ -91,15 +91,15 @@ func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	})
 }
 
-// Attested tells the process that its group has members only.
+// Attested tells the process that its group has only members.
 func (e *endpoint) Attested(generation uint64, round int) {
 	if e.worker != nil {
 		e.worker.Attested(generation, round)
 	}
 }
 
-// Notify notifies the process. The timestamp is not needed: a notice is for the ring
-// of a generation.
+// Notify notifies the process of a change. It ignores the timestamp: the generation
+// identifies the notice.
 func (e *endpoint) Notify(context.Context, int64) error {
 	if p := e.place(); p != nil && e.worker != nil {
 		e.worker.Change(p.Generation)
@@ -107,17 +107,17 @@ func (e *endpoint) Notify(context.Context, int64) error {
 	return nil
 }
 
-// Break reports to the process that its ring has lost a member.
+// Break tells the process that its ring has lost a member.
 func (e *endpoint) Break(generation uint64) {
 	if e.worker != nil {
 		e.worker.Broken(generation)
 	}
 }
 
-// Connections returns none: the process ends its collectives by itself.
+// Connections returns none, because the process ends its collectives by itself.
 func (e *endpoint) Connections() (map[netip.AddrPort]bool, uint64) { return nil, 0 }
 
-// Listening returns nothing: the process reports where it listens.
+// Listening returns nothing, because the process reports its addresses itself.
 func (e *endpoint) Listening() ([]netip.AddrPort, uint64) { return nil, 0 }
 
 // Close ends all connections of the process.

@@ -53,7 +53,7 @@ func newRigOf(t *testing.T, mode string, change func(*limits)) *rig {
 	return newProcess(t, New(framework.Options{Host: "h", Job: "job", Mode: mode, Interface: "eth1", Logger: hclog.NewNullLogger()}), change)
 }
 
-// another is another process of the same host.
+// another returns another process of the same host.
 func (r *rig) another(change func(*limits)) *rig {
 	r.t.Helper()
 	return newProcess(r.t, r.f, change)
@@ -138,7 +138,7 @@ func (r *rig) happened(want ...string) {
 	must.Eq(r.t, 0, len(r.events))
 }
 
-// ring is one of two, of which the second is a newcomer.
+// ring returns a ring of two members, of which the second is a newcomer.
 func ring(generation uint64) *elastic.Ring {
 	member := func(host elastic.HostID, rank int, since uint64) elastic.Member {
 		return elastic.Member{Proc: elastic.Proc{Slot: elastic.SlotID{Host: host}, Incarnation: 1}, SyncedSince: since,
@@ -220,8 +220,8 @@ func TestAProcessGetsItsPlaces(t *testing.T) {
 	r.happened()
 }
 
-// A process that has no next place is told so, as often as it asks. One of an older
-// package does not know what that means.
+// A process without a next place gets the answer end, as often as it asks. A
+// process with an older package does not understand end.
 func TestAProcessRetires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

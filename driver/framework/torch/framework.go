@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// entry is the function within which a script trains.
+// entry describes the function that a script trains in.
 const entry = "a function decorated with kolo.torch.elastic"
 
 // Agent returns PyTorch as an agent needs it.
@@ -31,7 +31,7 @@ func Agent() framework.Framework {
 type Framework struct {
 	o    framework.Options
 	mode mode
-	// ring is the present one, replica its store on this host.
+	// ring is the current ring, replica its store on this host.
 	ring    *elastic.Ring
 	replica *store.Replica
 }
@@ -42,7 +42,7 @@ func New(o framework.Options) *Framework { return &Framework{o: o, mode: mode{is
 // NewExchange returns the leader's side of the store of one ring.
 func NewExchange() leader.Exchange { return store.NewSequencer() }
 
-// Join begins the store of a ring.
+// Join starts the store of a ring.
 func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
 	replica, err := store.NewReplica(f.o.Host, r)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
 	return replica, nil
 }
 
-// newcomers are the ranks of a ring that do not hold the training state.
+// newcomers returns the ranks of a ring that do not have the training state.
 func newcomers(r *elastic.Ring) []int {
 	var ranks []int
 	for _, m := range r.Members {
@@ -63,16 +63,16 @@ func newcomers(r *elastic.Ring) []int {
 	return ranks
 }
 
-// Aborted reports whether a process ended by SIGABRT, by which PyTorch's watchdog of
-// NCCL ends one whose peers are gone.
+// Aborted reports whether a process ended by SIGABRT, which is how PyTorch's NCCL watchdog
+// ends a process whose peers are gone.
 func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("PyTorch's or NCCL's abort")
 }
 
-// Standbys reports whether scripts without kolo.torch are trained.
+// Standbys reports whether the task may train scripts without kolo.torch.
 func (f *Framework) Standbys() bool { return f.o.Mode != settings.ModeInProcess }
 
-// Stalled looks for what PyTorch's watchdog of NCCL writes.
+// Stalled reports whether the line is from PyTorch's NCCL watchdog.
 func (f *Framework) Stalled(line string) bool {
 	return strings.Contains(line, "Watchdog caught collective operation timeout")
 }

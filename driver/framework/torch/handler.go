@@ -31,26 +31,26 @@ type placement struct {
 	replica *store.Replica
 }
 
-// handler answers one process. One without a place is held: so newcomers wait with
-// everything imported, and survivors wait while there is no leader.
+// handler answers one process. Requests wait until the process has a place: newcomers wait
+// with their imports done, and survivors wait while there is no leader.
 type handler struct {
 	events host.Events
 	log    hclog.Logger
 	limits limits
 	mode   *mode            // of all processes of the host
-	worker *worker.Server   // nil before Listen, and where no process is to use it
+	worker *worker.Server   // nil before Listen, and if no process may use it
 	store  *tcpstore.Server // nil before Listen
 
 	mu       sync.Mutex
 	greeted  bool          // it has said hello
-	ends     bool          // and takes end
-	retired  bool          // it has no next place
-	restarts bool          // it has used the store without: it can't change its ring
+	ends     bool          // it understands the message end
+	retired  bool          // it will get no next place
+	restarts bool          // it has used the store without hello, so it can't change its ring
 	arrived  bool          // it has asked for a place
 	present  *placement    // nil before the first
-	left     uint64        // generation that it has left
+	left     uint64        // generation of the ring that it has left
 	placed   chan struct{} // closed with the first place
-	silence  *time.Timer   // until its silence is reported, nil when that is over
+	silence  *time.Timer   // runs until its silence is reported; nil afterwards
 }
 
 func newHandler(m *mode, e host.Events, log hclog.Logger) *handler {
@@ -70,14 +70,14 @@ func (h *handler) admit(p *placement) {
 	}
 }
 
-// place returns the place that the process was given last, nil before the first.
+// place returns the process's latest place, nil before the first.
 func (h *handler) place() *placement {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.present
 }
 
-// Hello takes in a process that connects.
+// Hello handles the connection of a process.
 func (h *handler) Hello(hello worker.Hello) error {
 	if err := h.greet(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (h *handler) Hello(hello worker.Hello) error {
 	return release.Check(hello.Torch)
 }
 
-// Ready takes in that the process waits for its next place.
+// Ready records that the process waits for its next place.
 func (h *handler) Ready(generation uint64) {
 	h.mu.Lock()
 	var last uint64
@@ -102,11 +102,11 @@ func (h *handler) Ready(generation uint64) {
 	if leaves {
 		h.left = last
 	}
-	again := generation < last && h.left < last // its answer was lost with its connection
+	again := generation < last && h.left < last // the answer was lost with the connection
 	p, retired := h.present, h.retired
 	h.mu.Unlock()
 	switch {
-	case retired: // as above
+	case retired: // see Retire
 		h.worker.End(generation)
 	case first:
 		h.events.Notifiable()
@@ -118,14 +118,14 @@ func (h *handler) Ready(generation uint64) {
 	}
 }
 
-// Forming takes in that the process takes its time to connect to its ring.
+// Forming records that the process is still connecting to its ring.
 func (h *handler) Forming(generation uint64, round int, listening []netip.AddrPort) {
 	if p := h.place(); p != nil && p.Generation == generation {
 		h.events.Forming(generation, round, listening)
 	}
 }
 
-// Retire tells the process that it has no next place.
+// Retire tells the process that it gets no next place.
 func (h *handler) Retire(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +137,7 @@ func (h *handler) Retire(context.Context) error {
 	return nil
 }
 
-// Formed takes in that the process is connected to its ring.
+// Formed records that the process is connected to its ring.
 func (h *handler) Formed(generation uint64, round int, listening []netip.AddrPort, known bool) {
 	if p := h.place(); p != nil && p.Generation == generation {
 		h.events.Connected(generation, round, listening, known)
@@ -145,16 +145,16 @@ func (h *handler) Formed(generation uint64, round int, listening []netip.AddrPor
 	}
 }
 
-// Progress takes in how far the ring has come.
+// Progress passes on the progress of the ring.
 func (h *handler) Progress(generation uint64, line []byte) {
 	if p, ok := wire.ParseProgress(line); ok {
 		h.events.Progress(generation, p)
 	}
 }
 
-// Refused reports a refusal, which is about to fail the process.
+// Refused reports a refusal, after which the process is going to fail.
 func (h *handler) Refused(err error) {
-	h.events.Warn("its process was refused by the agent: " + plaintext.Line(err.Error(), plaintext.Limit)) // it may quote what was sent
+	h.events.Warn("its process was refused by the agent: " + plaintext.Line(err.Error(), plaintext.Limit)) // the error may quote the process's message
 }
 
 // Store returns the store of the process's ring, for a new connection.
@@ -164,21 +164,21 @@ func (h *handler) Store(ctx context.Context) (tcpstore.Store, error) {
 	case <-h.placed:
 	case <-ctx.Done():
 	}
-	p := h.place() // also where both have happened
+	p := h.place() // also if both have happened
 	if p == nil {
 		return nil, ctx.Err()
 	}
 	if h.replaced() {
-		p.replica.Formed(p.Rank) // no more is known of it
+		p.replica.Formed(p.Rank) // nothing more will be known of it
 	}
 	return p.replica.Client(p.Rank), nil
 }
 
-// limits are how long a process may be silent before its user is asked for the
-// reason: any process, and one that uses the store.
+// limits are how long a process may be silent before the user is asked about it: any
+// process, and one that uses the store.
 type limits struct{ silence, store time.Duration }
 
-// greet notes that the process speaks the worker protocol.
+// greet records that the process uses the worker protocol.
 func (h *handler) greet() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,8 +193,9 @@ func (h *handler) greet() error {
 	return nil
 }
 
-// use notes that the process uses the store. kolo.torch does that only after its hello:
-// a process that has said none has formed its group by itself, and is held for its place.
+// use records that the process uses the store. kolo.torch does so only after its hello. A
+// process that uses the store without a hello forms its group by itself, and waits for its
+// place.
 func (h *handler) use() {
 	h.mu.Lock()
 	first := false
@@ -208,21 +209,21 @@ func (h *handler) use() {
 	}
 	h.mu.Unlock()
 	if first {
-		go func() { // the host may be closing the store, which waits for this
+		go func() { // the host may be closing the store, which waits for use
 			h.events.Notifiable()
 			h.events.Arrived(true)
 		}()
 	}
 }
 
-// replaced reports whether another process will take the place of this one.
+// replaced reports whether another process will take this one's place.
 func (h *handler) replaced() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.restarts
 }
 
-// begin begins the wait for the process's first word; mode is the configured one.
+// begin starts the timer for the process's first message; mode is the configured one.
 func (h *handler) begin(mode string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -231,8 +232,8 @@ func (h *handler) begin(mode string) {
 	})
 }
 
-// hurry shortens the wait for the hello of a process that uses the store in place of
-// kolo.torch; h.mu is held.
+// hurry shortens the wait for the hello of a process that already uses the store. The
+// caller holds h.mu.
 func (h *handler) hurry() {
 	if h.silence == nil || !h.silence.Stop() {
 		return
@@ -243,7 +244,7 @@ func (h *handler) hurry() {
 	})
 }
 
-// stopSilence ends the wait for the process's first word; h.mu is held.
+// stopSilence stops the timer for the process's first message. The caller holds h.mu.
 func (h *handler) stopSilence() {
 	if h.silence != nil {
 		h.silence.Stop()
@@ -251,7 +252,7 @@ func (h *handler) stopSilence() {
 	}
 }
 
-// end ends what waits for the process.
+// end ends everything that waits for the process.
 func (h *handler) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

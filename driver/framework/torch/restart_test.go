@@ -32,7 +32,7 @@ func (r *rig) client() net.Conn {
 	return c
 }
 
-// answered is the number that a client is answered.
+// answered returns the number in the answer to a client.
 func answered(t *testing.T, c net.Conn) int64 {
 	t.Helper()
 	var n int64
@@ -84,7 +84,7 @@ func TestAScriptForTorchrunIsHeldInItsGroup(t *testing.T) {
 	}
 }
 
-// The process may have gone when its place comes.
+// The process may have ended by the time that it gets its place.
 func TestAScriptThatGivesUpIsNotUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -116,7 +116,7 @@ func TestOneThatSaysHelloTooLateIsRefused(t *testing.T) {
 	r.happened("warn its process was refused by the agent")
 }
 
-// All processes of a host take part in one way.
+// All processes of a host take part in the same mode.
 func TestTheFirstProcessDecides(t *testing.T) {
 	t.Parallel()
 	t.Run("for replacement", func(t *testing.T) {

@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// foreignAddr is where Dialer calls from.
+// foreignAddr is the address that Dialer calls from.
 var foreignAddr = netip.MustParseAddr("127.0.0.2")
 
-// Callers judges the peers of a loopback port by their address: those that call by
-// Dialer are refused.
+// Callers admits the peers of a loopback port by their address: it refuses those
+// that use Dialer.
 type Callers struct{ Refused atomic.Int64 }
 
-// Admit returns nil for a peer that does not come from the foreign address.
+// Admit returns nil for a peer whose address is not the foreign one.
 func (c *Callers) Admit(_, remote netip.AddrPort) error {
 	if remote.Addr() == foreignAddr {
 		c.Refused.Add(1)

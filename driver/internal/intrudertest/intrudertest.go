@@ -27,22 +27,22 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Main becomes the intruder where Start has started this test binary, and returns
-// elsewhere. TestMain calls it.
+// Main becomes the intruder if Start has started this test binary, and otherwise
+// returns. TestMain calls it.
 func Main() {
 	if os.Getenv(mode) != "" {
 		os.Exit(attack(os.Args[1])) //nolint:forbidigo // this is another process
 	}
 }
 
-// mode is the variable that makes a test binary the intruder, which attacks the
-// rendezvous endpoint at the port that it names.
+// mode is the variable that makes a test binary the intruder. Its value is the port
+// of the rendezvous endpoint to attack.
 const mode = "KOLO_TEST_INTRUDER"
 
-// user is the user that the intruder becomes.
+// user is the variable with the user that the intruder runs as.
 const user = "KOLO_TEST_INTRUDER_UID"
 
-// detachedMark is the argument of the process that has detached itself.
+// detachedMark is the argument of the detached process.
 const detachedMark = "detached"
 
 // Intruder is an attacking process as the test sees it.
@@ -69,7 +69,7 @@ func Start(t *testing.T, port, uid int, attack string) *Intruder {
 	return &Intruder{stdin: stdin, lines: bufio.NewScanner(read)}
 }
 
-// Result is the attack's next line.
+// Result returns the next line of the attack's output.
 func (i *Intruder) Result(t *testing.T) string {
 	t.Helper()
 	must.True(t, i.lines.Scan(), must.Sprint("the intruder ended"))
@@ -89,7 +89,7 @@ func attack(attacks string) int {
 	if uid, _ := strconv.Atoi(os.Getenv(user)); uid != os.Getuid() && syscall.Setuid(uid) != nil {
 		return 1
 	}
-	// As long as its first parent lives it descends from the test.
+	// While its first parent lives, it is a descendant of the test.
 	for strconv.Itoa(os.Getppid()) == os.Args[3] {
 		time.Sleep(time.Millisecond)
 	}
@@ -130,7 +130,7 @@ func (in *intrusion) run(attack string) string {
 	for range n {
 		c, err := net.Dial("tcp4", in.addr)
 		if errors.Is(err, syscall.ECONNRESET) {
-			continue // cut off already
+			continue // already reset
 		}
 		if err != nil {
 			return err.Error()
@@ -140,7 +140,7 @@ func (in *intrusion) run(attack string) string {
 	return "done"
 }
 
-// flood connects again and again, for as long as the process lives.
+// flood connects repeatedly until the process ends.
 func (in *intrusion) flood() {
 	for {
 		if c, err := net.Dial("tcp4", in.addr); err == nil {
@@ -150,7 +150,7 @@ func (in *intrusion) flood() {
 	}
 }
 
-// request returns the status of the answer, or that there is none.
+// request returns the status of the answer, or states that there is none.
 func (in *intrusion) request(method, path string, body []byte) string {
 	req, err := http.NewRequest(method, "http://"+in.addr+path, bytes.NewReader(body))
 	if err != nil {
@@ -168,7 +168,7 @@ func (in *intrusion) request(method, path string, body []byte) string {
 	return strconv.Itoa(resp.StatusCode)
 }
 
-// forgedTarget is the body with which a process registers for notices: the
+// forgedTarget returns the body with which a process registers for notices: the
 // pair ({"lo": [("127.0.0.1", port)]}, key), pickled.
 func forgedTarget(port uint16) []byte {
 	p := "\x80\x04}\x8c\x02lo]\x8c\x09127.0.0.1M" + string(binary.LittleEndian.AppendUint16(nil, port)) + "\x86asC\x03key\x86."

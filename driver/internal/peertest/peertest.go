@@ -25,14 +25,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
 )
 
-// Nomad signs identities of the tasks "train" of a job "resnet" in the
-// namespace "ml", and knows which of its allocations are live.
+// Nomad signs identities for the tasks "train" of a job "resnet" in the namespace
+// "ml", and knows which of its allocations are live.
 type Nomad struct {
 	t       testing.TB
 	signer  jose.Signer
 	address string
 	live    *registrytest.Static
-	bearer  nomadapi.Token // for Nomad itself, which takes any here
+	bearer  nomadapi.Token // for Nomad itself, which accepts any token here
 }
 
 // New returns a Nomad with live allocations.
@@ -67,14 +67,15 @@ func (n *Nomad) Sign(file, alloc string, ttl time.Duration) {
 	must.NoError(n.t, os.Rename(file+".new", file))
 }
 
-// Transport is that of an agent of the allocation, for an hour.
+// Transport returns the transport of an agent in the allocation, with an identity
+// for one hour.
 func (n *Nomad) Transport(alloc string) *discovery.Transport {
 	file := filepath.Join(n.t.TempDir(), "nomad_kolo.jwt")
 	n.Sign(file, alloc, time.Hour)
 	return n.TransportFrom(file)
 }
 
-// TransportFrom is that of an agent whose identity is in the file.
+// TransportFrom returns the transport of an agent whose identity is in the file.
 func (n *Nomad) TransportFrom(file string) *discovery.Transport {
 	keys, err := discovery.NewKeys(n.address, n.bearer)
 	must.NoError(n.t, err)

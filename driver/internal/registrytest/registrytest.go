@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
-// Static is a registry that its user fills. Use NewStatic.
+// Static is a registry whose content the test sets. Use NewStatic.
 type Static struct {
 	mu      sync.Mutex
 	peers   map[string]registry.Peer
@@ -22,7 +22,7 @@ type Static struct {
 	changed chan struct{} // closed at the next change
 }
 
-// NewStatic returns a registry of the given peers.
+// NewStatic returns a registry with the given peers.
 func NewStatic(peers ...registry.Peer) *Static {
 	s := &Static{peers: make(map[string]registry.Peer), changed: make(chan struct{})}
 	for _, p := range peers {
@@ -31,7 +31,7 @@ func NewStatic(peers ...registry.Peer) *Static {
 	return s
 }
 
-// Add registers the peer, again if it is there already.
+// Add registers the peer, or registers it again.
 func (s *Static) Add(p registry.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Static) wake() {
 	s.changed = make(chan struct{})
 }
 
-// Read returns the peers as they are.
+// Read returns the current peers.
 func (s *Static) Read(context.Context) registry.View {
 	v, _ := s.read()
 	return v
@@ -79,7 +79,7 @@ func (s *Static) Watch(ctx context.Context) <-chan registry.View {
 		defer close(out)
 		for ctx.Err() == nil {
 			v, changed := s.read()
-			select { // in place of one not yet taken
+			select { // replace a view that was not received
 			case <-out:
 			default:
 			}

@@ -20,9 +20,9 @@ type Event struct {
 	Message string    `json:"message"`
 }
 
-// parseEvent reads a line as an event that is fit to be shown: on one line,
-// without what a terminal takes for a command, and of a bounded size. The task
-// may have written anything.
+// parseEvent parses a line as an event that is safe to display: on one line,
+// without terminal control sequences, and of bounded size. The task may have
+// written anything.
 func parseEvent(line []byte, now time.Time) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -31,7 +31,7 @@ func parseEvent(line []byte, now time.Time) (Event, error) {
 	if e.Message = plaintext.Line(e.Message, plaintext.Limit); e.Message == "" {
 		return Event{}, errors.New("no message")
 	}
-	// Nomad cannot encode every time, and would end the stream of all events.
+	// Nomad cannot encode some times, and would end the stream of all events.
 	if e.Time.Year() < 2000 || e.Time.After(now.Add(24*time.Hour)) {
 		e.Time = now
 	}

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// interval is how soon an event is passed on. Looking is one stat.
+	// interval is the longest delay before an event is passed on. One look costs
+	// one stat.
 	interval = 250 * time.Millisecond
-	// maxPoll is the most that one look reads. An event file that grows faster
-	// is not an agent's.
+	// maxPoll bounds what one look reads. An agent's event file never grows faster.
 	maxPoll = 256 << 10
-	// burst events at once, and one more every refill, are passed on. Nomad sends
-	// each to its servers and keeps ten.
+	// burst bounds the events that are passed on at once, and one more may follow
+	// every refill. Nomad sends each to its servers and keeps ten.
 	burst  = 20
 	refill = 2 * time.Second
 )
@@ -39,20 +39,21 @@ const (
 type Options struct {
 	// Dir is the task's directory, Path the event file in it.
 	Dir, Path string
-	// Note is the file that keeps how much was passed on.
+	// Note is the file that records how much was passed on.
 	Note string
 	// Emit passes an event on.
 	Emit   func(Event) error
 	Logger hclog.Logger
 }
 
-// Tail passes on the lines that an agent appends to its event file. How far it has
-// come is kept in a file of root's, so that a restarted plugin neither repeats nor
-// misses any; one that dies between passing on and noting repeats the last few.
+// Tail passes on the lines that an agent appends to its event file. It records its
+// position in a file of root's, so that a restarted plugin neither repeats nor
+// misses an event. If the plugin dies before it has recorded its position, the next
+// one repeats the last few.
 //
-// The event file belongs to the task's user, who may make anything of it: it is
-// opened without leaving the task directory and without waiting, one look at it
-// reads maxPoll bytes at most, and nothing it holds is more than text.
+// The event file belongs to the task's user, who may replace it by anything. So
+// Tail opens it without leaving the task directory and without blocking, reads at
+// most maxPoll bytes per look, and treats its content as mere text.
 type Tail struct {
 	o      Options
 	now    func() time.Time
@@ -60,15 +61,15 @@ type Tail struct {
 
 	offset int64
 	last   string
-	// limit bounds how many events are passed on, skipped counts those since the
-	// last one that were not.
+	// limit bounds how many events are passed on. skipped counts those that were
+	// dropped since the last one passed on.
 	limit   *rate.Limiter
 	skipped int
-	// warnOnce keeps a task from filling the client's log.
+	// warnOnce prevents a task from filling the client's log.
 	warnOnce sync.Once
 }
 
-// New returns the tail of an event file, which need not be there yet.
+// New returns the tail of an event file, which need not exist yet.
 func New(o Options) *Tail {
 	return &Tail{o: o, now: time.Now, logger: o.Logger, limit: rate.NewLimiter(rate.Every(refill), burst)}
 }
@@ -88,14 +89,14 @@ func (t *Tail) Run(ctx context.Context) {
 	}
 }
 
-// Drain passes on what is left once the agent has ended, and returns the last
-// message of all. It must not overlap Run.
+// Drain passes on the remaining events after the agent has ended, and returns the
+// message of the last one. It must not overlap Run.
 func (t *Tail) Drain(ctx context.Context) string {
 	t.poll(ctx)
 	return t.last
 }
 
-// poll passes on every complete line since the last time.
+// poll passes on every complete line since the last call.
 func (t *Tail) poll(ctx context.Context) {
 	before := t.offset
 	if err := t.read(ctx); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +116,7 @@ func (t *Tail) read(ctx context.Context) error {
 	}
 	defer f.Close()
 	if size < t.offset {
-		t.offset = 0 // begun again
+		t.offset = 0 // the file was truncated or replaced
 	}
 	if size-t.offset > maxPoll {
 		t.warnOnce.Do(func() {
@@ -137,17 +138,16 @@ func (t *Tail) read(ctx context.Context) error {
 			}
 			t.offset += int64(whole)
 		case n == len(buf):
-			t.offset += int64(n) // no event is that long: pass over it
+			t.offset += int64(n) // no event is that long: skip it
 		default:
-			return nil // the rest of the last line is still to come
+			return nil // the rest of the last line is not written yet
 		}
 	}
 	return nil
 }
 
-// open opens the event file and states how long it is. Only an ordinary file at
-// that very place will do: what is in a pipe, or behind a link, is something
-// else's.
+// open opens the event file and returns its length. It accepts only a regular file
+// at exactly that path: a pipe or a link may lead to data of others.
 func (t *Tail) open() (*os.File, int64, error) {
 	root, err := os.OpenRoot(t.o.Dir)
 	if err != nil {
@@ -161,7 +161,7 @@ func (t *Tail) open() (*os.File, int64, error) {
 	if !there.Mode().IsRegular() {
 		return nil, 0, fmt.Errorf("%s is no regular file", t.o.Path)
 	}
-	// It may have been replaced since: the open must not wait for a pipe's writer.
+	// It may have been replaced since, so the open must not block on a pipe.
 	f, err := root.OpenFile(t.o.Path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, err
@@ -177,7 +177,7 @@ func (t *Tail) open() (*os.File, int64, error) {
 	return f, opened.Size(), nil
 }
 
-// pass passes one line on, unless there were too many of late.
+// pass passes one line on, unless there were too many recently.
 func (t *Tail) pass(line []byte) {
 	now := t.now()
 	e, err := parseEvent(line, now)
@@ -199,7 +199,7 @@ func (t *Tail) pass(line []byte) {
 	}
 }
 
-// restore reads how far an earlier plugin has come.
+// restore reads the position of an earlier plugin.
 func (t *Tail) restore() {
 	data, err := os.ReadFile(t.o.Note)
 	if err != nil {

@@ -28,7 +28,8 @@ const (
 	patience = time.Minute
 )
 
-// agentFile is a task directory with an event file, and what was passed on of it.
+// agentFile is a task directory with an event file, and the events that were passed
+// on.
 type agentFile struct {
 	dir    string
 	now    time.Time
@@ -142,8 +143,8 @@ func TestTailStaysInTheTaskDirectory(t *testing.T) {
 	must.SliceEmpty(t, a.passed)
 }
 
-// TestTailOfAnEndlessFile is `truncate -s 1T`: a file of holes without a line.
-// What comes after them is read.
+// TestTailOfAnEndlessFile has a file as from `truncate -s 1T`: all holes without a
+// line. Lines after the holes are read.
 func TestTailOfAnEndlessFile(t *testing.T) {
 	a := newAgentFile(t)
 	a.append(t, `{"message":"one"}`+"\n")
@@ -161,8 +162,8 @@ func TestTailOfAPipe(t *testing.T) {
 	must.Eq(t, "", bounded(t, func() string { return a.tail().Drain(t.Context()) }))
 }
 
-// TestTailOfAPipeThatComesAndGoes changes the event file between the look at it
-// and its opening: whatever is read must not wait.
+// TestTailOfAPipeThatComesAndGoes changes the event file between the check and the
+// opening. Reading must not block in any case.
 func TestTailOfAPipeThatComesAndGoes(t *testing.T) {
 	a := newAgentFile(t)
 	path := filepath.Join(a.dir, eventPath)

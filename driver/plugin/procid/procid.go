@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package procid names a process so that no later one has the same name, and ends
-// it by that name. A process id alone is used again.
+// Package procid gives a process a name that no later process has, and ends a process by
+// that name. A process ID alone is reused.
 package procid
 
 import (
@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start names the moment in which a process was started: the boot of the
-// machine and the clock ticks since then. Together with its id it names one
-// process for all time.
+// Start returns the time at which a process was started: the boot of the machine and the
+// clock ticks since then. Together with its ID it identifies a process uniquely.
 func Start(pid int) (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -26,7 +25,7 @@ func Start(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The second field is the program's name, which may hold anything.
+	// The second field is the program's name, which may contain anything.
 	const starttime = 22
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < starttime-2 {
@@ -35,8 +34,8 @@ func Start(pid int) (string, error) {
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[starttime-3]), nil
 }
 
-// Kill ends the process that was started as started has it (see Start), and no other
-// that has its id by now. Where started is empty it ends none.
+// Kill ends the process with the given ID and start time (see Start), and no later process
+// with the same ID. If started is empty, it ends none.
 func Kill(pid int, started string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -46,7 +45,7 @@ func Kill(pid int, started string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// Whatever the id means by now, fd stays the process it meant before.
+	// Even if the ID is reused by now, fd still refers to the original process.
 	switch now, err := Start(pid); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil

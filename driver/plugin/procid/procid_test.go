@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestKillEndsTheProcessThatWasStarted is about a process id that another
-// process has by now: of another task, for all that can be seen of it.
+// TestKillEndsTheProcessThatWasStarted has a process ID that was reused by another
+// process, possibly of another task.
 func TestKillEndsTheProcessThatWasStarted(t *testing.T) {
 	start := func() *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "sleep", "1000")

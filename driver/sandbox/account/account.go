@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package account is the user that a task runs as, and what that user may do to
-// files: the kernel is asked with the user's own rights, by a process of root.
+// Package account describes the user that a task runs as, and checks what that user may do
+// to files: a process of root asks the kernel with that user's rights.
 package account
 
 import (
@@ -25,23 +25,23 @@ import (
 type Account struct {
 	Name, Home string
 	UID, GID   int
-	// Groups are all, the primary one included.
+	// Groups are all of the user's groups, including the primary one.
 	Groups []int
-	// Dynamic states that Nomad made the user up for one task: no user database has
-	// it, and it has no home.
+	// Dynamic states that Nomad made the user up for one task: it is in no user database,
+	// and has no home.
 	Dynamic bool
 }
 
-// dynamicName is what Nomad calls such a user (helper/users/dynamic), whose group has
+// dynamicName matches Nomad's names for such users (helper/users/dynamic). Their group has
 // the same number.
 var dynamicName = regexp.MustCompile(`^nomad-([0-9]+)$`)
 
-// Path is a file on the client, confined to what a task sees: Base, and what lies
-// below it. Only Rel is subject to the rights of the task's user.
+// Path is a file on the client that lies in Base, a directory that the task sees, or is
+// Base itself. Only Rel is subject to the rights of the task's user.
 type Path struct{ Base, Rel string }
 
-// Lookup finds a user by name or number, one of Nomad's dynamic users by its name. An
-// empty name is the plugin's own user, as in raw_exec.
+// Lookup finds a user by name or number, and one of Nomad's dynamic users by name. An empty
+// name means the plugin's own user, as in raw_exec.
 func Lookup(name string) (Account, error) {
 	u, err := findUser(name)
 	if m := dynamicName.FindStringSubmatch(name); m != nil && errors.As(err, new(user.UnknownUserError)) {
@@ -69,7 +69,8 @@ func Lookup(name string) (Account, error) {
 	return a, nil
 }
 
-// dynamicUser returns the user of that number, which must not be anybody else's.
+// dynamicUser returns the dynamic user with the number, which must not belong to any other
+// user.
 func dynamicUser(name, number string) (Account, error) {
 	id, err := strconv.ParseInt(number, 10, 32)
 	if err != nil {
@@ -98,8 +99,8 @@ func findUser(name string) (*user.User, error) {
 	return u, err
 }
 
-// CheckRoot refuses, by number, users who own root's files or have its group.
-// allow is what an operator does to let them run.
+// CheckRoot returns an error for users with root's user or group ID. allow tells the
+// operator how to let them run.
 func (a Account) CheckRoot(allow string) error {
 	remedy := `choose another user, for example "nobody", or ` + allow
 	if a.UID == 0 {
@@ -111,18 +112,18 @@ func (a Account) CheckRoot(allow string) error {
 	return nil
 }
 
-// Identity is the account as package confine knows it. setuid leaves setuid programs
-// their rights.
+// Identity returns the account as package confine needs it. With setuid, setuid programs
+// keep their rights.
 func (a Account) Identity(setuid bool) confine.Identity {
 	return confine.Identity{UID: a.UID, GID: a.GID, Groups: a.Groups, Setuid: setuid}
 }
 
-// Readable is nil when the account may open the file for reading. The kernel
-// is asked with the account's own rights, so that access lists, and network
-// file systems that do not trust root, are judged as they will be.
+// Readable returns nil if the account may open the file for reading. It asks the kernel
+// with the account's own rights, so that access lists, and network file systems that do not
+// trust root, decide as they will for the task.
 func (a Account) Readable(file Path) error {
 	return a.below(file, func(base int) error {
-		if file.Rel == "." { // base is the file itself
+		if file.Rel == "." { // Base is the file itself
 			return accessible(base, unix.R_OK)
 		}
 		fd, err := unix.Openat(base, file.Rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -133,11 +134,11 @@ func (a Account) Readable(file Path) error {
 	})
 }
 
-// Executable is nil when the account may run the file.
+// Executable returns nil if the account may run the file.
 func (a Account) Executable(file Path) error {
 	var st unix.Stat_t
 	err := a.below(file, func(base int) error {
-		if file.Rel == "." { // base is the file itself
+		if file.Rel == "." { // Base is the file itself
 			if err := unix.Fstat(base, &st); err != nil {
 				return err
 			}
@@ -151,19 +152,19 @@ func (a Account) Executable(file Path) error {
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return unix.EISDIR
-	case err == nil && st.Mode&0o111 == 0: // where accessible does not know
+	case err == nil && st.Mode&0o111 == 0: // for kernels where accessible cannot tell
 		return unix.EACCES
 	}
 	return err
 }
 
-// Writable is nil when the account may make files in a directory.
+// Writable returns nil if the account may create files in a directory.
 func (a Account) Writable(dir Path) error { return a.directory(dir, unix.W_OK|unix.X_OK) }
 
-// Enterable is nil when the account may make a directory its working directory.
+// Enterable returns nil if the account may make a directory its working directory.
 func (a Account) Enterable(dir Path) error { return a.directory(dir, unix.X_OK) }
 
-// directory is nil when the account has rights to a directory.
+// directory returns nil if the account has the rights to a directory.
 func (a Account) directory(dir Path, rights uint32) error {
 	return a.below(dir, func(base int) error {
 		var st unix.Stat_t
@@ -177,8 +178,8 @@ func (a Account) directory(dir Path, rights uint32) error {
 	})
 }
 
-// below runs f, on the open file.Base, with the account's rights. Links are followed
-// with them: what they lead to may be none of the task's business.
+// below opens file.Base and runs f on it with the account's rights. It also follows links
+// with these rights: their targets may be off limits to the task.
 func (a Account) below(file Path, f func(base int) error) error {
 	base, err := unix.Open(file.Base, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -188,14 +189,14 @@ func (a Account) below(file Path, f func(base int) error) error {
 	return a.try(func() error { return f(base) })
 }
 
-// try runs f with the account's rights to files. They belong to the thread,
-// which is thrown away afterwards.
+// try runs f with the account's rights to files, on a thread that is discarded afterwards:
+// the rights belong to the thread.
 func (a Account) try(f func() error) error {
 	if os.Geteuid() != 0 || a.UID == 0 {
 		return f()
 	}
 	return ownthread.Do(func() error {
-		// The wrappers in package unix would change the whole process.
+		// The wrappers in package unix would change all threads of the process.
 		if err := confine.SetThreadGroups(a.Groups); err != nil {
 			return fmt.Errorf("setgroups: %w", err)
 		}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accessible asks for rights to an open file. Kernels before 5.8 do not know; then the
-// task will find out.
+// accessible checks the rights to an open file. Kernels before 5.8 cannot; there it returns
+// nil, and the task fails later if the rights are missing.
 func accessible(fd int, rights uint32) error {
 	err := unix.Faccessat2(fd, "", rights, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
 	if errors.Is(err, unix.ENOSYS) {

@@ -15,7 +15,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestAccessIsThatOfTheUser needs root to look with another user's eyes.
+// TestAccessIsThatOfTheUser needs root to check with another user's rights.
 func TestAccessIsThatOfTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -43,7 +43,7 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	must.ErrorIs(t, nobody.Executable(at("root's program")), syscall.EACCES)
 	must.ErrorIs(t, nobody.Executable(at("closed/open")), syscall.EACCES)
 	must.ErrorIs(t, nobody.Executable(at(".")), syscall.EISDIR)
-	// What a link leads to is not shown to those who may not look there.
+	// The target of a link is not shown to users that may not look there.
 	for name, target := range map[string]string{"to file": "closed/open", "to nothing": "closed/missing", "to directory": "closed/below"} {
 		must.NoError(t, os.Symlink(filepath.Join(dir, target), filepath.Join(dir, name)))
 		must.ErrorIs(t, nobody.Executable(at(name)), syscall.EACCES, must.Sprint(name))
@@ -61,7 +61,7 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	must.Eq(t, 0, os.Geteuid())
 }
 
-// openDir is a directory that all users may enter.
+// openDir returns a directory that all users may enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,7 +111,8 @@ func TestUsersByNumber(t *testing.T) {
 	must.ErrorContains(t, err, `user = "4294967294"`)
 }
 
-// Nomad's users are nobody else's: a job can write their names as well.
+// The names of Nomad's dynamic users must belong to no other user, because a job
+// can write them as well.
 func TestDynamicUsersAreInNoDatabase(t *testing.T) {
 	who, err := Lookup("nomad-80123")
 	must.NoError(t, err)

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many links the kernel follows.
+// maxLinks is the number of links that the kernel follows at most.
 const maxLinks = 40
 
-// Follow follows the links of a task's absolute path as the task will, and returns the
-// path that they lead to. locate returns where on the client a path lies, and given of
-// mount points and the directories above them, which every user of the task can enter.
-// link is an account's Link.
+// Follow resolves the links of a task's absolute path as the kernel will for the task, and
+// returns the resulting path. locate returns where on the client a path lies; it returns
+// given for mount points and the directories above them, which every user of the task can
+// enter. link is an account's Link.
 //
-// The error is a *fs.PathError, of the operation "enter" with the first directory on the
-// way that the account cannot enter, else of "open" with the path that is not there.
+// The error is a *fs.PathError. Its operation is "enter" with the first directory on the
+// way that the account cannot enter, or "open" with the missing path.
 func Follow(path string, locate func(path string) (at Path, given bool), link func(Path) (target string, err error)) (end string, err error) {
 	end = "/"
 	rest := strings.Split(path, "/")
@@ -56,8 +56,8 @@ func Follow(path string, locate func(path string) (at Path, given bool), link fu
 	return end, nil
 }
 
-// Link returns what a link leads to, "" for a file that is none. The links of its
-// directories are followed.
+// Link returns the target of a link, "" for a file that is not a link. It follows links in
+// the path's directories.
 func (a Account) Link(file Path) (target string, err error) {
 	err = a.below(file, func(base int) error {
 		buffer := make([]byte, unix.PathMax)

@@ -14,7 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The task sees /task of the client as its root, and /opt of the client in it.
+// The task sees the client's /task as its root, and the client's /opt in it.
 func TestFollow(t *testing.T) {
 	locate := func(path string) (Path, bool) {
 		if rel, below := strings.CutPrefix(path, "/opt"); below {
@@ -66,7 +66,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// A Python in root's home behind the link of an environment that is open to everyone.
+// The path is a link in an environment that is open to everyone, and leads to a Python in
+// root's home.
 func TestFollowWithTheRightsOfAUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

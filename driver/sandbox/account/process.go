@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Process returns the id of a process of this machine that runs as the account, 0 where
-// there is none.
+// Process returns the ID of a process of this machine that runs as the account, 0 if there
+// is none.
 func (a Account) Process() (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -26,7 +26,7 @@ func (a Account) Process() (int, error) {
 		if err != nil {
 			continue
 		}
-		// The owner of the directory is not asked: a process can hide its user there.
+		// The directory's owner is not enough: a process can hide its user there.
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // it has ended
@@ -41,15 +41,15 @@ func (a Account) Process() (int, error) {
 	return 0, nil
 }
 
-// runsAs reports whether any of the user ids (real, effective, saved, of files) of a
-// process that has not ended is uid.
+// runsAs reports whether a running process has uid among its user IDs (real, effective,
+// saved, of files).
 func runsAs(status string, uid int) bool {
 	for line := range strings.Lines(status) {
 		name, values, _ := strings.Cut(line, ":")
 		fields := strings.Fields(values)
 		switch {
 		case name == "State" && len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X"):
-			return false // only its parent has not asked how
+			return false // it has ended, and its parent has not reaped it yet
 		case name == "Uid":
 			return slices.Contains(fields, strconv.Itoa(uid))
 		}

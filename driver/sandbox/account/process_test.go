@@ -19,8 +19,8 @@ func TestProcess(t *testing.T) {
 	must.Zero(t, pid)
 }
 
-// Whoever asks what an account may do does not run as that account afterwards: its tasks
-// could not be started again.
+// Checking an account's rights leaves no process running as that account; otherwise its
+// tasks could not be started again.
 func TestAskingLeavesNoProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

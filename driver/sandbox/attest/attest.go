@@ -1,22 +1,22 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package attest decides whether a ring's connections are between its members alone.
-// It does no I/O.
+// Package attest decides whether a ring's connections are between its members alone. It
+// does no I/O.
 //
 //	   slot of host a                          slot of host b
 //	listens at L ── accepted (L, P) ──────── (P, L) connected
 //	             └─ accepted (L, X) ──────── ?  no host reports (X, L): a stranger
 //
-// The hosts of a ring report the ends of connections that their slots have at the
-// ring's listening addresses. A connection between two members is reported from both
-// ends. An end without a counterpart is a stranger's connection.
+// The hosts of a ring report their slots' ends of connections at the ring's listening
+// addresses. A connection between two members is reported from both ends. An end without a
+// counterpart belongs to a stranger's connection.
 //
-// Address translation between hosts also leaves ends without counterparts, but in
-// pairs: the slot that listens sees a translated address, and the slot that has connected
-// reports its own. A stranger adds an end on one side only, because the member whose
-// place it has taken is connected, too. So where a listening address has as many
-// unmatched ends on one side as on the other, Judge calls them translated, not strange.
+// Address translation between hosts also leaves ends without counterparts, but in pairs:
+// the listening slot sees a translated address, and the connecting slot reports its own. A
+// stranger adds an end on one side only, because the member that it impersonates is
+// connected, too. So if a listening address has as many unmatched ends on one side as on
+// the other, Judge counts them as translated, not as strangers'.
 package attest
 
 import (
@@ -35,14 +35,14 @@ type End struct {
 	Remote netip.AddrPort `json:"remote"`
 }
 
-// Other returns the connection as its other end has it.
+// Other returns the connection as its other end sees it.
 func (e End) Other() End { return End{e.Remote, e.Local} }
 
 func compareEnds(a, b End) int {
 	return cmp.Or(a.Local.Compare(b.Local), a.Remote.Compare(b.Remote))
 }
 
-// Check returns an error for a report that no host makes.
+// Check returns an error for a report that no host would make.
 func Check(ends []End) error {
 	if len(ends) > MaxEnds {
 		return fmt.Errorf("%d ends of connections, the most is %d", len(ends), MaxEnds)
@@ -58,32 +58,32 @@ func Check(ends []End) error {
 // Addresses is a set of listening addresses.
 type Addresses map[netip.AddrPort]bool
 
-// Add adds an address in the form in which the kernel lists connections. An address
-// of no particular interface is left out: no connection ends there.
+// Add adds an address in the form in which the kernel lists connections. It ignores an
+// address without a particular interface, because no connection ends there.
 func (a Addresses) Add(p netip.AddrPort) {
 	if addr := p.Addr().Unmap().WithZone(""); addr.IsValid() && !addr.IsUnspecified() && p.Port() != 0 {
 		a[netip.AddrPortFrom(addr, p.Port())] = true
 	}
 }
 
-// Verdict is what the reports of all hosts show.
+// Verdict is the result of comparing the reports of all hosts.
 type Verdict struct {
-	// Strangers are ends of members whose other end no member has, sorted.
+	// Strangers are, sorted, the members' ends whose other end no member reports.
 	Strangers []End
-	// Translated is how many connections may be between members whose addresses
-	// are translated on the way. Nothing is known of these.
+	// Translated is the number of connections that may be between members whose addresses
+	// are translated on the way. Nothing more is known of them.
 	Translated int
 }
 
-// Judge compares the ends that all hosts of a ring report. Ends at other addresses
-// than the listening ones are ignored, and so are repetitions.
+// Judge compares the ends that all hosts of a ring report. It ignores repetitions, and ends
+// at addresses that are not listening addresses.
 func Judge(listening Addresses, ends []End) Verdict {
 	all := make(map[End]bool, len(ends))
 	for _, e := range ends {
 		all[e] = true
 	}
-	// Unmatched ends by listening address: of its listener, and of those that have
-	// connected to it.
+	// sides has the unmatched ends of one listening address: those of the listener, and
+	// those of slots that have connected to it.
 	type sides struct{ accepted, connected []End }
 	unmatched := map[netip.AddrPort]*sides{}
 	at := func(addr netip.AddrPort) *sides {

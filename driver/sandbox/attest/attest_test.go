@@ -79,8 +79,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Whatever connects to a ring's listeners is found, in any order of reports, and
-// nothing else is called a stranger.
+// Every stranger's connection to a ring's listeners is found, in any order of
+// reports, and no other end is called a stranger's.
 func TestJudgeFindsAllStrangersAndNoMembers(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -107,7 +107,7 @@ func TestAddresses(t *testing.T) {
 	must.True(t, maps.Equal(Addresses{addr("10.0.0.1:5"): true, addr("[fe80::1]:5"): true}, set))
 }
 
-// FuzzReport is about what another agent sends: it is refused, or judged.
+// FuzzReport covers the reports of other agents: each is refused or judged.
 func FuzzReport(f *testing.F) {
 	f.Add([]byte(`[{"local":"10.0.0.1:3000","remote":"10.0.0.2:40000"}]`), "10.0.0.1:3000")
 	f.Add([]byte(`[{"local":"[fd00::1%a]:3000"},{}]`), "[::]:1")

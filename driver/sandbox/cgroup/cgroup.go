@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package cgroup asks the kernel about the cgroup (version 2) that has a task's
-// processes and no others.
+// Package cgroup reads and controls the cgroup (version 2) that contains a task's processes
+// and no others.
 package cgroup
 
 import (
@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroup is the directory of a task's own cgroup, empty where there is none.
+// Cgroup is the directory of a task's own cgroup, empty if there is none.
 type Cgroup string
 
-// At is the cgroup at a path. On version 1 the path may be shared with other
-// tasks: it counts as none.
+// At returns the cgroup at a path. On version 1 it returns none, since the path may be
+// shared with other tasks.
 func At(path string) Cgroup {
 	if _, err := os.Stat(filepath.Join(path, "cgroup.kill")); path == "" || err != nil {
 		return ""
@@ -28,8 +28,8 @@ func At(path string) Cgroup {
 	return Cgroup(path)
 }
 
-// ID is the kernel's ID of the cgroup, the inode of its directory; 0 where there
-// is none.
+// ID returns the kernel's ID of the cgroup, which is the inode of its directory, or 0 if
+// there is no cgroup.
 func (c Cgroup) ID() uint64 {
 	var info unix.Stat_t
 	if c == "" || unix.Stat(string(c), &info) != nil {
@@ -46,8 +46,8 @@ func (c Cgroup) Kill() error {
 	return os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0o600)
 }
 
-// OOMKills returns how many processes of it the kernel has killed for lack of memory, 0
-// where that is unknown.
+// OOMKills returns how many of the cgroup's processes the kernel has killed for lack of
+// memory, 0 if that is unknown.
 func (c Cgroup) OOMKills() int {
 	if c == "" {
 		return 0
@@ -57,8 +57,8 @@ func (c Cgroup) OOMKills() int {
 
 const events, control = "memory.events", "memory.oom_control" // of version 2 and 1
 
-// OOMFile returns the file in which the kernel counts the processes of this process's own
-// cgroup that it has killed for lack of memory, empty where none is visible.
+// OOMFile returns the file in which the kernel counts out-of-memory kills in this process's
+// own cgroup. It is empty if no such file is visible.
 func OOMFile() string { return oomFile("/proc/self/cgroup", "/sys/fs/cgroup") }
 
 func oomFile(own, root string) string {
@@ -77,7 +77,7 @@ func oomFile(own, root string) string {
 		default:
 			continue
 		}
-		// A container may see its own cgroup as the root of all.
+		// A container may see its own cgroup as the root of the hierarchy.
 		for _, file := range []string{filepath.Join(dir, path, name), filepath.Join(dir, name)} {
 			if _, err := os.Stat(file); err == nil {
 				return file
@@ -87,7 +87,7 @@ func oomFile(own, root string) string {
 	return ""
 }
 
-// OOMKills returns the count in such a file, 0 where it can't be read.
+// OOMKills returns the count in such a file, 0 if it can't be read.
 func OOMKills(file string) int {
 	text, err := os.ReadFile(file)
 	if err != nil {

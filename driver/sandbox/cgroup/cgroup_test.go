@@ -22,8 +22,8 @@ func TestID(t *testing.T) {
 	must.Eq(t, info.Ino, At(dir).ID())
 }
 
-// The file is that of the process's cgroup, of either version, or of the container that
-// sees no other.
+// The file is that of the process's cgroup, of either version, or of the container if no
+// other is visible.
 func TestOOMFile(t *testing.T) {
 	for name, tc := range map[string]struct{ own, file, want string }{
 		"version 2":    {"0::/nomad.slice/a.scope\n", "nomad.slice/a.scope/memory.events", "nomad.slice/a.scope/memory.events"},

@@ -14,11 +14,12 @@ import (
 	"strings"
 )
 
-// ErrShared states that a process is not in a cgroup of its own.
+// ErrShared means that a process is not in a cgroup of its own.
 var ErrShared = errors.New("the process shares a cgroup with the Nomad client")
 
 // LimitPids bounds how many processes and threads the cgroup of a process may have,
-// that one and all that it starts. It works with either version of cgroups.
+// including the process and everything that it starts. It works with either version of
+// cgroups.
 func LimitPids(pid, limit int) error {
 	own, err := pidsCgroup(os.Getpid())
 	if err != nil {
@@ -34,11 +35,10 @@ func LimitPids(pid, limit int) error {
 	return os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(limit)), 0o600)
 }
 
-// root is where cgroups are mounted.
+// root is the mount point of the cgroup file system.
 const root = "/sys/fs/cgroup"
 
-// pidsCgroup is the directory of the cgroup in which the kernel counts a process for
-// pids.max.
+// pidsCgroup returns the directory of the cgroup whose pids.max applies to a process.
 func pidsCgroup(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -51,8 +51,8 @@ func pidsCgroup(pid int) (string, error) {
 	return filepath.Join(root, dir), nil
 }
 
-// pidsDir is that directory below root, by a process's /proc/<pid>/cgroup: in version 1
-// the line with the controller, else the one of version 2.
+// pidsDir returns that directory, relative to root, from the text of /proc/<pid>/cgroup:
+// the line with the pids controller in version 1, otherwise the line of version 2.
 func pidsDir(text string) (dir string) {
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)

@@ -22,7 +22,7 @@ func TestPidsDir(t *testing.T) {
 	}
 }
 
-// The limit of a process that has no cgroup of its own would be everybody's.
+// A limit for a process without a cgroup of its own would apply to everybody.
 func TestLimitPidsSparesItsOwnCgroup(t *testing.T) {
 	must.ErrorIs(t, LimitPids(os.Getpid(), 1), ErrShared)
 }

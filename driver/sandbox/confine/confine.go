@@ -17,45 +17,46 @@ import (
 // Subcommand is the driver's subcommand that calls Main.
 const Subcommand = "confine"
 
-// exitFailed is the exit status when the program could not be started, as a
-// shell's when a command cannot be run.
+// exitFailed is the exit status if the program could not be started. A shell uses
+// the same for a command that it cannot run.
 const exitFailed = 126
 
-// envPrefix marks the variables of the job's environment.
+// envPrefix marks the variables that belong to the job's environment.
 const envPrefix = "KOLO_TASK_ENV_"
 
-// init keeps Main on the process's first thread: privileges and the parent death
-// signal belong to a thread, and the one that gives them up becomes the program.
+// init keeps Main on the process's first thread. Privileges and the parent death
+// signal belong to a thread, and the thread that drops the privileges becomes the
+// program.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == Subcommand {
 		runtime.LockOSThread()
 	}
 }
 
-// Capabilities are those that Main needs, in Nomad's notation: to set the
-// groups, the user where the executor starts a process as user 0, and to empty
-// the bounding set.
+// Capabilities returns the capabilities that Main needs, in Nomad's notation. It
+// needs them to set the groups, to set the user where the executor starts a process
+// as user 0, and to empty the bounding set.
 func Capabilities() []string { return []string{"CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"} }
 
-// Identity is what a process runs as.
+// Identity is the identity that a process runs with.
 type Identity struct {
 	UID, GID int
 	// Groups are the supplementary groups.
 	Groups []int
-	// Setuid leaves setuid programs, and programs with capabilities of their own,
-	// their rights: outside of containers the host decides about them.
+	// Setuid lets setuid programs, and programs with file capabilities, keep their
+	// rights: outside of containers the host decides about them.
 	Setuid bool
 }
 
-// setuidMark stands in the arguments for Identity.Setuid, and alarmMark before the
-// number of milliseconds that AlarmArguments gives.
+// setuidMark stands in the arguments for Identity.Setuid. alarmMark precedes
+// AlarmArguments' number of milliseconds.
 const (
 	setuidMark = "setuid"
 	alarmMark  = "alarm="
 )
 
-// Arguments returns the arguments of the driver's binary that run argv with the
-// given identity.
+// Arguments returns the arguments with which the driver's binary runs argv under
+// the given identity.
 func Arguments(id Identity, argv []string) []string {
 	groups := make([]string, 0, len(id.Groups))
 	for _, g := range id.Groups {
@@ -68,16 +69,16 @@ func Arguments(id Identity, argv []string) []string {
 	return append([]string{Subcommand, strconv.Itoa(id.UID), strconv.Itoa(id.GID), strings.Join(groups, ","), mark}, argv...)
 }
 
-// AlarmArguments are Arguments for a command in a container that SIGALRM ends when
-// it has run for so long. The timer is a process's own, so that it works without
-// anyone who waits for it, but it is not inherited by what the command starts.
+// AlarmArguments returns Arguments for a command in a container that SIGALRM ends
+// after the given time. The timer belongs to the process, so it needs no
+// supervisor, but the command's own child processes do not inherit it.
 func AlarmArguments(id Identity, after time.Duration, argv []string) []string {
 	args := Arguments(id, argv)
 	args[4] = alarmMark + strconv.FormatInt(max(after.Milliseconds(), 1), 10)
 	return args
 }
 
-// Environment returns env in the form in which it passes through Main.
+// Environment returns env in the form that passes through Main.
 func Environment(env []string) []string {
 	marked := make([]string, 0, len(env))
 	for _, v := range env {
@@ -86,14 +87,14 @@ func Environment(env []string) []string {
 	return marked
 }
 
-// Main runs the command that Arguments made of its arguments in place of this
-// process. It returns, with an exit status, only when that fails.
+// Main replaces this process with the command that Arguments encoded in args. It
+// returns only on failure, with an exit status.
 func Main(args []string) int {
 	_, _ = fmt.Fprintf(os.Stderr, "kolo: cannot start a process of the task: %v\n", run(args))
 	return exitFailed
 }
 
-// run returns an error, or not at all.
+// run returns only on failure.
 func run(args []string) error {
 	id, alarm, argv, err := parse(args)
 	if err != nil {
@@ -114,7 +115,7 @@ func run(args []string) error {
 }
 
 // parse is the inverse of Arguments and AlarmArguments, without the subcommand.
-// The alarm is 0 where there is to be none.
+// alarm is 0 if there is none.
 func parse(args []string) (id Identity, alarm time.Duration, argv []string, err error) {
 	if len(args) < 5 {
 		return Identity{}, 0, nil, fmt.Errorf("%s: expected uid, gid, groups, a mark and a command, got %q", Subcommand, args)
@@ -152,7 +153,7 @@ func parseMark(mark string) (setuid bool, alarm time.Duration, err error) {
 	return false, time.Duration(ms) * time.Millisecond, nil
 }
 
-// parseID refuses what the kernel takes for "leave it as it is".
+// parseID refuses the numbers that the kernel reads as "leave the ID unchanged".
 func parseID(s string) (int, error) {
 	id, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
@@ -164,7 +165,7 @@ func parseID(s string) (int, error) {
 	return int(id), nil
 }
 
-// unmark returns the job's environment, and nothing else of this process's.
+// unmark returns the job's environment, without any other variable of this process.
 func unmark(env []string) []string {
 	var own []string
 	for _, v := range env {
@@ -175,7 +176,7 @@ func unmark(env []string) []string {
 	return own
 }
 
-// lookPath finds a command as the executor would, in the PATH of env.
+// lookPath finds a command in the PATH of env, as the executor would.
 func lookPath(command string, env []string) (string, error) {
 	for _, v := range env {
 		if path, ok := strings.CutPrefix(v, "PATH="); ok {

@@ -75,8 +75,8 @@ func TestAlarmEndsTheCommand(t *testing.T) {
 	must.Eq(t, syscall.SIGALRM, exit.Sys().(syscall.WaitStatus).Signal())
 }
 
-// TestEnvironmentIsTheJobs makes sure that what the loader would look at
-// reaches the program, and no process before it.
+// TestEnvironmentIsTheJobs makes sure that variables for the loader reach the
+// program, and no process before it.
 func TestEnvironmentIsTheJobs(t *testing.T) {
 	env := []string{"PATH=/usr/bin:/bin", "LD_PRELOAD=/none.so", "EMPTY=", "EQUALS=a=b"}
 	out, err := confined(t, Identity{UID: 65534, GID: 65534}, env, `unset LD_PRELOAD; echo "$EMPTY|$EQUALS|$LEFT"`)

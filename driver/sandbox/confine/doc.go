@@ -1,28 +1,25 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package confine takes away from a process what an isolated task must not
-// have, and becomes the task's program.
+// Package confine drops the privileges that an isolated task must not have, and then
+// executes the task's program in their place.
 //
-// Nomad's executor gives the processes of a container their user but neither
-// the user's groups (they run with group 0) nor no_new_privs, and health checks
-// run as user 0. So every process that the driver starts in a container is this
-// program first:
+// Nomad's executor sets the user of a container's processes, but neither the user's groups
+// (they run with group 0) nor no_new_privs, and it runs health checks as user 0. So every
+// process that the driver starts in a container is this program first:
 //
 //	executor ──> confine ──> the agent, a health check, `nomad alloc exec`
 //	             3 capabilities  none, no_new_privs, the user's own groups
 //
-// Outside of containers the executor adds group 0 to the groups of a task's
-// user; there the same program sets the right ones, and leaves setuid programs
-// as they are.
+// Outside of containers the executor adds group 0 to the groups of a task's user. There
+// this program sets the right groups, and lets setuid programs keep their rights.
 //
-// It can also set an alarm (AlarmArguments) that ends a command which takes too long:
-// the executor itself does not survive a deadline that passes.
+// It can also set an alarm (AlarmArguments) that ends a command after a time, because the
+// executor itself does not survive an expired deadline.
 //
-// The few capabilities that this takes (Capabilities) exist until then, and no
-// code of the job's may run with them. The caller provides for that: the
-// program, its libraries and the loader's configuration are the host's and out
-// of the job's reach, and the job's environment, which could name libraries to
-// load, carries a prefix (Environment) that is removed when nothing is left to
-// be gained.
+// The few capabilities that this needs (Capabilities) exist until then, and no code of the
+// job's may run with them. The caller ensures that. The program, its libraries and the
+// loader's configuration belong to the host and are out of the job's reach. The job's
+// environment, which could name libraries to load, carries a prefix (Environment) that is
+// removed only after the capabilities are gone.
 package confine

@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drop gives the calling thread an identity and takes everything else from it,
-// for good. The order matters: each step needs what a later one takes.
+// drop sets the calling thread's identity and permanently drops all its other
+// privileges. The order matters: each step needs a privilege that a later one
+// drops.
 func drop(id Identity) error {
-	// The kernel clears it when the identity changes.
+	// The kernel clears the signal when the identity changes.
 	deathSignal, err := parentDeathSignal()
 	if err != nil {
 		return fmt.Errorf("read the parent death signal: %w", err)
 	}
 	steps := []struct {
 		what string
-		// contained steps are for containers alone.
+		// contained marks steps for containers only.
 		contained bool
 		do        func() error
 	}{
@@ -48,10 +49,10 @@ func drop(id Identity) error {
 	return nil
 }
 
-// The wrappers of packages syscall and unix set ids on all threads of the
-// process, or on some; these set them on the calling one.
+// The wrappers of packages syscall and unix set IDs on all threads of the process,
+// or on some; these functions set them on the calling thread only.
 
-// SetThreadGroups sets the supplementary groups of the calling thread alone.
+// SetThreadGroups sets the supplementary groups of the calling thread only.
 func SetThreadGroups(groups []int) error {
 	ids := make([]uint32, max(len(groups), 1))
 	for i, g := range groups {
@@ -79,13 +80,13 @@ func parentDeathSignal() (uintptr, error) {
 	return uintptr(signal), err
 }
 
-// emptyBoundingSet drops what the kernel knows, which may be more than this
-// program does.
+// emptyBoundingSet drops every capability that the kernel knows, which may be more
+// than this program knows.
 func emptyBoundingSet() error {
 	for capability := uintptr(0); ; capability++ {
 		switch in, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0); {
 		case errors.Is(err, unix.EINVAL):
-			return nil // beyond the last
+			return nil // above the highest capability
 		case err != nil:
 			return err
 		case in == 0:
@@ -103,9 +104,8 @@ func clearCapabilities() error {
 	return unix.Capset(&header, &none[0])
 }
 
-// setAlarm starts the timer of the process that SIGALRM comes from, which exec
-// keeps. It goes on every second: the first signal may come before exec, where
-// Go's runtime ignores it.
+// setAlarm starts the process's timer for SIGALRM, which survives exec. It repeats
+// every second, because Go's runtime ignores a first signal that comes before exec.
 func setAlarm(after time.Duration) error {
 	if after == 0 {
 		return nil

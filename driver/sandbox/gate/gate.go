@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package gate lets only some processes of a machine connect to a port on its loopback
-// address. The port is open to all of them, with host networking those of all
-// tenants, so each connection is decided by its peer before a byte is read.
+// Package gate restricts which processes of a machine can use a port on its loopback
+// address. Every process can connect to such a port, with host networking those of all
+// tenants. So the gate decides on each connection by its peer before it reads a byte.
 //
 //	listener ──> Callers.Admit ─┬─ admitted ──> Accept
 //	                            └─ refused ───> Reset
@@ -17,21 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Callers decides which processes are answered.
+// Callers decides which processes may connect.
 type Callers interface {
-	// Admit returns nil for a connection whose peer may be answered; local is
-	// the port's address, remote the peer's. It is called before a byte is
-	// read, for many connections at a time, and reports itself whom it refuses.
+	// Admit returns nil if the peer of a connection may be served; local is the port's
+	// address, remote the peer's. It is called before a byte is read, for many connections
+	// at a time. Admit itself logs the peers that it refuses.
 	Admit(local, remote netip.AddrPort) error
 }
 
-// maxUndecided bounds the connections about which Admit is being asked, and
-// those that it has admitted and that wait for their turn.
+// maxUndecided bounds the connections that wait for Admit or, after Admit, for Accept.
 const maxUndecided = 256
 
-// Listen returns a listener of the connections of ln that callers admits. Others are
-// reset. They are taken from the kernel's queue as they come, so that they do
-// not stand in the way of those that are admitted.
+// Listen returns a listener for those connections of ln that callers admits. It resets all
+// others. It takes connections from the kernel's queue as they come, so that refused ones
+// do not block admitted ones.
 func Listen(ln net.Listener, callers Callers) net.Listener {
 	l := &listener{
 		Listener: ln, callers: callers,
@@ -65,7 +64,7 @@ func (l *listener) accept() {
 		if err != nil {
 			<-l.undecided
 			select {
-			case l.failed <- err: // the server waits before it comes again
+			case l.failed <- err: // the server pauses before it calls Accept again
 				continue
 			case <-l.closed:
 				return
@@ -93,10 +92,10 @@ func (l *listener) decide(conn net.Conn) {
 	}
 }
 
-// established reports whether the peer still has the connection open. One that was
-// reset waits in the kernel's queue with what was sent over it, and its port may be
-// another process's by the time that it is looked up. One that is open after
-// the look-up was open during it, so that the peer which was found is its own.
+// established reports whether the peer still has the connection open. After a reset, a
+// connection and its data remain in the kernel's queue, and the peer's port may belong to
+// another process by the time that it is looked up. A connection that is still open after
+// the look-up was open during it, so the look-up found the right process.
 func established(conn net.Conn) bool {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -114,7 +113,7 @@ func established(conn net.Conn) bool {
 	return err == nil && infoErr == nil && info.State == unix.BPF_TCP_ESTABLISHED
 }
 
-// Reset closes a connection in a way that leaves nothing of it in the kernel.
+// Reset closes a connection so that nothing of it remains in the kernel.
 func Reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -122,7 +121,7 @@ func Reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// Accept returns the next connection that is admitted.
+// Accept returns the next admitted connection.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.admitted:
@@ -134,7 +133,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener and waits for what is being decided.
+// Close closes the listener and waits for the pending decisions.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	err := l.Listener.Close()

@@ -15,12 +15,13 @@ import (
 	"strings"
 )
 
-// gpuNode are the device nodes of GPUs and of MIG instances. A task gets those that it
-// has reserved.
+// gpuNode matches the device nodes of GPUs and of MIG instances. A task gets only those
+// that it has reserved.
 var gpuNode = regexp.MustCompile(`^/dev/(nvidia[0-9]+|nvidia-caps/.*)$`)
 
-// CheckDevice is nil where a pattern may list devices for isolated tasks: a path below
-// /dev, whose first name is not a wildcard alone, so that no list means all devices.
+// CheckDevice returns nil if a pattern may list devices for isolated tasks: it must be a
+// path below /dev whose first element is more than a wildcard, so that no list means all
+// devices.
 func CheckDevice(pattern string) error {
 	rest, below := strings.CutPrefix(pattern, "/dev/")
 	if !below || rest == "" || path.Clean(pattern) != pattern {
@@ -41,14 +42,14 @@ func CheckDevice(pattern string) error {
 	return nil
 }
 
-// Devices returns the character devices that patterns list and that this client has,
-// each once. Left are those that are something else, with the reason: a link leads
-// where the list does not say, and GPUs are reserved. root is put before /dev.
+// Devices returns the character devices of this client that match the patterns, each once.
+// left lists the other matches, with the reason: a link leads to a place that the list does
+// not name, and a GPU must be reserved. root is prepended to /dev.
 func Devices(root string, patterns []string) (paths, left []string) {
 	for _, pattern := range patterns {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
-			left = append(left, fmt.Sprintf("%s: %v", pattern, err)) // CheckDevice has refused it
+			left = append(left, fmt.Sprintf("%s: %v", pattern, err)) // CheckDevice refuses such a pattern
 		}
 		for _, match := range matches {
 			name := strings.TrimPrefix(match, strings.TrimSuffix(root, "/"))
@@ -63,7 +64,8 @@ func Devices(root string, patterns []string) (paths, left []string) {
 	return slices.Compact(paths), left
 }
 
-// checkNode is nil for a character device that is no GPU and whose path has no link.
+// checkNode returns nil for a character device that is not a GPU and whose path has no
+// link.
 func checkNode(root, name string) error {
 	if gpuNode.MatchString(name) {
 		return errors.New("is a GPU's; tasks get those that they reserve")

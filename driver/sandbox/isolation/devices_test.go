@@ -60,7 +60,8 @@ func TestDevicesOfThisMachine(t *testing.T) {
 	must.SliceNotEmpty(t, left)
 }
 
-// A pattern gives away what it lists and nothing that a link in there leads to.
+// A pattern makes only the listed devices available, and not the targets of links
+// among them.
 func TestDevicesAreThoseListed(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "dev/infiniband")

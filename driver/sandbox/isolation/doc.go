@@ -3,12 +3,12 @@
 
 // Package isolation builds the file system of an isolated task.
 //
-// Where Nomad's exec driver copies the client's directories into every allocation
-// (gigabytes, where a deep-learning framework is installed), this one binds them
-// read-only. The task's own directories appear both below / and at the path they
-// have on the client, so that ${NOMAD_TASK_DIR} means the same file in either
-// isolation. The driver's own binary is bound as well, at /.kolo, because the agent
-// is that binary.
+// Nomad's exec driver copies the client's directories into every allocation, which
+// means gigabytes if a deep-learning framework is installed. This package binds
+// them read-only instead. The task's own directories appear both below / and at the
+// path they have on the client, so that ${NOMAD_TASK_DIR} means the same file in
+// either isolation. The driver's own binary is bound as well, at /.kolo, because
+// the agent is that binary.
 //
 //	Layout ── Check… ─> what the job may not mount
 //	   ├── View ──────> where a path of the task lies on the client

@@ -10,26 +10,27 @@ import (
 	"strings"
 )
 
-// DefaultBindPaths is what a task with isolation = "exec" sees of the client,
-// read-only and under the same names: programs, libraries, and of their
-// configuration what is public on any machine. /etc as a whole is not: keys and
-// passwords lie there, and not all of them are closed to everyone. /opt is not
-// among them either: Nomad's own data often lies there.
+// DefaultBindPaths are the paths of the client that a task with isolation = "exec" sees,
+// read-only and under the same names: programs, libraries, and those configuration files
+// that are public on any machine. /etc as a whole is not included, because it holds keys
+// and passwords, not all of which are readable only by root. /opt is not included either,
+// because Nomad's own data often lies there.
 //
-// The last element may hold a pattern.
+// The last element of a path may be a pattern.
 var DefaultBindPaths = []string{
 	"/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr",
 
 	// Names of users, hosts and services.
 	"/etc/gai.conf", "/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/networks",
 	"/etc/nsswitch.conf", "/etc/passwd", "/etc/protocols", "/etc/resolv.conf", "/etc/rpc", "/etc/services",
-	// What /etc/resolv.conf may be a link to; sockets of the resolver lie next to it.
+	// Possible targets of /etc/resolv.conf as a link; sockets of the resolver lie next to
+	// them.
 	"/run/resolvconf/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/systemd/resolve/stub-resolv.conf",
-	// Roots of trust, without /etc/ssl/private and /etc/pki/tls/private.
+	// Certificate authorities, without /etc/ssl/private and /etc/pki/tls/private.
 	"/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/pki/ca-trust",
 	"/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/certs",
 	"/etc/ssl/openssl.cnf",
-	// The loader, and which of several programs and languages is meant.
+	// The loader, and the system's choice among several programs and languages.
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/python3*",
 	"/etc/lsb-release", "/etc/os-release", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/fonts",
 	// GPUs and fast networks.
@@ -37,8 +38,7 @@ var DefaultBindPaths = []string{
 	"/etc/libibverbs.d", "/etc/openmpi", "/etc/rdma", "/etc/ucx",
 }
 
-// Present expands patterns and leaves out the paths that this client does not
-// have.
+// Present expands patterns and omits paths that this client does not have.
 func Present(paths []string) []string {
 	var there []string
 	for _, path := range paths {
@@ -55,9 +55,10 @@ func Present(paths []string) []string {
 	return there
 }
 
-// hostLinks are the bind paths in /etc that are links to what the task sees
-// anyway, with their targets. A link stays right when the client replaces the file
-// that it leads to; a file that is bound stays as it was when the task began.
+// hostLinks returns, with their targets, the bind paths in /etc that are links to files
+// that the task sees anyway. Such a path becomes a link in the task, too: a link remains
+// right when the client replaces its target, while a bound file stays as it was when the
+// task began.
 func hostLinks(bindPaths []string) map[string]string {
 	links := map[string]string{}
 	seen := func(path string) bool {

@@ -19,25 +19,25 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
 )
 
-// NameService is how an isolated task resolves names, where that differs from the
-// client.
+// NameService sets how an isolated task resolves names, where that differs from the client.
 type NameService struct {
-	// DNS is the group's dns block, nil where there is none.
+	// DNS is the group's dns block, nil if there is none.
 	DNS *drivers.DNSConfig
-	// OwnNetwork states that the task does not reach the client's loopback addresses,
-	// where a resolver may listen.
+	// OwnNetwork states that the task cannot reach the client's loopback addresses, where a
+	// resolver may listen.
 	OwnNetwork bool
-	// Address is what the machine's name has to resolve to, empty where it does
-	// already. An isolated task may not rename the machine instead.
+	// Address is the address that the machine's name must resolve to, empty if it already
+	// does. The task gets a hosts entry for it, because it may not rename the machine.
 	Address string
-	// User is the task's. One that is in no user database gets a line in the task's.
+	// User is the task's user. A user that is in no user database gets a line in the
+	// task's.
 	User account.Account
 	// Home is that user's.
 	Home string
 }
 
-// Files writes the files that replace the client's, and returns where they lie, by
-// the paths they have in the task.
+// Files writes the files that replace the client's. It returns where they lie, by their
+// paths in the task.
 func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 	contents := map[string]func(host string) []byte{}
 	if dns := n.DNS; dns != nil || n.OwnNetwork {
@@ -77,11 +77,11 @@ func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 	return files, nil
 }
 
-// upstreams is where systemd-resolved lists the servers that it asks itself.
+// upstreams is the file in which systemd-resolved lists its own upstream servers.
 const upstreams = "/run/systemd/resolve/resolv.conf"
 
-// reachable is a resolv.conf for a network without the client's loopback addresses: the
-// text, or what the file at instead holds where the text names a server at such an
+// reachable returns a resolv.conf for a network without the client's loopback addresses. It
+// is text, or the content of the file at instead if text names a server at a loopback
 // address.
 func reachable(text, instead string) string {
 	for line := range strings.Lines(text) {
@@ -96,7 +96,7 @@ func reachable(text, instead string) string {
 	return text
 }
 
-// hostsFile is the given hosts file with one address for name.
+// hostsFile returns the given hosts file with one address for name.
 func hostsFile(host, name, ip string) []byte {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s %s\n", ip, name)
@@ -114,8 +114,8 @@ func hostsFile(host, name, ip string) []byte {
 	return []byte(out.String())
 }
 
-// resolvConf is the dns block as a resolv.conf. What the block leaves out is taken
-// from the client's.
+// resolvConf returns a resolv.conf for the dns block. Settings that the block leaves out
+// come from the client's file.
 func resolvConf(dns *drivers.DNSConfig, host string) []byte {
 	var out strings.Builder
 	section := func(keyword string, values []string, eachOnALine bool) {
@@ -140,7 +140,7 @@ func resolvConf(dns *drivers.DNSConfig, host string) []byte {
 	return []byte(out.String())
 }
 
-// appendLine is a text with one more line.
+// appendLine returns the text with one more line.
 func appendLine(text, line string) []byte {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"

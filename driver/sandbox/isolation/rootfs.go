@@ -16,41 +16,40 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// AgentPath is where an isolated task finds the driver's binary, which is also the
-// agent. The binary's own path would not do: it may lie below a directory closed to
-// the task's user.
+// AgentPath is the path of the driver's binary, which is also the agent, in an
+// isolated task. The binary's path on the client would not work: it may lie below a
+// directory that the task's user cannot enter.
 const AgentPath = "/.kolo/nomad-driver"
 
 const (
-	// sharedDir is the directory of an allocation that its tasks share, logsDir
-	// where Nomad keeps their output in it.
+	// sharedDir is the directory of an allocation that its tasks share, and logsDir
+	// the directory in it where Nomad keeps their output.
 	sharedDir = "alloc"
 	logsDir   = "logs"
 )
 
-// maxLinks bounds the links to what lies in the task directory: they are root's,
-// and made on the client's disk.
+// maxLinks bounds the links to entries of the task directory, since root makes them
+// on the client's disk.
 const maxLinks = 1024
 
-// taskDirs are the directories of a task directory that are an isolated task's
-// own.
+// taskDirs are the directories in a task directory that belong to an isolated task.
 var taskDirs = []string{"local", "secrets", "tmp"}
 
-// Rootfs is the file system of an isolated task. Its root is a directory of
-// root's, in which the task can replace nothing; the task directory is bound into
-// it.
+// Rootfs is the file system of an isolated task. Its root is a directory of root's,
+// in which the task can replace nothing. The task directory is bound into it.
 type Rootfs struct {
 	Layout
 	// Root is an empty directory (package privatedirs).
 	Root string
-	// Binary is the driver's, Shm the directory to show as /dev/shm.
+	// Binary is the driver's binary, Shm the directory to mount as /dev/shm.
 	Binary, Shm string
-	// Files are made by the driver in place of the client's, by the task's path.
+	// Files are files that the driver has made to replace the client's, by their
+	// paths in the task.
 	Files map[string]string
 }
 
-// Build fills the root directory with what is not mounted, and returns the
-// mounts in their order.
+// Build fills the root directory with everything that is not a mount, and returns
+// the mounts in their order.
 func (r *Rootfs) Build() ([]*drivers.MountConfig, error) {
 	links := hostLinks(r.BindPaths)
 	for path := range r.Files {
@@ -66,11 +65,12 @@ func (r *Rootfs) Build() ([]*drivers.MountConfig, error) {
 	return mounts, nil
 }
 
-// mounts lists, in this order, the task's directories at their short paths and
-// at those of the client, which Nomad puts into variables; the client's programs;
-// the job's volumes; and what a volume must not cover: this binary, a /dev/shm
-// of its own (the executor's is limited to 64 MB, too small for NCCL and for
-// data loaders), and files in place of the client's.
+// mounts returns, in this order: the task's directories, at their short paths and
+// at the client's paths, which Nomad puts into variables; the client's programs;
+// the job's volumes; and the mounts that a volume must not cover. These are the
+// driver's binary, a /dev/shm of the task's own (the executor's is limited to 64
+// MB, too small for NCCL and for data loaders), and the files that replace the
+// client's.
 func (r *Rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error) {
 	var mounts []*drivers.MountConfig
 	bind := func(task, host string, readonly bool) {
@@ -87,17 +87,17 @@ func (r *Rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 	}
 	bind(r.TaskDir, r.TaskDir, false)
 	secrets := filepath.Join(r.TaskDir, "secrets")
-	bind(secrets, secrets, false) // a file system of its own, which the bind before leaves out
+	bind(secrets, secrets, false) // a file system of its own, which the bind above does not include
 	shared := filepath.Join(r.AllocDir, sharedDir)
 	logs := filepath.Join(shared, logsDir)
-	// It can't be held by a descriptor until it is mounted: the kernel binds
-	// nothing that was opened in another mount namespace.
+	// A descriptor cannot hold it until it is mounted: the kernel binds nothing
+	// that was opened in another mount namespace.
 	if fi, err := os.Lstat(logs); err != nil || !fi.IsDir() {
 		return nil, fmt.Errorf("%s: another task of the allocation has replaced this directory; stop the allocation", logs)
 	}
 	for _, path := range []string{shared, "/" + sharedDir} {
 		bind(path, shared, false)
-		// Nomad's root opens files in it by name.
+		// Nomad, as root, opens files in it by name.
 		bind(filepath.Join(path, logsDir), logs, true)
 	}
 	for _, path := range r.BindPaths {
@@ -121,9 +121,9 @@ func (r *Rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 	return mounts, r.checkWays(mounts)
 }
 
-// checkWays refuses mounts at paths that the task has put a link on, in an
-// earlier run or by an artifact. Where alloc_dir lies below /tmp, even the task
-// directory's own path leads through the task's tmp.
+// checkWays refuses mounts at paths that contain a link, which the task may have
+// made in an earlier run or with an artifact. If alloc_dir lies below /tmp, even
+// the task directory's own path leads through the task's tmp.
 func (r *Rootfs) checkWays(mounts []*drivers.MountConfig) error {
 	for _, m := range mounts {
 		for _, path := range hostPathsOf(r.TaskDir, filepath.Join("/", m.TaskPath)) {
@@ -135,8 +135,8 @@ func (r *Rootfs) checkWays(mounts []*drivers.MountConfig) error {
 	return nil
 }
 
-// otherName is the second path of what lies in the task's directories: they are
-// mounted twice, so that a volume in them has to be too.
+// otherName returns the second path of a file in the task's directories. They are
+// mounted twice, so a volume in them must be, too.
 func (r *Rootfs) otherName(path string) string {
 	path = filepath.Join("/", path)
 	for _, name := range taskDirs {
@@ -151,9 +151,9 @@ func (r *Rootfs) otherName(path string) string {
 	return ""
 }
 
-// link makes the links in the root directory: to what else lies in the task
-// directory when the task starts (an artifact's destination may), and those of
-// the client's /etc.
+// link makes the links in the root directory: to other entries of the task
+// directory at the start of the task, such as an artifact, and those of the
+// client's /etc.
 func (r *Rootfs) link(links map[string]string, mounts []*drivers.MountConfig) error {
 	root, err := os.OpenRoot(r.Root)
 	if err != nil {
@@ -194,10 +194,10 @@ func (r *Rootfs) link(links map[string]string, mounts []*drivers.MountConfig) er
 	return nil
 }
 
-// makeMountPoint makes the file that the driver's binary is mounted on. The executor
-// makes the first file executable that it finds under the binary's name: it looks
-// in the root directory, and then in what every mount shows, the task's own
-// directories among it. It must find this one.
+// makeMountPoint makes the file that the driver's binary is mounted on. The
+// executor sets the execute bit of the first file that it finds under the binary's
+// name. It searches the root directory, and then the mounts, including the task's
+// own directories, so this file must be there to be found first.
 func makeMountPoint(root *os.Root, path string) error {
 	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

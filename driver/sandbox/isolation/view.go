@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
-// Layout is what an isolated task sees of the client, besides what is made for it.
+// Layout has the parts of the client that an isolated task sees.
 type Layout struct {
 	// TaskDir and AllocDir are Nomad's directories on the client.
 	TaskDir, AllocDir string
@@ -23,29 +23,29 @@ type Layout struct {
 	Volumes []*drivers.MountConfig
 }
 
-// View translates between the paths a task uses and those of the client.
+// View translates between a task's paths and those of the client.
 type View struct {
-	// CWD is the directory that the task's processes start in.
+	// CWD is the directory in which the task's processes start.
 	CWD string
-	// Isolated states that the task has a root of its own.
+	// Isolated states that the task has a root directory of its own.
 	Isolated bool
 
-	// base is where relative paths are looked up: CWD, but in an isolated task by a
-	// name that does not differ between allocations.
+	// base is the directory that relative paths start from. It is CWD, except that in an
+	// isolated task its name is the same in every allocation.
 	base string
-	// shown are the parts of the client that the task sees; where one lies in
-	// another, the longer path wins.
+	// shown are the parts of the client that the task sees. If one lies in another, the
+	// longer path wins.
 	shown []shownPath
 }
 
 type shownPath struct{ task, host string }
 
-// HostView is what a task without isolation sees.
+// HostView returns the view of a task without isolation.
 func HostView(taskDir string) View {
 	return View{CWD: taskDir, base: taskDir, shown: []shownPath{{"/", "/"}}}
 }
 
-// View is what an isolated task sees.
+// View returns the view of an isolated task.
 func (l Layout) View() View {
 	shared := filepath.Join(l.AllocDir, sharedDir)
 	v := View{CWD: l.TaskDir, base: "/", Isolated: true, shown: []shownPath{
@@ -60,8 +60,8 @@ func (l Layout) View() View {
 	return v
 }
 
-// Locate finds the file that a task's path leads to, and returns the absolute form
-// of that path.
+// Locate finds the file of a task's path on the client, and returns the absolute form of
+// that path.
 func (v View) Locate(path string) (file account.Path, taskPath string) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(v.base, path)
@@ -74,13 +74,13 @@ func (v View) Locate(path string) (file account.Path, taskPath string) {
 		}
 	}
 	rel, err := filepath.Rel(best.task, path)
-	if err != nil { // cannot be: both are absolute
+	if err != nil { // cannot happen: both are absolute
 		return account.Path{Base: "/", Rel: path}, path
 	}
 	return account.Path{Base: best.host, Rel: rel}, path
 }
 
-// Follow follows the links of a task's path in what the task sees; see account.Follow.
+// Follow resolves the links of a task's path as the task sees it; see account.Follow.
 func (v View) Follow(path string, link func(account.Path) (string, error)) (end string, err error) {
 	_, path = v.Locate(path)
 	return account.Follow(path, func(path string) (account.Path, bool) {

@@ -16,19 +16,19 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// coveredDirs hold what runs in a container before privileges are dropped (see
-// package confine): the binary, the loader and the libraries. A volume's content
-// may be the job's.
+// coveredDirs hold the code that runs in a container before privileges are dropped (see
+// package confine): the binary, the loader and the libraries. A volume must not cover them,
+// as its content may be the job's.
 var coveredDirs = []string{
 	"/.kolo", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
 	"/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/sbin",
 }
 
-// volumesInDev are the places in /dev where a volume makes sense; elsewhere it could
-// pretend to be a device.
+// volumesInDev are the paths in /dev where a volume makes sense. Elsewhere it could pretend
+// to be a device.
 var volumesInDev = []string{"/dev/hugepages", "/dev/shm"}
 
-// CheckBindPaths refuses bind paths that show a task the others.
+// CheckBindPaths refuses bind paths that would show a task the directories of other tasks.
 func (l Layout) CheckBindPaths() (problems problem.List) {
 	for _, path := range l.BindPaths {
 		if within(l.TaskDir, path) {
@@ -38,8 +38,8 @@ func (l Layout) CheckBindPaths() (problems problem.List) {
 	return problems
 }
 
-// CheckVolumes refuses volume mounts that cover what the client brings, or that
-// don't end where their path points.
+// CheckVolumes refuses volume mounts that cover the system's files or the task's directory,
+// and those whose path a task could redirect with a link.
 func (l Layout) CheckVolumes() (problems problem.List) {
 	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)
@@ -65,8 +65,8 @@ func (l Layout) CheckVolumes() (problems problem.List) {
 	return problems
 }
 
-// inAnotherVolume reports whether a path lies in a volume by any of its names. What
-// a volume holds is not the driver's to check: it may change while the task starts.
+// inAnotherVolume reports whether a path lies in a volume by any of its names. The driver
+// does not check paths inside volumes, which may change while the task starts.
 func (l Layout) inAnotherVolume(path string) bool {
 	names := append(hostPathsOf(l.TaskDir, path), path)
 	return slices.ContainsFunc(l.Volumes, func(m *drivers.MountConfig) bool {
@@ -77,9 +77,9 @@ func (l Layout) inAnotherVolume(path string) bool {
 	})
 }
 
-// hostPathsOf are the places in the task's directory on the client that a path of
-// the task may lead to, none for a path that leads elsewhere. There are two where
-// the directory itself lies below /tmp.
+// hostPathsOf returns the paths on the client, in the task's directory, that a path of the
+// task may lead to. It returns none for a path that leads elsewhere, and two if the
+// directory itself lies below /tmp.
 func hostPathsOf(taskDir, path string) []string {
 	var paths []string
 	for _, name := range taskDirs {
@@ -93,7 +93,7 @@ func hostPathsOf(taskDir, path string) []string {
 	return paths
 }
 
-// throughLink reports whether a path below dir has a link on it.
+// throughLink reports whether a path below dir contains a link.
 func throughLink(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	if path == "" || err != nil {

@@ -57,8 +57,8 @@ func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
 	}
 }
 
-// TestVolumesDoNotNest is about a volume that would be mounted in another one,
-// where a link may lead to what runs before privileges are dropped.
+// TestVolumesDoNotNest has a volume that would be mounted in another one, where a
+// link may lead to code that runs before privileges are dropped.
 func TestVolumesDoNotNest(t *testing.T) {
 	cases := map[string]struct {
 		path   string
@@ -68,7 +68,7 @@ func TestVolumesDoNotNest(t *testing.T) {
 		"in a volume, relative": {"outer/y/../x", true},
 		"in a volume of local":  {"local/outer/x", true},
 		"by its other name":     {testTaskDir + "/local/outer/x", true},
-		"beside a volume":       {"/outer2", false},
+		"next to a volume":      {"/outer2", false},
 		"in place of a volume":  {"/outer", false},
 	}
 	for name, c := range cases {

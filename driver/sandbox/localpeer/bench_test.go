@@ -122,7 +122,7 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used of processors.
+// processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage

@@ -11,17 +11,17 @@ import (
 	"slices"
 )
 
-// Connections returns the established connections of the task's processes that have
-// one end at a listening address, as these processes see them. It reads the list of all
-// connections in this network namespace once. It fails where the task's own connections
-// cannot be told from those of others.
+// Connections returns the established connections of the task's processes with one end at a
+// listening address, as these processes see them. It reads the list of all connections in
+// this network namespace once. It fails if the task's own connections cannot be
+// distinguished from others.
 func (t *Task) Connections(listening map[netip.AddrPort]bool) ([]Socket, error) {
 	t.once.Do(t.begin)
 	sockets, err := t.established()
 	if err != nil {
 		return nil, err
 	}
-	// The kernel makes an accepted socket in the cgroup of its listener.
+	// The kernel assigns an accepted socket to the cgroup of its listener.
 	sockets = slices.DeleteFunc(sockets, func(s Socket) bool {
 		return s.State != Established || !listening[s.Local] && !listening[s.Remote] || t.cgroup != 0 && s.Cgroup != t.cgroup
 	})
@@ -31,9 +31,9 @@ func (t *Task) Connections(listening map[netip.AddrPort]bool) ([]Socket, error) 
 	return t.held(sockets)
 }
 
-// established returns the connections of this network namespace. Where the kernel refuses
-// to list them and the task has no cgroup that would have to be known of each, it reads
-// the whole table of sockets instead.
+// established returns the connections of this network namespace. If the kernel refuses to
+// list them and the task has no cgroup to compare, it reads the whole table of sockets
+// instead.
 func (t *Task) established() ([]Socket, error) {
 	if !t.tabled {
 		sockets, err := t.kernel.established()
@@ -45,7 +45,7 @@ func (t *Task) established() ([]Socket, error) {
 	return slices.Collect(maps.Values(all)), err
 }
 
-// held returns those of sockets that a process of the task has open.
+// held returns those sockets that a process of the task has open.
 func (t *Task) held(sockets []Socket) ([]Socket, error) {
 	found, err := t.scans.do(scanTask)
 	if err != nil {
@@ -66,9 +66,9 @@ func (t *Task) held(sockets []Socket) ([]Socket, error) {
 	return own, nil
 }
 
-// Describe states who has the end of a connection that is in this network namespace,
-// as far as the caller may see it: the user, the process and the allocation of Nomad.
-// It is empty for one that is not there. It looks through all processes.
+// Describe names the process at one end of a connection in this network namespace, as far
+// as the caller may see it: its user, its ID and command, and its Nomad allocation. It is
+// empty if there is no such connection. It searches all processes.
 func (t *Task) Describe(local, remote netip.AddrPort) string {
 	t.once.Do(t.begin)
 	s, err := t.find(local, remote)

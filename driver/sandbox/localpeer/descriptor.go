@@ -16,10 +16,10 @@ import (
 type descriptor struct{ pid, number int }
 
 // descriptors is the directory of a process's open files. It stays that of the
-// process when the process ends and its number is given out again.
+// process after the process ends, even if its number is reused.
 type descriptors struct {
 	dir *os.File
-	fd  int // of dir
+	fd  int // the descriptor of dir
 }
 
 func openDescriptors(pid int) (descriptors, error) {
@@ -32,7 +32,8 @@ func openDescriptors(pid int) (descriptors, error) {
 
 func (d descriptors) close() { _ = d.dir.Close() }
 
-// socket is the inode of the socket with a number, 0 when that is none.
+// socket returns the inode of the socket at a descriptor number, 0 if it is not a
+// socket.
 func (d descriptors) socket(number string) uint64 {
 	var link [64]byte
 	n, err := unix.Readlinkat(d.fd, number, link[:])
@@ -42,12 +43,12 @@ func (d descriptors) socket(number string) uint64 {
 	return socketLink(link[:n])
 }
 
-// has reports whether a number is that of a socket.
+// has reports whether the descriptor number is the socket with the inode.
 func (d descriptors) has(number int, inode uint64) bool {
 	return d.socket(strconv.Itoa(number)) == inode
 }
 
-// socketLink reads "socket:[4711]", 0 when it is something else.
+// socketLink returns 4711 for "socket:[4711]", 0 for any other text.
 func socketLink(link []byte) uint64 {
 	number, ok := bytes.CutPrefix(link, []byte("socket:["))
 	if !ok {
@@ -60,7 +61,7 @@ func socketLink(link []byte) uint64 {
 	return inode
 }
 
-// sockets calls each for all sockets of the process.
+// sockets calls each for every socket of the process.
 func (d descriptors) sockets(each func(number int, inode uint64)) error {
 	names, err := d.dir.Readdirnames(-1)
 	if err != nil {

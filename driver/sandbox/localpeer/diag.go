@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The question to the kernel is one exact look-up (inet_diag(7)); it needs no
-// privilege. The netlink package among Nomad's dependencies asks for a dump of
-// all sockets in its place, and does not read the cgroup.
+// The request to the kernel is one exact look-up (inet_diag(7)) that needs no
+// privilege. The netlink package among Nomad's dependencies requests a dump of all
+// sockets instead, and does not read the cgroup.
 
 // Lengths and numbers of linux/inet_diag.h, in bytes.
 const (
@@ -27,17 +27,17 @@ const (
 	// typeTCPDiag is the type of requests and answers without a family
 	// (TCPDIAG_GETSOCK).
 	typeTCPDiag = 18
-	// attrClass asks for the attributes of traffic classes, the cgroup's ID
-	// among them.
+	// attrClass requests the attributes of traffic classes, including the cgroup's
+	// ID.
 	attrClass  = 6
 	attrCgroup = 21
 )
 
-// errNoSocket: the kernel knows no such socket, or not how to look for one.
+// errNoSocket means that the kernel knows no such socket, or cannot look for one.
 var errNoSocket = errors.New("the kernel lists no such socket")
 
-// kernel asks for sockets. It keeps the netlink sockets over which it does, as
-// making one takes longer than the question.
+// kernel looks up sockets. It keeps its netlink sockets, because opening one takes
+// longer than a look-up.
 type kernel struct{ idle sync.Pool }
 
 // socket returns the socket with these two addresses, or errNoSocket.
@@ -48,14 +48,14 @@ func (k *kernel) socket(local, remote netip.AddrPort) (Socket, error) {
 	}
 	s, err := ask(int(link.Fd()), local, remote)
 	if err != nil && !errors.Is(err, errNoSocket) {
-		_ = link.Close() // the answer may still come, and is not the next one's
+		_ = link.Close() // the answer may still come, and must not be taken for the next one's
 		return Socket{}, fmt.Errorf("sock_diag: %w", err)
 	}
 	k.idle.Put(link)
 	return s, err
 }
 
-// open returns a netlink socket without a question.
+// open returns a netlink socket without a pending request.
 func (k *kernel) open() (*os.File, error) {
 	if link, _ := k.idle.Get().(*os.File); link != nil {
 		return link, nil
@@ -63,7 +63,7 @@ func (k *kernel) open() (*os.File, error) {
 	return openDiag()
 }
 
-// ownListener returns a socket that the caller makes for it.
+// ownListener opens a listener and returns its socket as the kernel lists it.
 func (k *kernel) ownListener() (Socket, error) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -75,15 +75,16 @@ func (k *kernel) ownListener() (Socket, error) {
 	return k.socket(netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), none)
 }
 
-// openDiag opens a netlink socket. As a file, it is closed when it is forgotten.
+// openDiag opens a netlink socket. As a file, it is closed by the garbage
+// collector.
 func openDiag() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	link := os.NewFile(uintptr(fd), "sock_diag")
-	// The kernel answers within the call that asks; this is for one that has
-	// lost its answer.
+	// The kernel answers within the call that asks; the time-out is for a lost
+	// answer.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		_ = link.Close()
 		return nil, fmt.Errorf("SO_RCVTIMEO: %w", err)
@@ -91,7 +92,7 @@ func openDiag() (*os.File, error) {
 	return link, nil
 }
 
-// ask sends one question and reads its answer.
+// ask sends one request and reads its answer.
 func ask(fd int, local, remote netip.AddrPort) (Socket, error) {
 	if err := unix.Sendto(fd, diagRequest(local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return Socket{}, fmt.Errorf("send: %w", err)
@@ -101,7 +102,7 @@ func ask(fd int, local, remote netip.AddrPort) (Socket, error) {
 		n, from, err := unix.Recvfrom(fd, answer, 0)
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
 		case errors.Is(err, unix.EINTR), err == nil && (!ok || sender.Pid != 0):
-			// Interrupted, or a message that is not the kernel's.
+			// Interrupted, or a message from another sender than the kernel.
 		case err != nil:
 			return Socket{}, fmt.Errorf("receive: %w", err)
 		default:
@@ -172,8 +173,8 @@ func parseDiag(b []byte) (Socket, error) {
 	}, nil
 }
 
-// cgroupAttribute finds the cgroup's ID among the attributes of an answer, 0
-// when it is not there.
+// cgroupAttribute finds the cgroup's ID among the attributes of an answer. It
+// returns 0 if there is none.
 func cgroupAttribute(attrs []byte) uint64 {
 	for len(attrs) >= unix.SizeofRtAttr {
 		n := int(binary.NativeEndian.Uint16(attrs))

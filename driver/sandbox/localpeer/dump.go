@@ -14,7 +14,7 @@ import (
 )
 
 // established returns the established connections of this network namespace, with their
-// cgroups. That costs a fraction of reading /proc/net/tcp; see BenchmarkConnections.
+// cgroups. It costs a fraction of reading /proc/net/tcp; see BenchmarkConnections.
 func (k *kernel) established() ([]Socket, error) {
 	link, err := k.open()
 	if err != nil {
@@ -22,7 +22,7 @@ func (k *kernel) established() ([]Socket, error) {
 	}
 	all, err := dump(int(link.Fd()))
 	if err != nil {
-		_ = link.Close() // more of the answer may come
+		_ = link.Close() // the rest of the answer may still come
 		return nil, fmt.Errorf("sock_diag: dump: %w", err)
 	}
 	k.idle.Put(link)
@@ -32,9 +32,9 @@ func (k *kernel) established() ([]Socket, error) {
 // lenDumpRequest is the length of struct inet_diag_req, in bytes.
 const lenDumpRequest = 60
 
-// dumpRequest asks for all established connections. The older of the two requests, because
-// the kernel answers it for IPv4 and IPv6 together: most of what it does is to walk its
-// whole table, however few connections that has.
+// dumpRequest asks for all established connections. It is the older of two such requests:
+// the kernel answers it for IPv4 and IPv6 together, and most of the work is to walk the
+// kernel's whole table, however few connections it has.
 func dumpRequest() []byte {
 	const length = unix.SizeofNlMsghdr + lenDumpRequest
 	b := make([]byte, length)
@@ -52,7 +52,7 @@ func dump(fd int) (all []Socket, err error) {
 	if err := unix.Sendto(fd, dumpRequest(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, fmt.Errorf("send: %w", err)
 	}
-	answer := make([]byte, 64<<10) // the kernel sends at most half of it at a time
+	answer := make([]byte, 64<<10) // the kernel sends at most half as much at a time
 	for {
 		n, from, err := unix.Recvfrom(fd, answer, 0)
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
@@ -74,7 +74,7 @@ func dump(fd int) (all []Socket, err error) {
 	}
 }
 
-// doneError is the error with which a dump has ended, nil where it is complete.
+// doneError returns the error at the end of a dump, nil if the dump is complete.
 func doneError(message []byte) error {
 	body := message[unix.SizeofNlMsghdr:]
 	if len(body) < 4 {
@@ -86,8 +86,8 @@ func doneError(message []byte) error {
 	return nil
 }
 
-// netlinkMessages yields the messages of a packet, with their types. It ends at one that
-// is cut short.
+// netlinkMessages yields the messages of a packet, with their types. It stops at a
+// truncated one.
 func netlinkMessages(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= unix.SizeofNlMsghdr {

@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The kernel's list of connections has the same of each as its table, of all families, and
-// the cgroup.
+// The kernel's list of connections and its table have the same data about each connection, for all
+// families. The list also has the cgroup.
 func TestDumpAgreesWithTheTable(t *testing.T) {
 	var k kernel
 	own, err := k.ownListener()
@@ -68,7 +68,7 @@ func TestDumpAgreesWithTheTable(t *testing.T) {
 	}
 }
 
-// FuzzNetlinkMessages: an answer that is cut short or garbled has no message beyond its end.
+// FuzzNetlinkMessages: a truncated or garbled answer has no message beyond its end.
 func FuzzNetlinkMessages(f *testing.F) {
 	for _, b := range [][]byte{nil, dumpRequest(), append(dumpRequest(), dumpRequest()...), dumpRequest()[:20], make([]byte, 40)} {
 		f.Add(b)

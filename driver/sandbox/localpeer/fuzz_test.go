@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzTable: a process chooses the addresses of its sockets, and with them what
-// stands in the kernel's table.
+// FuzzTable: a process chooses the addresses of its sockets, and so the content of
+// the kernel's table.
 func FuzzTable(f *testing.F) {
 	f.Add("0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 101 1")
 	f.Add("1: 0000000000000000FFFF00000100007F:1F90 00000000000000000000000001000000:C350 06 0 0 0 65534 0 0 1")
@@ -35,8 +35,8 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// FuzzParseStat: a process chooses its command's name, which stands in the
-// middle of the line and may hold brackets, spaces and line ends.
+// FuzzParseStat: a process chooses its command's name, which stands in the middle
+// of the line and may contain brackets, spaces and newlines.
 func FuzzParseStat(f *testing.F) {
 	const rest = " S 17 4711 4242 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 99 1 1"
 	for _, name := range []string{"python", "a) S 1 1 1 (", "((((", "))))", "a\nb", "", "\xff"} {
@@ -50,7 +50,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// FuzzParseDiag: an answer that is cut short or garbled is an error.
+// FuzzParseDiag: a truncated or garbled answer is an error.
 func FuzzParseDiag(f *testing.F) {
 	request := diagRequest(netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:2"))
 	message := make([]byte, unix.SizeofNlMsghdr+lenDiagMessage+unix.SizeofRtAttr+8)
@@ -70,7 +70,7 @@ func FuzzParseDiag(f *testing.F) {
 	})
 }
 
-// FuzzSocketLink: a process chooses the names of the files it opens.
+// FuzzSocketLink: a process chooses the names of the files that it opens.
 func FuzzSocketLink(f *testing.F) {
 	for _, link := range []string{"socket:[4711]", "socket:[", "socket:[-1]", "/tmp/socket:[4711]", "socket:[99999999999999999999]", "pipe:[3]", ""} {
 		f.Add(link)

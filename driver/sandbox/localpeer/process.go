@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// process is what /proc/<pid>/stat has of a process.
+// process has the fields of /proc/<pid>/stat in use here.
 type process struct {
 	parent, session int
-	// started is in clock ticks since the machine was booted. With the number
-	// of a process it identifies the process for good.
+	// started is in clock ticks since the machine was booted. Together with its
+	// number it identifies a process uniquely.
 	started uint64
 }
 
@@ -43,7 +43,7 @@ func readProcess(pid int) (process, bool) {
 	return parseStat(stat)
 }
 
-// processes lists all processes that the caller sees, by number.
+// processes returns all processes that the caller can see, by number.
 func processes() (map[int]process, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -67,7 +67,7 @@ func processes() (map[int]process, error) {
 	return all, nil
 }
 
-// Descendants returns a process and all that it started, directly or not.
+// Descendants returns a process and all of its direct and indirect child processes.
 func Descendants(pid int) ([]int, error) {
 	all, err := processes()
 	if err != nil {
@@ -79,8 +79,8 @@ func Descendants(pid int) ([]int, error) {
 func descendants(all map[int]process, root int) []int {
 	children := map[int][]int{}
 	for pid, p := range all {
-		// A parent that is younger than its child is another process with the
-		// number of the parent that ended while the list was read.
+		// A parent that is younger than its child is another process: the real
+		// parent ended while the list was read, and its number was reused.
 		if parent, ok := all[p.parent]; ok && parent.started <= p.started {
 			children[p.parent] = append(children[p.parent], pid)
 		}
@@ -92,8 +92,8 @@ func descendants(all map[int]process, root int) []int {
 	return list
 }
 
-// members are the processes of the task of a process: its descendants and, when
-// it leads a session, all of the session.
+// members returns the processes of a process's task: its descendants and, if it
+// leads a session, the whole session.
 func members(all map[int]process, self int) []int {
 	list := descendants(all, self)
 	if all[self].session != self {
@@ -111,8 +111,8 @@ func members(all map[int]process, self int) []int {
 	return list
 }
 
-// self is the caller's number in this /proc, which may be that of another PID
-// namespace than the caller's own.
+// self returns the caller's number in this /proc, which may be that of another PID
+// namespace than the caller's.
 func self() (int, error) {
 	link, err := os.Readlink("/proc/self")
 	if err != nil {

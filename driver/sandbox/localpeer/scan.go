@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// scan is what the task's processes had open at one time.
+// scan has the sockets that the task's processes had open at one time.
 type scan struct {
 	sockets map[uint64]descriptor // by inode
-	// hidden are processes of the task that do not let the caller look.
+	// hidden are processes of the task whose descriptors the caller may not read.
 	hidden []int
 }
 
-// scanTask looks through all processes of the caller's task.
+// scanTask scans all processes of the caller's task.
 func scanTask() (scan, error) {
 	me, err := self()
 	if err != nil {
@@ -41,7 +41,7 @@ func scanTask() (scan, error) {
 	return found, nil
 }
 
-// add takes in the sockets of a process, as long as it is still that process.
+// add adds the sockets of a process, unless the process has ended.
 func (s *scan) add(pid int, p process) error {
 	files, err := openDescriptors(pid)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *scan) add(pid int, p process) error {
 	return files.sockets(func(number int, inode uint64) { s.sockets[inode] = descriptor{pid, number} })
 }
 
-// hold keeps the descriptors of a process in view, nil when the process has
-// ended meanwhile.
+// hold keeps a process's descriptors open. It returns nil if the process has ended
+// meanwhile.
 func hold(at descriptor, inode uint64) *held {
 	files, err := openDescriptors(at.pid)
 	if err != nil {
@@ -68,9 +68,8 @@ func hold(at descriptor, inode uint64) *held {
 	return &held{files: files, number: at.number}
 }
 
-// Holder describes the process that has a socket open, for a log: its number
-// and command. It is empty when the caller may not see the process. It looks
-// through all processes.
+// Holder describes, for a log, the process that has a socket open: its number and command.
+// It is empty if the caller may not see the process. It searches all processes.
 func Holder(inode uint64) string {
 	pid, command := holder(inode)
 	if pid == 0 {
@@ -79,8 +78,8 @@ func Holder(inode uint64) string {
 	return fmt.Sprintf("%d (%s)", pid, command)
 }
 
-// holder returns the number and the command of the process that has a socket open, 0
-// where the caller sees none.
+// holder returns the number and the command of the process that has a socket open, 0 if the
+// caller can see none.
 func holder(inode uint64) (pid int, command string) {
 	all, err := processes()
 	if err != nil || inode == 0 {
@@ -99,11 +98,11 @@ func holder(inode uint64) (pid int, command string) {
 	return 0, ""
 }
 
-// allocationID is what Nomad's cgroups are named after.
+// allocationID matches the allocation ID in the name of a Nomad cgroup.
 var allocationID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// allocation returns the ID of the allocation whose cgroup a process is in, empty
-// where it is in none or that cannot be seen.
+// allocation returns the ID of the allocation whose cgroup a process is in. It is empty if
+// there is none or the caller cannot see it.
 func allocation(pid int) string {
 	cgroups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	return string(allocationID.Find(cgroups))

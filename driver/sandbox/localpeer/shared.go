@@ -5,13 +5,13 @@ package localpeer
 
 import "sync"
 
-// shared lets callers that wait share one reading. A caller's reading begins
-// after its call, so it shows all that was true then.
+// shared lets concurrent callers share one reading. A caller's reading begins after
+// its call, so it shows everything that was true at that time.
 type shared[T any] struct {
-	turn sync.Mutex // held by the reading under way
+	turn sync.Mutex // held during a reading
 
 	mu   sync.Mutex
-	next *reading[T] // not begun yet
+	next *reading[T] // has not begun yet
 }
 
 type reading[T any] struct {

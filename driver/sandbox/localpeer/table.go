@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// pair names a connection by its two addresses, the end's own first.
+// pair identifies a connection by its two addresses, this end's first.
 type pair struct{ local, remote netip.AddrPort }
 
 // table reads all connections of this network namespace. Its cost grows with
@@ -42,8 +42,8 @@ func table() (map[pair]Socket, error) {
 	return sockets, nil
 }
 
-// Table reads a list in the form of /proc/net/tcp and tcp6. Lines that are not
-// of that form are left out.
+// Table reads a list in the form of /proc/net/tcp and tcp6. It skips lines of any
+// other form.
 func Table(r io.Reader) iter.Seq[Socket] {
 	return func(yield func(Socket) bool) {
 		lines := bufio.NewScanner(r)

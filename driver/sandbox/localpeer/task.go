@@ -20,9 +20,10 @@ type Task struct {
 	want uint64
 
 	once sync.Once
-	// cgroup is the task's own, 0 when membership is known by processes.
+	// cgroup is the task's own, 0 if membership is decided by process.
 	cgroup uint64
-	// tabled: the kernel answers no exact question, its whole table is read.
+	// tabled means that the kernel supports no exact look-up, so the whole table is
+	// read.
 	tabled bool
 
 	kernel kernel
@@ -31,17 +32,17 @@ type Task struct {
 }
 
 // NewTask returns the caller's task. cgroup is the ID of the cgroup (version 2)
-// that has the task's processes and no others, 0 where there is none.
+// that contains the task's processes and no others, 0 if there is none.
 func NewTask(cgroup uint64, logger hclog.Logger) *Task {
 	return &Task{log: logger, want: cgroup}
 }
 
-// RefusedError is the error of a peer that is not a process of the task.
+// RefusedError is the error for a peer that is not a process of the task.
 type RefusedError struct {
-	// Peer is the peer's end of the connection, of which only the addresses
-	// are known when it was not found.
+	// Peer is the peer's end of the connection. Only its addresses are set if it
+	// was not found.
 	Peer Socket
-	// Reason states why it is refused.
+	// Reason states why the peer is refused.
 	Reason string
 }
 
@@ -49,11 +50,12 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("peer %s (user %d, cgroup %d): %s", r.Peer.Local, r.Peer.UID, r.Peer.Cgroup, r.Reason)
 }
 
-// ErrGone is the error of a peer that has closed its end before it was found.
+// ErrGone is the error for a peer that has closed its end before it was found.
 var ErrGone = errors.New("the peer has closed its connection")
 
-// begin finds out by what the task's peers are known. A listener of the caller's
-// shows what the kernel knows; a peer has no part in it.
+// begin finds out how to recognize the task's peers. It looks up a listener of the
+// caller's own to learn what the kernel can tell, so that no peer can influence the
+// result.
 func (t *Task) begin() {
 	own, err := t.kernel.ownListener()
 	switch {
@@ -84,7 +86,8 @@ func (t *Task) find(local, remote netip.AddrPort) (Socket, error) {
 	return s, nil
 }
 
-// Gate decides for one server, whose clients are much the same.
+// Gate decides about the connections of one server, whose clients are similar to
+// each other.
 type Gate struct {
 	task *Task
 
@@ -92,7 +95,7 @@ type Gate struct {
 	last *held
 }
 
-// held is where a gate found the last peer.
+// held is the descriptor where a gate found the last peer.
 type held struct {
 	files  descriptors
 	number int
@@ -101,12 +104,12 @@ type held struct {
 // NewGate returns a gate for one server of the task. Close it after use.
 func (t *Task) NewGate() *Gate { return &Gate{task: t} }
 
-// Close frees what the gate remembers.
+// Close frees the descriptors that the gate remembers.
 func (g *Gate) Close() { g.remember(nil) }
 
-// Admit returns nil when the peer of a connection is a process of the task;
-// local is the caller's address, remote the peer's. Other errors than ErrGone
-// are a *RefusedError, or state that nothing could be found out.
+// Admit returns nil if the peer of a connection is a process of the task; local is
+// the caller's address, remote the peer's. The error is ErrGone, a *RefusedError,
+// or an error that states why nothing could be found out.
 func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	t := g.task
 	t.once.Do(t.begin)
@@ -125,7 +128,7 @@ func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	case peer.Inode == 0:
 		return ErrGone
 	}
-	// Without privileges the task's processes have one user.
+	// Without privileges all of the task's processes have the same user.
 	if user := os.Geteuid(); user != 0 && int64(peer.UID) != int64(user) {
 		return &RefusedError{peer, fmt.Sprintf("it is not the task's user %d", user)}
 	}
@@ -153,14 +156,14 @@ func (g *Gate) admitHolder(peer Socket) error {
 	return &RefusedError{peer, "no process of the task holds it"}
 }
 
-// nearby is how far from the last descriptor the next is looked for, downwards
-// and upwards, in descriptors.
+// These bound how far from the last descriptor the next one is looked for,
+// downwards and upwards.
 const (
 	nearbyBelow = 8
 	nearbyAbove = 32
 )
 
-// recall looks for a socket where the last one was.
+// recall looks for a socket near the last one.
 func (g *Gate) recall(inode uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +183,7 @@ func (g *Gate) recall(inode uint64) bool {
 	return true
 }
 
-// remember makes h the place to look at first.
+// remember makes h the first place to look at.
 func (g *Gate) remember(h *held) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -88,7 +88,7 @@ func admitConn(g *Gate, c net.Conn) error {
 	return g.Admit(c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort())
 }
 
-// callerMain connects, as a child of the agent or as what is left of one.
+// callerMain connects, as a child of the agent or as an orphan of such a child.
 func callerMain(kind string) int {
 	if kind == "orphan" || kind == "daemon" {
 		cmd := exec.Command("/proc/self/exe")
@@ -165,7 +165,7 @@ func (a *agent) line() string {
 	return a.lines.Text()
 }
 
-// call lets the agent start a caller, and returns what became of its call.
+// call makes the agent start a caller, and returns the result of its call.
 func (a *agent) call(kind string) string {
 	a.t.Helper()
 	_, err := io.WriteString(a.stdin, kind+"\n")
@@ -182,8 +182,8 @@ func (a *agent) callFromOutside() string {
 	return a.line()
 }
 
-// Without a cgroup of its own, an agent's task is what it started and, where
-// the agent leads a session, the session.
+// Without a cgroup of its own, an agent's task consists of the processes that it
+// started and, if the agent leads a session, of the session.
 func TestTaskByProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		session bool
@@ -216,7 +216,8 @@ func TestTaskByProcess(t *testing.T) {
 	}
 }
 
-// With one, it is what the cgroup has, no matter who its parent is.
+// With a cgroup, the task consists of the cgroup's processes, no matter who their
+// parents are.
 func TestTaskByCgroup(t *testing.T) {
 	dir, err := os.MkdirTemp(unifiedCgroup(t), "kolo-test-")
 	if err != nil {
@@ -249,7 +250,7 @@ func TestTaskByCgroup(t *testing.T) {
 	must.StrContains(t, b.callFromOutside(), "no process of the task holds it")
 }
 
-// unifiedCgroup is where this machine has its cgroup version 2.
+// unifiedCgroup returns where this machine has its cgroup version 2.
 func unifiedCgroup(t *testing.T) string {
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
@@ -260,7 +261,7 @@ func unifiedCgroup(t *testing.T) string {
 	return ""
 }
 
-// A peer is found in the kernel's whole table as it is by an exact question.
+// A peer is found in the kernel's whole table as well as by an exact look-up.
 func TestTableAndQuestionAgree(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -292,8 +293,8 @@ func TestTableAndQuestionAgree(t *testing.T) {
 	must.ErrorIs(t, gate.Admit(remote, none), ErrGone)
 }
 
-// The look-up of a connection that is gone does not find who listens at the
-// port it came from.
+// The look-up of a closed connection does not find the process that listens at the
+// same port.
 func TestAListenerIsNoPeer(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -302,7 +303,8 @@ func TestAListenerIsNoPeer(t *testing.T) {
 	must.ErrorIs(t, err, errNoSocket)
 }
 
-// A gate finds its peers again without a scan, and forgets processes that ended.
+// A gate finds its peers again without a scan, and forgets processes that have
+// ended.
 func TestGateRemembers(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -339,8 +341,8 @@ func TestGateRemembers(t *testing.T) {
 	must.False(t, gate.recall(1))
 }
 
-// A first caller that resets its connection does not make the task take the
-// slow way for good.
+// A first caller that resets its connection does not make the task use the slow
+// look-up permanently.
 func TestTheFirstPeerMayBeGone(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must.NoError(t, err)
@@ -370,8 +372,8 @@ func TestAdmitReportsRefusals(t *testing.T) {
 	must.False(t, strings.Contains(Holder(0), "("))
 }
 
-// TestAClosedPeerIsGone is about a peer that has closed its end: its address may be
-// another's when it is looked up the next time.
+// TestAClosedPeerIsGone has a peer that has closed its end: its address may belong
+// to another process at the next look-up.
 func TestAClosedPeerIsGone(t *testing.T) {
 	for name, tabled := range map[string]bool{"exact question": false, "table": true} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package ownthread runs functions that change what belongs to a thread, such as its
-// rights to files or its network namespace.
+// Package ownthread runs functions that change properties of a thread, such as its rights
+// to files or its network namespace.
 package ownthread
 
 import (
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do runs f on a thread that no other goroutine uses again, and returns its error. It is
-// not the process's first thread, which outlives its goroutines: that would keep what f
-// has changed, and /proc would show it as the process's.
+// Do runs f on a thread that no other goroutine uses again, and returns its error. It
+// avoids the process's first thread, which outlives its goroutines: that thread would keep
+// f's changes, and /proc would show them as the process's.
 func Do(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -22,7 +22,7 @@ func Do(f func() error) error {
 			done <- f()
 			return
 		}
-		err := Do(f) // on another, as this one is taken
+		err := Do(f) // on another thread, because the first one is taken
 		runtime.UnlockOSThread()
 		done <- err
 	}()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDo changes what belongs to a thread: the name of one.
+// TestDo changes a property of a thread, its name.
 func TestDo(t *testing.T) {
 	const name = "renamed"
 	named := func() string {

@@ -13,9 +13,10 @@ import (
 	"syscall"
 )
 
-// Dirs are the directories of root's own for one task.
+// Dirs are the directories that root owns for one task.
 type Dirs struct {
-	// State has what the driver writes, Root is the root of an isolated task.
+	// State holds the files that the driver writes. Root is the root of an isolated
+	// task.
 	State, Root string
 
 	allocs string // alloc_dir
@@ -23,12 +24,12 @@ type Dirs struct {
 
 const privateName = ".kolo"
 
-// EventOffset is the file in the state directory that notes how much of the events
-// of the task's run was passed on.
+// EventOffset is the file in the state directory that records how much of the
+// events of the task's run was passed on.
 const EventOffset = "events.offset"
 
-// New names the directories of a task of the allocation that has allocDir. It makes
-// none.
+// New returns the names of a task's directories. allocDir is the directory of its
+// allocation. New creates none of them.
 func New(allocDir, task string) Dirs {
 	allocs, alloc := filepath.Dir(allocDir), filepath.Base(allocDir)
 	return Dirs{
@@ -38,9 +39,9 @@ func New(allocDir, task string) Dirs {
 	}
 }
 
-// Create makes the directories for a run of the task, the root an empty one. How
-// much of the events was passed on concerns the earlier run's: the new one's may be
-// as long before anyone looks.
+// Create makes the directories for a run of the task, with an empty root. It resets
+// the event offset, which belongs to the earlier run: the new run's events may have
+// grown past it before the next look.
 func (d Dirs) Create() error {
 	if err := d.CreateState(); err != nil {
 		return err
@@ -57,7 +58,8 @@ func (d Dirs) Create() error {
 	return nil
 }
 
-// CreateState makes the state directory, which tasks of earlier drivers lack.
+// CreateState makes the state directory, which tasks of earlier driver versions
+// lack.
 func (d Dirs) CreateState() error {
 	err := makeOwn(filepath.Join(d.allocs, privateName))
 	if err == nil {
@@ -69,8 +71,8 @@ func (d Dirs) CreateState() error {
 	return nil
 }
 
-// makeOwn makes a directory that no other user may look into. One that is there
-// must be such a directory.
+// makeOwn makes a directory that no other user may read. An existing one must be
+// such a directory.
 func makeOwn(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -85,7 +87,7 @@ func makeOwn(dir string) error {
 	return nil
 }
 
-// Sweep removes what was kept for allocations that the client has removed.
+// Sweep removes the directories of allocations that the client has removed.
 func (d Dirs) Sweep() error {
 	var errs []error
 	for _, dir := range []string{filepath.Join(d.allocs, privateName, "state"), filepath.Join(d.allocs, privateName, "root"), d.ownShmDir()} {
@@ -102,7 +104,7 @@ func (d Dirs) Sweep() error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a directory in which nothing is mounted.
+// removeTree removes a directory that contains no mount.
 func removeTree(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -116,11 +118,11 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// mountEscapes are what the kernel writes for characters that separate fields.
+// mountEscapes undoes the kernel's escapes for field separators.
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
 
-// RemoveRun removes what only a running task needs: its root, and what else was
-// made for it on the client.
+// RemoveRun removes everything that only a running task needs: its root, and the
+// paths in cleanup.
 func (d Dirs) RemoveRun(cleanup []string) error {
 	errs := []error{removeTree(d.Root)}
 	for _, path := range cleanup {
@@ -129,7 +131,7 @@ func (d Dirs) RemoveRun(cleanup []string) error {
 	return errors.Join(errs...)
 }
 
-// Write makes a file in the state directory.
+// Write writes a file in the state directory.
 func (d Dirs) Write(name string, data []byte) (string, error) {
 	path := filepath.Join(d.State, name)
 	if err := os.WriteFile(path, data, 0o644); err != nil {

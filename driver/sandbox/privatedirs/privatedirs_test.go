@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newDirs are the directories of a task whose allocation has one.
+// newDirs returns the directories of a task whose allocation has one.
 func newDirs(t *testing.T) Dirs {
 	t.Helper()
 	alloc := filepath.Join(t.TempDir(), "alloc-id")
@@ -26,8 +26,8 @@ func newDirs(t *testing.T) Dirs {
 	return d
 }
 
-// The events of a task that starts again are passed on from the first, also when
-// they are as long as those of its earlier run before the plugin looks.
+// The events of a restarted task are passed on from the first one, even if the file has
+// grown as long as in its earlier run before the plugin looks.
 func TestARunDoesNotCountTheEventsOfAnEarlierOne(t *testing.T) {
 	dirs := newDirs(t)
 	must.NoError(t, dirs.Create())
@@ -68,8 +68,8 @@ func TestSweepRemovesWhatRemovedAllocationsUsed(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryCannotBeTaken is about a user of the client who makes the directory
-// first that the driver would.
+// TestSharedMemoryCannotBeTaken has a user of the client who creates the driver's directory
+// first.
 func TestSharedMemoryCannotBeTaken(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -88,7 +88,7 @@ func TestSharedMemoryCannotBeTaken(t *testing.T) {
 	must.NotEq(t, taken, other)
 }
 
-// TestSweepFollowsNoLink is about a link in place of that directory.
+// TestSweepFollowsNoLink has a link in place of that directory.
 func TestSweepFollowsNoLink(t *testing.T) {
 	dirs := newDirs(t)
 	must.NoError(t, dirs.Create())

@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shmRoot is the client's shared memory, in which every user may create files.
+// shmRoot is the client's shared memory, where every user may create files.
 const shmRoot = "/dev/shm"
 
-// shmPrefix begins the name of the directory in shmRoot, shmName is the file in
-// the private directory that has the rest of it.
+// shmPrefix begins the name of the directory in shmRoot. shmName is the file in the
+// private directory that records the rest of the name.
 const (
 	shmPrefix = "kolo-"
 	shmName   = "shm"
 )
 
-// shmDir is the directory for the shared memory of this client's tasks, where no
-// other user may create files. Its name is random: another user could take a known
-// one first. What lies below it is kept until its allocation is gone.
+// shmDir returns the directory for the shared memory of this client's tasks, where
+// no other user may create files. Its name is random, because another user could
+// create a predictable one first. Its entries are kept until their allocation is
+// gone.
 func (d Dirs) shmDir() (string, error) {
 	// The client's other drivers use the same note.
 	private, err := os.Open(filepath.Dir(d.shmNote()))
@@ -47,9 +48,9 @@ func (d Dirs) shmDir() (string, error) {
 
 func (d Dirs) shmNote() string { return filepath.Join(d.allocs, privateName, shmName) }
 
-// ownShmDir is the directory that was made before, empty when none was. It makes
-// it again after the client was booted, unless another user, to whom the name was
-// known by then, has done so.
+// ownShmDir returns the directory that was made before, empty if there is none.
+// After a reboot of the client it makes the directory again, unless another user,
+// who can know the name by then, has created it.
 func (d Dirs) ownShmDir() string {
 	name, err := os.ReadFile(d.shmNote())
 	if err != nil || !strings.HasPrefix(string(name), shmPrefix) || strings.Contains(string(name), "/") {
@@ -62,15 +63,14 @@ func (d Dirs) ownShmDir() string {
 	return dir
 }
 
-// MakeShm makes the directory that an isolated task sees as /dev/shm,
-// for the given user. It lies
-// in the client's, so that it is memory without a limit of its own; what is in it
-// counts as the task's memory.
+// MakeShm makes the directory that an isolated task sees as /dev/shm, for the given
+// user. It lies in the client's /dev/shm, so that it is memory without a limit of
+// its own. Its content counts as the task's memory.
 func (d Dirs) MakeShm(uid, gid int) (string, error) {
 	all, err := d.shmDir()
 	dir := filepath.Join(all, filepath.Base(filepath.Dir(d.Root)), filepath.Base(d.Root))
 	if err == nil {
-		err = os.RemoveAll(dir) // of an earlier run
+		err = os.RemoveAll(dir) // from an earlier run
 	}
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)

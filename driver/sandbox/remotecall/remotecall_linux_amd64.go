@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopWithin is how long a thread may take to stop. One that waits for a disk takes
+// stopWithin is how long a thread may take to stop. A thread that waits for a disk takes
 // longer; it is then left alone.
 const stopWithin = time.Second
 
-// noProcess is more than the kernel gives out as the number of a process.
+// noProcess is larger than any process number that the kernel assigns.
 const noProcess = 1<<31 - 1
 
-// Possible is an error where the kernel denies ptrace(2) altogether, as a seccomp profile
+// Possible returns an error if the kernel denies ptrace(2) altogether, as a seccomp profile
 // may.
 func Possible() error {
 	if err := unix.PtraceSeize(noProcess); !errors.Is(err, unix.ESRCH) {
@@ -33,10 +33,10 @@ func Possible() error {
 	return nil
 }
 
-// Shutdown shuts down sockets of a process, named by their descriptors there, and returns
-// how many. The process must be a descendant of this one, and of the same user.
+// Shutdown shuts down sockets of a process, given by their descriptors in it, and returns
+// how many. The process must be a descendant of this one, with the same user.
 func Shutdown(pid int, fds []int) (n int, err error) {
-	// The kernel takes a tracer's requests from one thread.
+	// The kernel accepts a tracer's requests from one thread only.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	t := &tracee{pid: pid}
@@ -56,13 +56,13 @@ func Shutdown(pid int, fds []int) (n int, err error) {
 	return n, errors.Join(err, t.release())
 }
 
-// tracee is a thread that this one has stopped.
+// tracee is a thread that this process has stopped.
 type tracee struct {
 	pid int
-	// saved are its registers, instruction is where it may make a system call.
+	// saved has its registers; instruction is where it may make a system call.
 	saved       unix.PtraceRegs
 	instruction uint64
-	// later are signals that it is to get once it goes on.
+	// later has signals that the thread gets when it resumes.
 	later []unix.Signal
 }
 
@@ -90,16 +90,16 @@ func (t *tracee) halt() error {
 	return nil
 }
 
-// call makes the thread make a system call of two arguments.
+// call makes the thread execute a system call with two arguments.
 func (t *tracee) call(number, first, second uint64) (result int64, err error) {
 	regs := t.saved
 	regs.Rip, regs.Rax, regs.Rdi, regs.Rsi = t.instruction, number, first, second
-	// The kernel must not take this for the call that it has interrupted.
+	// Otherwise the kernel would take this for the system call that it has interrupted.
 	regs.Orig_rax = ^uint64(0)
 	if err := unix.PtraceSetRegs(t.pid, &regs); err != nil {
 		return 0, err
 	}
-	for range 2 { // its entry, its exit
+	for range 2 { // its entry and its exit
 		if err := unix.PtraceSyscall(t.pid, 0); err != nil {
 			return 0, err
 		}
@@ -113,7 +113,7 @@ func (t *tracee) call(number, first, second uint64) (result int64, err error) {
 	return int64(regs.Rax), nil
 }
 
-// release lets the thread go on where it was stopped.
+// release resumes the thread where it was stopped.
 func (t *tracee) release() error {
 	err := unix.PtraceSetRegs(t.pid, &t.saved)
 	if err == nil {
@@ -139,12 +139,13 @@ func (t *tracee) detach() error {
 	return err
 }
 
-// A stop is how a thread has stopped: a signal, and an event of ptrace(2) above it.
+// A stop describes how a thread has stopped: a signal, with an event of ptrace(2) in the
+// bits above it.
 type stop int32
 
 const (
-	// interrupted is the event that PTRACE_INTERRUPT has asked for. A thread of a process
-	// that a signal has stopped reports it, too.
+	// interrupted is the event that PTRACE_INTERRUPT causes. A thread of a process that a
+	// signal has stopped reports it, too.
 	interrupted = stop(unix.PTRACE_EVENT_STOP << 8)
 	// inSyscall is the entry or the exit of a system call, with PTRACE_O_TRACESYSGOOD.
 	inSyscall = stop(unix.SIGTRAP | 0x80)
@@ -158,7 +159,8 @@ func (s stop) is(kind stop) bool {
 	return s == kind
 }
 
-// await waits until the thread stops in the wanted way. Another stop is that of a signal.
+// await waits until the thread stops in the expected way. Any other stop is due to a
+// signal.
 func (t *tracee) await(kind stop) error {
 	resume := unix.PtraceCont
 	if kind == inSyscall {
@@ -184,8 +186,8 @@ func (t *tracee) await(kind stop) error {
 	}
 }
 
-// look returns how the thread has stopped, 0 if it has not since it last was asked. It
-// does not reap the process, whose parent waits for its end.
+// look returns how the thread has stopped since the last call, 0 if it has not. It does not
+// reap the process, whose parent waits for its end.
 func (t *tracee) look() (stop, error) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, t.pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WALL, nil)
@@ -195,19 +197,19 @@ func (t *tracee) look() (stop, error) {
 		}
 		return 0, err
 	}
-	// What waitid(2) calls si_status has no name in package unix.
+	// Package unix has no name for the field that waitid(2) calls si_status.
 	return (*childInfo)(unsafe.Pointer(&info)).status, nil
 }
 
-// childInfo is siginfo_t of a child, as on every 64-bit Linux.
+// childInfo is siginfo_t of a child process, as on every 64-bit Linux.
 type childInfo struct {
 	_      [4]int32 // si_signo, si_errno, si_code, padding
 	_      [2]int32 // si_pid, si_uid
 	status stop
 }
 
-// findSyscall is the address of an instruction that makes a system call: the kernel gives
-// every process some, in its vDSO.
+// findSyscall returns the address of an instruction that makes a system call. The vDSO,
+// which the kernel maps into every process, has some.
 func findSyscall(pid int) (uint64, error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -232,7 +234,7 @@ func findSyscall(pid int) (uint64, error) {
 	return 0, errors.New("has no vDSO")
 }
 
-// maxVDSO is more than a vDSO has, in bytes.
+// maxVDSO is larger than any vDSO, in bytes.
 const maxVDSO = 64 << 10
 
 func findIn(pid int, begin, end uint64) (uint64, error) {

@@ -9,7 +9,7 @@ import "errors"
 
 var errArchitecture = errors.New("not built for this architecture")
 
-// Possible is an error where Shutdown can't work.
+// Possible returns an error, because Shutdown does not work here.
 func Possible() error { return errArchitecture }
 
 // Shutdown returns an error.

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childMode makes this test binary a process that has connections, and does what the
-// mode names meanwhile.
+// childMode makes this test binary a process that has connections, and that meanwhile does
+// what the mode names.
 const childMode = "KOLO_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -69,8 +69,8 @@ func child(mode string) int {
 	}
 }
 
-// shell is what a script of one's own is; its builtins make the calls that a thread is
-// stopped in.
+// shell runs a shell script; its builtins make the system calls that a thread is stopped
+// in.
 var shells = map[string]string{
 	"sleeping":  `exec 50<>/dev/tcp/$0/$1; echo ready; read -t 600 line; echo "$? $line"`,
 	"computing": `exec 50<>/dev/tcp/$0/$1; echo ready; i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; read line; echo "$? $line"`,
@@ -90,8 +90,7 @@ func skipUnlessPossible(t *testing.T) {
 	}
 }
 
-// A process goes on with what it did, whatever that was, and does not notice more
-// than its peer's end.
+// Whatever a process was doing, it continues, and notices only its peer's end.
 func TestShutdown(t *testing.T) {
 	skipUnlessPossible(t)
 	for name, script := range shells {
@@ -130,7 +129,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A program with many threads, and with signals that arrive at any time: none is lost.
+// A program has many threads, and signals arrive at any time: none is lost.
 func TestShutdown_Threads(t *testing.T) {
 	skipUnlessPossible(t)
 	for _, mode := range []string{"idle", "busy"} {
@@ -173,7 +172,7 @@ func TestShutdown_Threads(t *testing.T) {
 	}
 }
 
-// A process that has ended, or ends meanwhile, is its parent's to reap.
+// A process that has ended, or ends meanwhile, is left for its parent to reap.
 func TestShutdown_Ended(t *testing.T) {
 	skipUnlessPossible(t)
 	cmd := exec.Command("sleep", "600")

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package commandline recognizes what the command line of a task starts.
+// Package commandline recognizes what a task's command line starts.
 package commandline
 
 import (
@@ -13,15 +13,16 @@ import (
 // Torchrun is PyTorch's launcher.
 const Torchrun = "torchrun"
 
-// launchers start processes and form groups of them by themselves.
+// launchers are programs that start processes and form groups of them by
+// themselves.
 var launchers = []string{"horovodrun", "mpirun", "mpiexec", Torchrun}
 
-// torchrunModules are torchrun's names for python -m.
+// torchrunModules are the names of torchrun for python -m.
 var torchrunModules = []string{"torch.distributed.run", "torch.distributed.launch"}
 
 // Launcher returns the launcher that a command line starts, such as "torchrun" for
-// python -m torch.distributed.run. It returns none for a torchrun that leaves the
-// forming of groups to Kolo (--rdzv-backend=kolo).
+// python -m torch.distributed.run. It finds none for a torchrun that lets Kolo form
+// the groups (--rdzv-backend=kolo).
 func Launcher(command string, args []string) (name string, found bool) {
 	name = filepath.Base(command)
 	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0] == "-m" && slices.Contains(torchrunModules, args[1]) {
@@ -33,7 +34,7 @@ func Launcher(command string, args []string) (name string, found bool) {
 	return name, true
 }
 
-// rendezvous is torchrun's rendezvous backend, empty where it is not given.
+// rendezvous returns torchrun's rendezvous backend, "" if it is not given.
 func rendezvous(args []string) string {
 	for i, arg := range args {
 		name, value, given := strings.Cut(arg, "=")

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package gpu knows which NVIDIA GPUs a task has reserved, and how the task's
-// processes see them.
+// Package gpu finds the NVIDIA GPUs that a task has reserved, and makes exactly
+// these visible to the task's processes.
 //
 //	device plugins ──> variables ── Reserved ──> UUIDs ── Show ──> environment
 package gpu
@@ -20,15 +20,16 @@ const (
 	nvidiaVisible = "NVIDIA_VISIBLE_DEVICES"
 	cudaVisible   = "CUDA_VISIBLE_DEVICES"
 
-	// reservationPrefix begins the variable that nomad-device-nvtopo adds for
-	// each `device` block of a task. Nomad lets a later block overwrite
-	// NVIDIA_VISIBLE_DEVICES of an earlier one, so only these together name all.
+	// reservationPrefix begins the variable that nomad-device-nvtopo adds for each
+	// `device` block of a task. A later block overwrites an earlier one's
+	// NVIDIA_VISIBLE_DEVICES in Nomad, so only these variables together name all
+	// GPUs.
 	reservationPrefix = "KOLO_GPUS_"
 )
 
-// Reserved lists the GPUs (UUIDs) that Nomad reserved for a task, from what
-// its device plugins gave (TaskConfig.DeviceEnv). That is the only place to look:
-// the task's environment may hold anything, because the job writes it, and after a
+// Reserved returns the GPUs (UUIDs) that Nomad reserved for a task, from the
+// variables of its device plugins (TaskConfig.DeviceEnv). No other source is
+// reliable: the job can write anything into the task's environment, and after a
 // restart of the client Nomad restores neither devices nor mounts.
 func Reserved(devices map[string]string) []string {
 	var gpus []string
@@ -36,7 +37,7 @@ func Reserved(devices map[string]string) []string {
 		for id := range strings.SplitSeq(value, ",") {
 			id = strings.TrimSpace(id)
 			switch id {
-			case "", "none", "void": // words of NVIDIA's container runtime: no reservation
+			case "", "none", "void": // NVIDIA's container runtime uses these words for no reservation
 			default:
 				if !slices.Contains(gpus, id) {
 					gpus = append(gpus, id)
@@ -55,12 +56,12 @@ func Reserved(devices map[string]string) []string {
 
 // Show makes all reserved GPUs, and no others, visible to every slot.
 //
-// CUDA itself looks at CUDA_VISIBLE_DEVICES alone, so without it a task with no
-// isolation would see the GPUs of its neighbours, and local rank 0 of every
-// allocation would take the client's first. It is never narrowed to one GPU per
-// slot: scripts pick theirs by local rank. A value inherited from the client's
-// own environment must not survive, and nothing that the job's env block sets
-// may look like a reservation.
+// CUDA itself looks only at CUDA_VISIBLE_DEVICES. Without it, a task without
+// isolation would see its neighbours' GPUs, and local rank 0 of every allocation
+// would use the client's first GPU. Show never narrows it to one GPU per slot,
+// because scripts select theirs by local rank. It removes a value inherited from
+// the client's own environment, and anything in the job's env block that looks like
+// a reservation.
 func Show(env, devices map[string]string, gpus []string) {
 	maps.DeleteFunc(env, func(key, _ string) bool {
 		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix)
@@ -73,8 +74,8 @@ func Show(env, devices map[string]string, gpus []string) {
 	env[cudaVisible] = env[nvidiaVisible]
 }
 
-// Check refuses what names no GPU, and what CUDA could not use: a process finds one
-// MIG instance, whatever CUDA_VISIBLE_DEVICES lists besides.
+// Check refuses reservations that name no GPU, and those that CUDA could not use: a
+// process can use only one MIG instance, even if CUDA_VISIBLE_DEVICES lists others.
 func Check(gpus []string) (problems problem.List) {
 	mig := 0
 	for _, id := range gpus {

@@ -41,8 +41,8 @@ func TestLine(t *testing.T) {
 	must.Eq(t, "", Line(strings.Repeat("\x1b[0m", costly*Limit)+"far behind", Limit))
 }
 
-// FuzzLine: whatever a task writes, what is left is one line of bounded length that
-// no terminal acts on.
+// FuzzLine: whatever a task writes, the result is one line of bounded length
+// without terminal commands.
 func FuzzLine(f *testing.F) {
 	for _, s := range []string{"", "Error: x", "\x1b[31mred", "\x1b]0;t\x07", "a\u202eb", "\xff", "\x1b\x1b[[mm", strings.Repeat("\x1b[0m", 300), strings.Repeat("é ", 400)} {
 		f.Add(s)

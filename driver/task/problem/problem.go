@@ -1,14 +1,14 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package problem is how all programs state what is wrong in a configuration: where it
-// stands, what is wrong, and what to do about it.
+// Package problem describes problems in a configuration, for all programs: the place, what is wrong
+// there, and the remedy.
 //
 //	package taskconfig and what it asks ──┐             ┌──> task event, kolo-worker's output
 //	plugin's config ──────────────────────┼──> List ────┼──> scaling event, status
 //	package jobspec, the node pool ───────┘             └──> lines of `kolo job lint`
 //
-// Programs find the place of a problem by its Field, never by its text.
+// Programs identify the place of a problem by its Field, never by its text.
 package problem
 
 import (
@@ -20,26 +20,25 @@ import (
 
 // Problem is one thing that is wrong in a configuration. It is an error.
 type Problem struct { //nolint:errname // most are parts of a List, which is the error
-	// Field is the path to what is wrong, in the words of the file that it stands in:
-	// config.torch.backend and resources.device are read from the task's block on,
-	// group "workers": scaling.min from the job's, and in an agent's configuration,
-	// plugin "nomad-driver-torch": config.interface. A block's label is quoted as Go
-	// does. What is wrong outside of files is named, such as /dev/shm. Empty where there
-	// is no one place.
+	// Field is the path to the wrong setting, in the terms of its file. config.torch.backend and
+	// resources.device start at the task's block, group "workers": scaling.min at the job's, and
+	// plugin "nomad-driver-torch": config.interface at an agent's configuration. A block's label is
+	// quoted as in Go. A place outside of files is named, such as /dev/shm. Field is empty if there
+	// is no single place.
 	Field string
-	// Value is what is given there, as the file has it; empty where Text does without.
+	// Value is the given value, as in the file; empty if Text does not need it.
 	Value string
-	// Text states what is wrong, Remedy what to do about it, if Text does not.
+	// Text states what is wrong, and Remedy what to do about it unless Text does.
 	Text, Remedy string
 }
 
-// New returns a problem of a field with a value, nil for none.
+// New returns the problem of a field with a value; nil means no value.
 func New(field string, value any, text, remedy string) Problem {
 	return Problem{Field: field, Value: literal(value), Text: text, Remedy: remedy}
 }
 
-// Of returns the problem of a field with a value that err refuses. The text and the
-// remedy are those of err, if that is a Problem.
+// Of returns the problem of a field with a value that err refuses. If err is a Problem, it provides
+// the text and the remedy.
 func Of(field string, value any, err error) Problem {
 	p, found := errors.AsType[Problem](err)
 	if !found {
@@ -48,7 +47,7 @@ func Of(field string, value any, err error) Problem {
 	return New(field, value, p.Text, p.Remedy)
 }
 
-// literal writes a value as it stands in a jobspec.
+// literal returns a value as written in a jobspec.
 func literal(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -61,8 +60,8 @@ func literal(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Error is one line: field = value: text; remedy. Users know the fields of a task's
-// config by their bare names.
+// Error returns one line: field = value: text; remedy. For the fields of a task's config it uses
+// the bare names that users know.
 func (p Problem) Error() string {
 	text, where := p.Text, strings.TrimPrefix(p.Field, "config.")
 	if p.Remedy != "" {
@@ -77,16 +76,16 @@ func (p Problem) Error() string {
 	return where + ": " + text
 }
 
-// List is all that is wrong with a configuration, so that a user who made three mistakes
-// need not submit the job three times.
+// List has all problems of a configuration, so that a user who made three mistakes need not submit
+// the job three times.
 type List []Problem //nolint:errname // an error only once Err returns it
 
-// Add adds the problem of a field with a value, nil for none.
+// Add adds the problem of a field with a value; nil means no value.
 func (l *List) Add(field string, value any, text, remedy string) {
 	*l = append(*l, New(field, value, text, remedy))
 }
 
-// Err is nil when there are none.
+// Err returns nil if there are no problems, otherwise the list.
 func (l List) Err() error {
 	if len(l) == 0 {
 		return nil
@@ -94,13 +93,13 @@ func (l List) Err() error {
 	return l
 }
 
-// Error is one line: task events have no room for more.
+// Error returns one line, because task events have no room for more.
 func (l List) Error() string { return strings.Join(l.Strings(), "; ") }
 
-// Text is a line for each problem.
+// Text returns one line per problem.
 func (l List) Text() string { return strings.Join(l.Strings(), "\n") }
 
-// Strings are the problems, a line each.
+// Strings returns the problems, one line each.
 func (l List) Strings() []string {
 	var lines []string
 	for _, p := range l {

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Env are environment variables, filled by settings that are bound to them: what a
-// training framework reads.
+// Env holds the environment variables that a training framework reads. The settings bound
+// to them fill them in.
 type Env map[string]string
 
-// Number binds a variable to a number that is not negative; write turns it into
+// Number declares a number that is not negative, bound to a variable. write formats it as
 // the variable's value.
 func (e Env) Number(name, variable, doc string, write func(float64) (string, error)) Setting {
 	return Func(name, Number, "", doc, func(text string) error {
@@ -37,10 +37,10 @@ func (e Env) Number(name, variable, doc string, write func(float64) (string, err
 	})
 }
 
-// Decimal writes a number without an exponent.
+// Decimal formats a number without an exponent.
 func Decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// Count is a whole number.
+// Count declares a whole number.
 func (e Env) Count(name, variable, doc string) Setting {
 	return e.Number(name, variable, doc, func(v float64) (string, error) {
 		if v != math.Trunc(v) {
@@ -50,12 +50,12 @@ func (e Env) Count(name, variable, doc string) Setting {
 	})
 }
 
-// Flag is true or false, as 1 or 0.
+// Flag declares a boolean, which is 1 or 0 in the variable.
 func (e Env) Flag(name, variable, doc string) Setting {
 	return e.boolean(name, variable, doc, "1", "0")
 }
 
-// Inverse is a flag whose variable has the opposite meaning.
+// Inverse declares a flag whose variable has the opposite meaning.
 func (e Env) Inverse(name, variable, doc string) Setting {
 	return e.boolean(name, variable, doc, "0", "1")
 }
@@ -73,7 +73,7 @@ func (e Env) boolean(name, variable, doc, yes, no string) Setting {
 	})
 }
 
-// Word is any text.
+// Word declares a setting that may be any text.
 func (e Env) Word(name, variable, doc string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		e[variable] = text
@@ -81,7 +81,8 @@ func (e Env) Word(name, variable, doc string) Setting {
 	})
 }
 
-// Match is a text of a form; must states it, such as "must be a word".
+// Match declares a text that must match form. must describes the form in messages, such as
+// "must be a word".
 func (e Env) Match(name, variable, doc string, form *regexp.Regexp, must string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		if !form.MatchString(text) {
@@ -92,7 +93,8 @@ func (e Env) Match(name, variable, doc string, form *regexp.Regexp, must string)
 	})
 }
 
-// OneOf is one of some words in any case; write makes the variable's value of it.
+// OneOf declares a choice among words in any case. write converts a word to the variable's
+// value.
 func (e Env) OneOf(name, variable, doc string, choices []string, write func(string) string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		if !slices.Contains(choices, strings.ToLower(text)) {
@@ -103,8 +105,8 @@ func (e Env) OneOf(name, variable, doc string, choices []string, write func(stri
 	})
 }
 
-// Seconds is a duration of at least a second, in whole seconds; who counts in them is
-// named in the message.
+// Seconds declares a duration of at least a second, in whole seconds. Messages name who as
+// the one that counts in whole seconds.
 func (e Env) Seconds(name, variable, byDefault, doc, who string) Setting {
 	var d time.Duration
 	s := Time(&d, name, 0, time.Second, doc)

@@ -5,8 +5,8 @@ package settings
 
 import "github.com/kolo-nomad/kolo/driver/task/problem"
 
-// Read sets what is given, by name, and returns what is wrong. What is nil or an empty
-// text is not set. block is the path of the block that the settings are in.
+// Read sets the given values by name, and returns the problems. It ignores nil and empty
+// text. block is the path of the block that the settings are in.
 func Read(list []Setting, given map[string]any, block string) (problems problem.List) {
 	for _, s := range list {
 		value := given[s.Name]

@@ -9,14 +9,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// BindReplica sets Replica to its default and returns the setting that fills it. It is
-// for frameworks whose models can be sharded among some processes and replicated.
+// BindReplica sets Replica to its default and returns the setting that fills it. It is for
+// frameworks that can shard a model among some processes and replicate it.
 func (t *Training) BindReplica() Setting {
 	return Count(&t.Replica, "replica", 1, 1, "processes that share one copy of a sharded model")
 }
 
-// Uneven returns the numbers that are no multiples of Replica. The slots of a host may be a
-// part of a replica as well: then a replica has whole hosts.
+// Uneven returns a problem for each number that is not a multiple of Replica. The slots of
+// a host may also be a fraction of a replica; then a replica spans whole hosts.
 func (t *Training) Uneven() (problems problem.List) {
 	text := fmt.Sprintf("is no multiple of replica = %d", t.Replica)
 	for _, c := range []struct {
@@ -37,5 +37,5 @@ func (t *Training) Uneven() (problems problem.List) {
 	return problems
 }
 
-// replica is Replica, 1 where it is not bound.
+// replica returns Replica, or 1 if it is not bound.
 func (t *Training) replica() int { return max(t.Replica, 1) }

@@ -17,39 +17,37 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// The modes of Restart.
+// Values of Restart.Mode.
 const (
 	ModeInProcess = "in-process"
 	ModeRestart   = "restart"
 )
 
-// Restart is how a job trains whose processes can't change their ring: others take
-// their places. It is a part of the agent's configuration.
+// Restart configures a job whose processes can't change their ring: new processes replace
+// them. It is a part of the agent's configuration.
 type Restart struct {
-	// Mode is ModeInProcess or ModeRestart; empty leaves it to what the processes do
-	// first.
+	// Mode is ModeInProcess or ModeRestart. If empty, the first process's behaviour
+	// decides.
 	Mode string `json:"mode,omitempty"`
-	// Spares is how many processes of each slot are kept ready next to the one that
-	// trains.
+	// Spares is how many processes of each slot are kept ready next to the one that trains.
 	Spares     int        `json:"spares,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 }
 
-// Checkpoint is how a process is asked to write its checkpoint and to end.
+// Checkpoint configures how a process is asked to write its checkpoint and to end.
 type Checkpoint struct {
-	// Signal is the name of the signal that it is sent, empty for the default; see
-	// Number.
+	// Signal is the name of the signal to send, empty for the default; see Number.
 	Signal string `json:"signal,omitempty"`
-	// File is created as the request. Path is a file or directory that changes with
-	// each checkpoint.
+	// File is created as the request. Path is a file or directory that changes with each
+	// checkpoint.
 	File string `json:"file,omitempty"`
 	Path string `json:"path,omitempty"`
 	// Wait bounds the time until the process has ended, or Path has changed.
 	Wait Duration `json:"wait,omitempty"`
 }
 
-// Number is the signal that asks a process, 0 for none: SIGTERM unless File or Path
-// takes its place.
+// Number returns the signal that asks a process for its checkpoint, 0 for none. The default
+// is SIGTERM, or none if File or Path is set.
 func (c Checkpoint) Number() syscall.Signal {
 	if c.Signal == "" && (c.File != "" || c.Path != "") {
 		return 0
@@ -60,8 +58,8 @@ func (c Checkpoint) Number() syscall.Signal {
 	return unix.SignalNum(c.Signal)
 }
 
-// Bind sets every field to its default and returns the settings that fill them:
-// fields of a task's config, and those of its checkpoint block.
+// Bind sets every field to its default and returns the settings that fill them: fields of a
+// task's config, and those of its checkpoint block.
 func (r *Restart) Bind() (fields, checkpoint []Setting) {
 	c := &r.Checkpoint
 	fields = []Setting{
@@ -90,7 +88,7 @@ func (r *Restart) Bind() (fields, checkpoint []Setting) {
 	return fields, checkpoint
 }
 
-// uncaught are signals of which a process learns nothing.
+// uncaught are signals that a process cannot handle.
 var uncaught = []string{"SIGKILL", "SIGSTOP"}
 
 func (c *Checkpoint) setSignal(text string) error {
@@ -104,7 +102,7 @@ func (c *Checkpoint) setSignal(text string) error {
 	return nil
 }
 
-// place declares the name of a file, by default none. A relative name is one below the
+// place declares a file name that is empty by default. A relative name is below the
 // directory that processes start in.
 func place(p *string, name, doc string) Setting {
 	return Func(name, Text, "none", doc, func(text string) error {
@@ -124,7 +122,7 @@ func place(p *string, name, doc string) Setting {
 // CheckpointBlock is the name of the block of Checkpoint.
 const CheckpointBlock = "checkpoint"
 
-// Read binds r and sets what a jobspec gives.
+// Read sets r from a jobspec's values.
 func (r *Restart) Read(given map[string]any) problem.List {
 	fields, checkpoint := r.Bind()
 	block, _ := given[CheckpointBlock].(map[string]any)
@@ -135,7 +133,7 @@ func (r *Restart) Read(given map[string]any) problem.List {
 	return problems
 }
 
-// Check returns the settings that have no effect.
+// Check returns a problem for each setting that has no effect.
 func (r *Restart) Check() (problems problem.List) {
 	text := fmt.Sprintf("has no effect with mode = %q, where processes stay", ModeInProcess)
 	remedy := fmt.Sprintf("leave it out, or set mode = %q", ModeRestart)

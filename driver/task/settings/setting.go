@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// Kind is the type that a setting has in a jobspec.
+// Kind is the type of a setting in a jobspec.
 type Kind int
 
 // The kinds of settings. Durations and choices are Text.
@@ -32,7 +32,7 @@ const (
 type Setting struct {
 	Name string
 	Kind Kind
-	// Default is what documentation shows: a value with its unit, or a word.
+	// Default is the default as documentation shows it: a value with its unit, or a word.
 	Default string
 	// Doc is one sentence, without its full stop.
 	Doc string
@@ -40,20 +40,21 @@ type Setting struct {
 	set func(value any) error
 }
 
-// Set parses and checks a value; its error states what is wrong with it, some as a
+// Set parses and checks a value. Its error states what is wrong with the value; it may be a
 // problem.Problem without the field.
 func (s Setting) Set(text string) error { return s.set(text) }
 
-// String is the default, for package flag.
+// String returns the default, as package flag expects.
 func (s Setting) String() string { return s.Default }
 
-// shown replaces a default that decides nothing by a word for it.
+// shown replaces the displayed default by a word, if the actual value has no meaning of its
+// own.
 func (s Setting) shown(as string) Setting {
 	s.Default = as
 	return s
 }
 
-// Func declares a setting that take parses and checks.
+// Func declares a setting whose value take parses and checks.
 func Func(name string, kind Kind, byDefault, doc string, take func(text string) error) Setting {
 	return Setting{Name: name, Kind: kind, Default: byDefault, Doc: doc, set: func(value any) error {
 		return take(textOf(value))
@@ -75,7 +76,7 @@ func Words(p *[]string, name, doc string) Setting {
 		if !ok {
 			return errors.New("must be a list")
 		}
-		*p = make([]string, 0, len(list)) // an empty list is not none
+		*p = make([]string, 0, len(list)) // an empty list is not nil
 		for i, v := range list {
 			if v == nil {
 				return problem.Problem{Text: fmt.Sprintf("entry %d is null", i+1), Remedy: "leave it out"}
@@ -86,7 +87,7 @@ func Words(p *[]string, name, doc string) Setting {
 	}}
 }
 
-// OneOf declares a choice, and sets p to the first one.
+// OneOf declares a choice, and sets p to the first of choices.
 func OneOf(p *string, name string, choices []string, doc string) Setting {
 	*p = choices[0]
 	return Func(name, Text, choices[0], doc, func(text string) error {
@@ -98,8 +99,7 @@ func OneOf(p *string, name string, choices []string, doc string) Setting {
 	})
 }
 
-// Count declares a whole number that is at least least, and sets p to its
-// default.
+// Count declares a whole number of at least least, and sets p to its default.
 func Count(p *int, name string, byDefault, least int, doc string) Setting {
 	*p = byDefault
 	return Func(name, Number, strconv.Itoa(byDefault), doc, func(text string) error {
@@ -115,7 +115,7 @@ func Count(p *int, name string, byDefault, least int, doc string) Setting {
 	})
 }
 
-// Time declares a duration that is at least least, and sets p to its default.
+// Time declares a duration of at least least, and sets p to its default.
 func Time(p *time.Duration, name string, byDefault, least time.Duration, doc string) Setting {
 	*p = byDefault
 	return Func(name, Text, short(byDefault), doc, func(text string) error {
@@ -131,15 +131,16 @@ func Time(p *time.Duration, name string, byDefault, least time.Duration, doc str
 	})
 }
 
-// Undefined returns the flag at which set.Parse(args) failed with err, and whether that
-// was because it is not defined. Package flag has taken it off the arguments.
+// Undefined returns the flag at which set.Parse(args) failed with err, and whether it
+// failed because that flag is not defined. Package flag has removed the flag from the
+// remaining arguments.
 func Undefined(set *flag.FlagSet, args []string, err error) (name string, undefined bool) {
 	arg := args[max(len(args)-set.NArg()-1, 0)]
 	name, _, _ = strings.Cut(strings.TrimLeft(arg, "-"), "=")
 	return name, strings.HasPrefix(arg, "-") && set.Lookup(name) == nil && !errors.Is(err, flag.ErrHelp)
 }
 
-// short writes a duration as people do: 10m rather than 10m0s.
+// short formats a duration as people write it: 10m rather than 10m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -150,7 +151,7 @@ func short(d time.Duration) string {
 	return s
 }
 
-// textOf writes a value of a jobspec as a user does.
+// textOf formats a value of a jobspec as a user would write it.
 func textOf(value any) string {
 	if f, ok := value.(float64); ok {
 		return strconv.FormatFloat(f, 'f', -1, 64)

@@ -46,7 +46,7 @@ func TestReadNamesEveryMistake(t *testing.T) {
 				`leave_timeout = "soon": not a duration; write it like "90s" or "10m"`, `on_ring_lost = "weep": must be "fail" or "restart"`,
 			},
 		},
-		"contradictions beside a wrong duration": {
+		"contradictions and a wrong duration": {
 			map[string]any{"np": 9, "min_np": 3, "max_np": 2, "leave_timeout": "0s"},
 			[]string{
 				"min_np = 3: is more than max_np = 2; lower min_np or raise max_np",
@@ -88,8 +88,8 @@ func zeros(n int) string {
 	return string(b)
 }
 
-// TestDefaultsAreValid sets each setting to the default that is shown, where it
-// is a value.
+// TestDefaultsAreValid sets each setting to its displayed default, if that is a
+// value.
 func TestDefaultsAreValid(t *testing.T) {
 	var training, again Training
 	training.Bind()

@@ -13,18 +13,18 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// Training is how a job trains, whatever its framework. The agent's
+// Training configures the training of a job, whatever its framework. The agent's
 // configuration embeds it.
 type Training struct {
-	// Slots is the number of training processes of a host; 0 before it is decided.
+	// Slots is the number of training processes of a host; 0 until it is decided.
 	Slots int `json:"slots"`
-	// NP processes are waited for before the first ring, MinNP before later
-	// ones; more than MaxNP are never used (0: no limit). NP is 0 before it is decided.
+	// NP is the number of processes to wait for before the first ring, MinNP before later
+	// ones. More than MaxNP are never used (0: no limit). NP is 0 until it is decided.
 	NP    int `json:"np"`
 	MinNP int `json:"min_np"`
 	MaxNP int `json:"max_np"`
-	// Replica is how many processes share one copy of a sharded model: a ring has
-	// whole replicas only. 0 and 1: each has all of it. See BindReplica.
+	// Replica is how many processes share one copy of a sharded model; a ring has whole
+	// replicas only. With 0 or 1, each process has the whole model. See BindReplica.
 	Replica int `json:"replica,omitempty"`
 
 	// ElasticTimeout bounds each wait for NP or MinNP processes.
@@ -32,33 +32,33 @@ type Training struct {
 	// Debounce is how long the leader waits for more newcomers before it starts
 	// the ones it has.
 	Debounce Duration `json:"debounce"`
-	// FinishTimeout bounds the wait for the other slots after one exits 0.
+	// FinishTimeout bounds the wait for the other slots after one exits with 0.
 	FinishTimeout Duration `json:"finish_timeout"`
-	// StallTimeout is how long a script that reports steps may make none, since
-	// the last one or since the ring was connected, before the ring is broken and
-	// formed again without the processes that hang; 0 only reports, after a minute
-	// or thirty steps' time.
+	// StallTimeout bounds the time without a step, for a script that reports steps. It
+	// counts from the last step, or from when the ring was connected. After that the ring
+	// is broken and formed again without the processes that hang. With 0, a stall is only
+	// reported, after a minute or the time of thirty steps.
 	StallTimeout Duration `json:"stall_timeout,omitempty"`
-	// CommitTimeout bounds how long a process that was told of a change may be busy
-	// before it leaves its ring, once others have left it or have run out of time to
-	// leave; 0 is its default, see CommitLimit.
+	// CommitTimeout bounds how long a process that was notified of a change may be busy
+	// before it leaves its ring. It counts once others have left the ring or have run out
+	// of time to leave. 0 means the default, see CommitLimit.
 	CommitTimeout Duration `json:"commit_timeout,omitempty"`
-	// LeaveTimeout is the time between the task's stop signal and its kill, where
-	// Nomad does not provide it.
+	// LeaveTimeout is the time between the task's stop signal and its kill, if Nomad does
+	// not provide it.
 	LeaveTimeout Duration `json:"leave_timeout"`
 
-	// ResetLimit is the most rings after the first, 0 is no limit.
+	// ResetLimit is the most rings after the first; 0 is no limit.
 	ResetLimit int `json:"reset_limit"`
-	// SlotRestarts is how often a slot is restarted in place before its host
-	// is given back; one restart is forgiven every ten minutes.
+	// SlotRestarts is how often a slot is restarted in place before its host is given back.
+	// One restart is forgiven every ten minutes.
 	SlotRestarts int `json:"slot_restarts"`
-	// OnRingLost is "fail" or "restart": what to do when no process that
-	// holds the training state is left.
+	// OnRingLost is "fail" or "restart". It decides what to do when no process with the
+	// training state is left.
 	OnRingLost string `json:"on_ring_lost"`
 }
 
-// CommitLimit is CommitTimeout, or its default: StallTimeout, within which a healthy
-// script makes a step, else ten minutes.
+// CommitLimit returns CommitTimeout or its default: StallTimeout, because a healthy script
+// makes a step within that time, or else ten minutes.
 func (t *Training) CommitLimit() time.Duration {
 	return time.Duration(cmp.Or(t.CommitTimeout, t.StallTimeout, Duration(10*time.Minute)))
 }
@@ -98,11 +98,11 @@ func (t *Training) others() []Setting {
 	}
 }
 
-// Renamed holds earlier names of settings, with the present ones.
+// Renamed maps earlier names of settings to the current ones.
 var Renamed = map[string]string{"settle": "debounce"}
 
-// Read binds t and sets what a jobspec gives. slots is the number of slots where
-// it gives none.
+// Read sets t from a jobspec's values. slots is the number of slots if the jobspec has
+// none.
 func (t *Training) Read(given map[string]any, slots int) (problems problem.List) {
 	for _, old := range slices.Sorted(maps.Keys(Renamed)) {
 		if value := given[old]; value != nil {
@@ -110,21 +110,21 @@ func (t *Training) Read(given map[string]any, slots int) (problems problem.List)
 		}
 	}
 	counts := t.counts()
-	if given["replica"] != nil { // of frameworks that have it; see package taskconfig
+	if given["replica"] != nil { // only frameworks that support it have it; see package taskconfig
 		counts = append(counts, t.BindReplica())
 	}
 	wrong := Read(counts, given, "config")
 	if given["min_np"] == nil {
 		t.MinNP = t.replica()
 	}
-	if len(wrong) == 0 { // comparing values that are wrong by themselves only confuses
+	if len(wrong) == 0 { // comparing values that are wrong by themselves would only confuse
 		wrong = t.complete(slots)
 	}
 	return slices.Concat(problems, wrong, Read(t.others(), given, "config"))
 }
 
-// complete decides the counts that are left open, and returns the contradictions
-// between them.
+// complete fills in the counts that are left open, and returns the contradictions between
+// them.
 func (t *Training) complete(slots int) (problems problem.List) {
 	const above = "is more than max_np = %d"
 	add := func(name string, value int, format string, limit int, remedy string) {
@@ -149,13 +149,13 @@ func (t *Training) complete(slots int) (problems problem.List) {
 	return append(problems, t.Uneven()...)
 }
 
-// Duration is a time.Duration written as Go writes it ("1m30s").
+// Duration is a time.Duration that is encoded as text ("1m30s").
 type Duration time.Duration
 
-// MarshalText writes d as time.Duration does.
+// MarshalText returns d in the format of time.Duration.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText parses the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	*d = Duration(v)

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// launcherFields are the fields that take the place of a launcher's flags.
+// launcherFields names the fields that replace a launcher's flags.
 func launcherFields(name string) string {
 	if name == commandline.Torchrun {
 		return `slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with PyTorch, keep it with --rdzv-backend=kolo`
@@ -37,8 +37,7 @@ func checkLauncher(p *problem.List, a *config.Config) bool {
 	return found
 }
 
-// checkCommand finds the command and, for Python, the script, where the task
-// will see them.
+// checkCommand checks that the task will find its command and, for Python, the script.
 func checkCommand(p *problem.List, a *config.Config, s *Surroundings) {
 	const field = "config.command"
 	command := a.Command
@@ -78,7 +77,7 @@ func checkCommand(p *problem.List, a *config.Config, s *Surroundings) {
 	}
 }
 
-// access is what to do about a file that the task's user has no right to.
+// access returns the remedy for a file that the task's user has no right to.
 func access(err error) string {
 	if closed := closedBy(err); closed != nil {
 		return fmt.Sprintf("let that user into %s, install it where every user can go, for example below /usr/local, or change the task's user = …", closed.Path)
@@ -86,8 +85,8 @@ func access(err error) string {
 	return "change its mode or the task's user = …"
 }
 
-// closedBy is the directory on the way to a file that the task's user cannot enter, nil
-// where there is none.
+// closedBy returns the error of the directory on the way to a file that the task's user
+// cannot enter, nil if there is none.
 func closedBy(err error) *fs.PathError {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Op == "enter" {
 		return at
@@ -95,8 +94,7 @@ func closedBy(err error) *fs.PathError {
 	return nil
 }
 
-// leads is what a message begins with where links lead from a path to one that is not
-// there.
+// leads returns the beginning of a message about a path whose links lead to a missing file.
 func leads(path string, err error) string {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Path != path {
 		return "leads to " + at.Path + ", "
@@ -104,7 +102,7 @@ func leads(path string, err error) string {
 	return ""
 }
 
-// commandDirs are the directories searched for a command without a slash.
+// commandDirs returns the directories to search for a command without a slash.
 func commandDirs(env map[string]string) []string {
 	path := env["PATH"]
 	if path == "" {
@@ -113,8 +111,8 @@ func commandDirs(env map[string]string) []string {
 	return filepath.SplitList(path)
 }
 
-// lookCommand finds a command as a shell would in the task's view. closed is the first
-// directory that it cannot look into.
+// lookCommand finds a command as a shell in the task would. closed is the first directory
+// that it cannot enter.
 func lookCommand(command string, s *Surroundings) (path string, closed *fs.PathError, found bool) {
 	if strings.Contains(command, "/") {
 		return s.Locate(command), nil, true
@@ -132,15 +130,15 @@ func lookCommand(command string, s *Surroundings) (path string, closed *fs.PathE
 	return "", closed, false
 }
 
-// pythonScript is the script that a Python command line runs, "" if it runs
-// none (-m, -c) or is no Python.
+// pythonScript returns the script that a Python command line runs. It is "" if there is
+// none (-m, -c) or the command is not Python.
 func pythonScript(command string, args []string) string {
 	if !strings.HasPrefix(filepath.Base(command), "python") {
 		return ""
 	}
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
-		case arg == "-W" || arg == "-X": // take a value
+		case arg == "-W" || arg == "-X": // these take a value
 			i++
 		case strings.HasPrefix(arg, "-m") || strings.HasPrefix(arg, "-c"), arg == "-":
 			return ""

@@ -12,11 +12,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// checkIdentity finds the workload identity and the way to Nomad's API.
+// checkIdentity finds the workload identity and the address of Nomad's API.
 func checkIdentity(p *problem.List, t *Task, s *Surroundings) {
-	// token returns the task's path of an identity's file. One that is only in
-	// the environment goes into a file too: the agent's environment is also
-	// its slots', and a file can be renewed.
+	// token returns the path, in the task, of an identity's file. An identity that
+	// is only in the environment goes into a file, too: the slots share the agent's
+	// environment, and a file can be renewed.
 	token := func(file, key string) string {
 		path := filepath.Join(s.Secrets, file)
 		switch err := s.Readable(path); {

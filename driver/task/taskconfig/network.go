@@ -46,13 +46,13 @@ func checkService(p *problem.List, label string, a *config.Config, s *Surroundin
 	if onClient := s.Env["NOMAD_HOST_PORT_"+name]; onClient != "" && onClient != port && !s.OwnNetwork {
 		p.Add(field, nil, fmt.Sprintf("port %q is %s on the client and %s in the task, and the task must be in the client's network, where others call the first", name, onClient, port), "remove to from the group's port block")
 	}
-	// Without an address Go listens for both families, or for IPv4 alone where
-	// the machine has no IPv6. The service may have an address of either.
+	// Without an address Go listens for both families, or only for IPv4 if the machine has
+	// no IPv6. The service may have an address of either family.
 	a.Listen = ":" + port
 	a.OwnNetwork = s.OwnNetwork
 }
 
-// portVariable is the variable with a port's number: Nomad replaces what a
+// portVariable returns the variable with a port's number. Nomad replaces characters that a
 // variable's name may not have (nomad/helper, CleanEnvVar).
 func portVariable(label string) string {
 	return "NOMAD_PORT_" + strings.Map(func(r rune) rune {
@@ -64,7 +64,7 @@ func portVariable(label string) string {
 	}, label)
 }
 
-// portLabels lists the group's ports as they appear in variable names.
+// portLabels returns the labels of the group's ports as they appear in variable names.
 func portLabels(env map[string]string) []string {
 	var labels []string
 	for key := range env {
@@ -101,15 +101,15 @@ func checkInterface(p *problem.List, a *config.Config, s *Surroundings) {
 	}
 }
 
-// ServiceAddress is the address of the task's service, by where it listens, with the
-// label of its port. Both are empty where no variable names it.
+// ServiceAddress returns the address of the task's service, and the label of its port,
+// given where it listens. Both are empty if no variable names it.
 func ServiceAddress(env map[string]string, listen string) (label, address string, err error) {
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "", "", fmt.Errorf("service port: %w", err)
 	}
 	for _, name := range portLabels(env) {
-		// The address has the client's port, which may be mapped to the task's.
+		// The address contains the client's port, which may be mapped to the task's.
 		if at := env["NOMAD_ADDR_"+name]; at != "" && env["NOMAD_PORT_"+name] == port {
 			label, address = name, at
 		}

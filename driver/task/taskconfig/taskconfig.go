@@ -16,69 +16,67 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Framework is a training framework as Read needs to know it.
+// Framework is Read's interface to a training framework.
 type Framework interface {
-	// Name is how users name the framework, and the name of the block with its own
+	// Name returns the framework's name, which is also that of the block with its own
 	// settings.
 	Name() string
-	// Foreign are fields and blocks that belong to other frameworks: a job may give
-	// them, so that Environment refuses them with what to write instead.
+	// Foreign returns the fields and blocks that belong to other frameworks. A job may
+	// contain them, so that Environment can refuse them and state the right ones.
 	Foreign() (fields, blocks []string)
-	// Environment returns the variables for what a task's config gives, in the
-	// framework's block and outside of it. Only the block is a part of what is
-	// trained.
+	// Environment returns the variables for a task's config, from the framework's block and
+	// from outside of it. Only those of the block are part of the training's identity.
 	Environment(given map[string]any) (block, outside map[string]string, problems problem.List)
-	// Restart returns how processes are replaced that can't change their ring, by
-	// what a task's config gives.
+	// Restart returns how to replace processes that can't change their ring, for a task's
+	// config.
 	Restart(given map[string]any) (r settings.Restart, problems problem.List)
 }
 
-// Surroundings is what Read may know of a task and of what it sees: plain data and a
-// few questions, so that tests can answer them. Paths are the task's, except where a
+// Surroundings is what Read knows about a task and what it sees. It consists of plain data
+// and a few functions, so that tests can fake it. Paths are the task's, except where a
 // comment states otherwise.
 type Surroundings struct {
-	// Env is the task's environment, Devices the part of it that Nomad's devices
-	// gave.
+	// Env is the task's environment, and Devices the part of it that comes from Nomad's
+	// devices.
 	Env, Devices map[string]string
 	// Dir is the directory that slots start in unless the config names another.
 	Dir string
 	// Locate returns the absolute form of a path.
 	Locate func(path string) string
-	// User is the task's, for messages. Readable is nil when that user may read a
-	// file, Executable when it may run it, Enterable when it may start in that
-	// directory. A *fs.PathError of the operation "enter" names a directory on the way
-	// that the user cannot enter, any other the path that links lead to.
+	// User is the task's user, for messages. Readable returns nil if that user may read a
+	// file, Executable if the user may run it, Enterable if the user may start in that
+	// directory. A *fs.PathError with the operation "enter" names a directory on the way
+	// that the user cannot enter; any other names the path that links lead to.
 	User                            string
 	Readable, Executable, Enterable func(path string) error
-	// Hidden is what messages add where a file is not found, because the task sees
-	// only a part of the client; empty where it sees all.
+	// Hidden is added to messages about missing files if the task sees only a part of the
+	// client; otherwise it is empty.
 	Hidden string
-	// below is what messages add to relative paths that are not looked up in the task
+	// below is added to messages about relative paths that are not looked up in the task
 	// directory.
 	below string
-	// Unreadable is what messages add where the user may not read the task's
-	// identity.
+	// Unreadable is added to a message if the user may not read the task's identity.
 	Unreadable string
-	// Secrets is the task's secrets directory, SecretsOnClient the same as the
-	// client knows it, and Exists reports whether a path of the client is there.
+	// Secrets is the task's secrets directory, and SecretsOnClient its path on the client.
+	// Exists reports whether a path of the client exists.
 	Secrets, SecretsOnClient string
 	Exists                   func(onClient string) bool
-	// OwnNetwork states that the task's group has a network of its own, in which its
+	// OwnNetwork states that the task's group has a network of its own, in which the
 	// service has the allocation's address.
 	OwnNetwork bool
-	// Interface is the network interface of tasks that name none, InterfaceOf the
-	// place where it is set. Interfaces lists those that the task sees.
+	// Interface is the network interface of tasks that name none, and InterfaceOf the place
+	// where it is set. Interfaces returns the interfaces that the task sees.
 	Interface, InterfaceOf string
 	Interfaces             func() ([]string, error)
 }
 
-// Task is a checked task configuration with everything decided.
+// Task is a checked task configuration in which everything is decided.
 type Task struct {
 	Agent config.Config
-	// GPUs are the reserved ones.
+	// GPUs are the reserved GPUs.
 	GPUs []string
-	// Tokens are identities that Nomad gave in the environment alone, by the names
-	// of files of the secrets directory that Agent expects them in.
+	// Tokens are identities that Nomad put only into the environment, by the name of the
+	// file in the secrets directory where Agent expects them.
 	Tokens map[string]string
 
 	// port is the label of the service's port; by default the group's only port, else
@@ -86,14 +84,14 @@ type Task struct {
 	port string
 }
 
-// Settings are the fields of a task's config that do not depend on the framework.
+// Settings returns the fields of a task's config that do not depend on the framework.
 func Settings() []settings.Setting {
 	var t Task
 	return append(t.bind(), t.Agent.Bind()...)
 }
 
-// bind sets what a task's config gives, besides the settings of training, to its
-// default, and returns the settings that fill it.
+// bind sets the fields of a task's config, except for the settings of training, to their
+// defaults, and returns the settings that fill them.
 func (t *Task) bind() []settings.Setting {
 	a := &t.Agent
 	return []settings.Setting{
@@ -113,8 +111,8 @@ func (t *Task) bind() []settings.Setting {
 	}
 }
 
-// Read checks what is given and decides all that was left open. Each problem names
-// the field in question, its value and what to do.
+// Read checks the given config and fills in everything that was left open. Each problem
+// names the field, its value and the remedy.
 func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, problem.List) {
 	t := &Task{GPUs: gpu.Reserved(s.Devices), Tokens: map[string]string{}}
 	a := &t.Agent
@@ -135,7 +133,7 @@ func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, pr
 	return t, p
 }
 
-// own is given without what belongs to other frameworks.
+// own returns given without the fields that belong to other frameworks.
 func own(framework Framework, given map[string]any) map[string]any {
 	given = maps.Clone(given)
 	fields, _ := framework.Foreign()
@@ -145,15 +143,15 @@ func own(framework Framework, given map[string]any) map[string]any {
 	return given
 }
 
-// checkSlots compares slots with GPUs. The group's count is not known here, so that
-// np above what the group can give is found by the agent's elastic_timeout only.
+// checkSlots compares slots with GPUs. It does not know the group's count, so only the
+// agent's elastic_timeout detects an np above what the group can provide.
 func checkSlots(p *problem.List, slots, gpus int) {
 	if gpus > 0 && slots > gpus {
 		p.Add("config.slots", slots, fmt.Sprintf("only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL", gpus), "reserve more or leave slots out")
 	}
 }
 
-// fillFacts fills in who the agent is in Nomad's words.
+// fillFacts fills in the agent's identity in Nomad.
 func fillFacts(p *problem.List, a *config.Config, env map[string]string) {
 	for _, fact := range []struct {
 		key string

@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// What a user may set is tested in package plugin, with all of its messages; here is
-// what only an agent in an image meets.
+// The users' settings and their messages are tested in package plugin; this test covers a
+// problem that occurs only in an image.
 func TestRead_UnreadableIdentity(t *testing.T) {
 	s := &taskconfig.Surroundings{
 		Env: map[string]string{

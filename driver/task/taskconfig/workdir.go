@@ -15,10 +15,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// workDir is the setting's name, which is that of Nomad's docker driver.
+// workDir is the setting's name, the same as in Nomad's docker driver.
 const workDir = "work_dir"
 
-// checkPath checks what can be known of a working directory without the client.
+// checkPath checks a working directory as far as that is possible without the client.
 func checkPath(path string) error {
 	switch {
 	case strings.ContainsRune(path, 0):
@@ -29,8 +29,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// enterWorkDir decides which directory slots start in, and returns the surroundings as
-// they see them from there. found is false where they can't start in it.
+// enterWorkDir decides which directory slots start in, and returns the surroundings as seen
+// from there. found is false if slots can't start in it.
 func enterWorkDir(p *problem.List, a *config.Config, s *Surroundings) (from *Surroundings, found bool) {
 	given := a.Dir
 	if given == "" {
@@ -64,7 +64,8 @@ func enterWorkDir(p *problem.List, a *config.Config, s *Surroundings) (from *Sur
 	return &there, true
 }
 
-// belowDir is what a message adds to a path that is looked up in the working directory.
+// belowDir returns an addition to messages about a path that is looked up in the working
+// directory.
 func (s *Surroundings) belowDir(path string) string {
 	if filepath.IsAbs(path) {
 		return ""

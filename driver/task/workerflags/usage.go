@@ -22,7 +22,7 @@ which are named as the fields of the task driver's config.
   --kill_timeout  the task's kill_timeout (default 5s, which is Nomad's)
 `
 
-// Usage prints what there is to set.
+// Usage prints the flags.
 func Usage(out io.Writer, frameworks []Framework) {
 	_, _ = fmt.Fprint(out, usage)
 	printOptions(out, commonOptions())

@@ -1,13 +1,13 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package workerflags is kolo-worker's command line: flags that are named as the fields
-// of the task driver's config, and the command after them.
+// Package workerflags parses kolo-worker's command line: flags with the names of the fields
+// in the task driver's config, and then the command.
 //
 //	args ── Parse ──> Flags ── Given ──> what a jobspec's config would give ──> taskconfig.Read
 //
-// It neither starts nor asks anything, so that a job can be checked where no worker
-// runs.
+// It starts nothing and reads nothing of the machine, so that a job can be checked where no
+// worker runs.
 package workerflags
 
 import (
@@ -27,27 +27,27 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
-// KillTimeout is Nomad's default of a task's kill_timeout.
+// KillTimeout is Nomad's default for a task's kill_timeout.
 const KillTimeout = 5 * time.Second
 
-// notFlags are fields of a task's config that are given in other ways: the command
-// after the flags, leave_timeout as a part of kill_timeout, and work_dir to the task
-// driver that starts kolo-worker: slots start where it does.
+// notFlags are fields of a task's config that kolo-worker gets in other ways: the command
+// after the flags, leave_timeout as a part of kill_timeout, and work_dir from the task
+// driver that starts kolo-worker, because slots start in its directory.
 var notFlags = []string{"command", "args", "leave_timeout", "work_dir"}
 
-// Framework is a training framework as its flags need it.
+// Framework is the interface to a training framework's settings.
 type Framework interface {
 	taskconfig.Framework
-	// Settings are the framework's own: fields, and those of blocks by the blocks'
-	// names.
+	// Settings returns the framework's own settings: fields, and those of blocks by the
+	// blocks' names.
 	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
 }
 
-// Flags are those of kolo-worker, named as the fields of the task driver's config;
-// those of its blocks have the block's name and a dot before theirs.
+// Flags are the flags of kolo-worker, with the names of the fields in the task driver's
+// config. Flags of a block have the block's name and a dot in front.
 type Flags struct {
 	Framework Framework
-	// Kill is the task's kill_timeout, 0 where it is not given.
+	// Kill is the task's kill_timeout, 0 if not given.
 	Kill time.Duration
 	// Command is the program of a slot with its arguments.
 	Command []string
@@ -61,7 +61,7 @@ type option struct {
 	settings.Setting
 }
 
-// options are the flags for a framework's own settings.
+// options returns the flags for a framework's own settings.
 func options(f Framework) []option {
 	fields, blocks := f.Settings()
 	list := named("", fields)
@@ -79,7 +79,7 @@ func named(prefix string, list []settings.Setting) []option {
 	return out
 }
 
-// commonOptions are those of all frameworks.
+// commonOptions returns the flags of all frameworks.
 func commonOptions() []option {
 	list := slices.DeleteFunc(taskconfig.Settings(), func(s settings.Setting) bool { return slices.Contains(notFlags, s.Name) })
 	for i := range list {
@@ -90,7 +90,7 @@ func commonOptions() []option {
 	return named("", list)
 }
 
-// text is a flag that is read later, when the framework is known.
+// text is a flag whose value is parsed later, when the framework is known.
 type text struct {
 	name   string
 	into   map[string]string
@@ -101,9 +101,9 @@ func (t text) String() string     { return "" }
 func (t text) IsBoolFlag() bool   { return t.isBool }
 func (t text) Set(s string) error { t.into[t.name] = s; return nil }
 
-// Parse reads the command line. Names may have - for _. Values are checked by
-// taskconfig.Read. The error is flag.ErrHelp, or a problem.Problem whose field is the
-// flag's name, empty where it is about no one flag.
+// Parse parses the command line. Names may have - for _. taskconfig.Read checks the values.
+// The error is flag.ErrHelp, or a problem.Problem whose field is the flag's name, or "" if
+// it concerns no single flag.
 func Parse(frameworks []Framework, args []string) (*Flags, error) {
 	o := &Flags{texts: map[string]string{}}
 	names := map[string]Framework{}
@@ -140,7 +140,7 @@ func Parse(frameworks []Framework, args []string) (*Flags, error) {
 		return nil, problem.New("framework", *framework, "must be "+strings.Join(slices.Sorted(maps.Keys(names)), " or "), "")
 	}
 	if text, given := o.texts[kill.Name]; given {
-		delete(o.texts, kill.Name) // no field of the config
+		delete(o.texts, kill.Name) // not a field of the config
 		if err := kill.Set(text); err != nil {
 			return nil, problem.Of(kill.Name, text, err)
 		}
@@ -151,7 +151,7 @@ func Parse(frameworks []Framework, args []string) (*Flags, error) {
 	return o, nil
 }
 
-// underscored writes the names of flags as they are declared.
+// underscored rewrites the names of flags as they are declared.
 func underscored(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -171,13 +171,13 @@ func underscored(args []string) []string {
 	return args
 }
 
-// elsewhere is where fields of a task's config are set that are no flags.
+// elsewhere states where to set those fields of a task's config that are not flags.
 var elsewhere = map[string]string{
 	"leave_timeout": "give the task's kill_timeout as --kill_timeout",
 	"work_dir":      "set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does",
 }
 
-// explain makes a problem of an error of set.Parse(args).
+// explain turns an error of set.Parse(args) into a problem.
 func explain(err error, set *flag.FlagSet, args []string) error {
 	const remedy = "kolo-worker -help lists the flags, the command follows --"
 	name, undefined := settings.Undefined(set, args, err)
@@ -196,8 +196,8 @@ func (o *Flags) Has(name string) bool {
 	return given
 }
 
-// Given is what the flags set, in the form of a jobspec's config. What belongs to
-// another framework stays text: it is refused by its name.
+// Given returns the values of the flags in the form of a jobspec's config. Values that
+// belong to another framework stay text: they are refused by name.
 func (o *Flags) Given(env map[string]string) map[string]any {
 	given := map[string]any{"command": o.Command[0], "args": anys(o.Command[1:])}
 	kinds := map[string]settings.Kind{}
@@ -219,7 +219,8 @@ func (o *Flags) Given(env map[string]string) map[string]any {
 	return given
 }
 
-// typed is a text as HCL would have it; one that is not of the kind stays as it is.
+// typed returns a text as the value that HCL would produce. A text that is not of the kind
+// stays as it is.
 func typed(kind settings.Kind, text string) any {
 	switch kind {
 	case settings.Number:

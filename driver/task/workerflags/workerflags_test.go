@@ -29,7 +29,7 @@ func TestFlags(t *testing.T) {
 		"torch": map[string]any{"backend": "gloo", "nccl_p2p": false}, "checkpoint": map[string]any{"wait": "5m"},
 	}, o.Given(map[string]string{"NOMAD_JOB_NAME": "resnet"}))
 
-	// What is another framework's is refused by the driver's own words.
+	// Another framework's settings are refused with the driver's own message.
 	o, err = Parse(both, []string{"--framework=horovod", "--spares=1", "--service=s", "--", "x"})
 	must.NoError(t, err)
 	given := o.Given(nil)

@@ -1,4 +1,4 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Elastic training in process for what is built on PyTorch. Each module imports its framework; import the one you need."""
+"""Elastic training in process for frameworks built on PyTorch. Each module imports its framework; import the one you need."""

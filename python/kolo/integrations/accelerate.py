@@ -10,8 +10,8 @@
 
     @accelerator.elastic
     def train():                               # is called again for each group
-        for epoch in accelerator.epochs(3):    # goes on in the epoch that is not done
-            for batch in loader:               # and with what is left of it
+        for epoch in accelerator.epochs(3):    # goes on in the present epoch
+            for batch in loader:               # and with the rest of its batches
                 with accelerator.accumulate(model):
                     loss = model(**batch).loss
                     accelerator.backward(loss)
@@ -21,10 +21,11 @@
 
     train()
 
-What prepare returns stays the same object in all groups: the model is a
-DistributedDataParallel that is constructed again, a loader iterates over what
-is left for the present ranks. A step is committed when the next batch is taken,
-and the end of an epoch when epochs goes on.
+The objects that prepare returns stay the same in all groups. The model is a
+DistributedDataParallel that is constructed again for each group. A loader iterates
+over the batches that are left for the present ranks. A step is committed when the
+loop takes the next batch, and the end of an epoch when the loop takes the next
+epoch.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from torch.nn.parallel import DistributedDataParallel
 import kolo.torch as kolo
 from kolo.torch.parallel import rewrap
 
-from . import processes
-from .batches import EvenBatches, Position, Step
+from . import processes, streams
+from .batches import Position, RankBatches, Step, deal_evenly
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,7 +50,7 @@ processes.hide()
 
 
 class ElasticModel(DistributedDataParallel):
-    """A DistributedDataParallel that is one only in a group: bind makes it that of the present one."""
+    """A DistributedDataParallel that is constructed by bind, for each group again."""
 
     def __init__(self, module: torch.nn.Module, arguments: Dict[str, Any]) -> None:
         torch.nn.Module.__init__(self)
@@ -57,7 +58,7 @@ class ElasticModel(DistributedDataParallel):
         self._arguments = arguments
 
     def bind(self) -> None:
-        """Makes it that of the present group. All members call it."""
+        """Constructs it for the present group. All members call it."""
         rewrap(self, self.module, **self._arguments)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
@@ -66,21 +67,31 @@ class ElasticModel(DistributedDataParallel):
         return super().forward(*inputs, **named)  # type: ignore[no-untyped-call]
 
 
+DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number changes: give it batch_size and shuffle only, or an "
+           "iterable data set")
+
+
 class ElasticLoader:
-    """A DataLoader's batches for the present rank: those that are left of the epoch."""
+    """Iterates over the batches of a DataLoader that are left of the epoch for the present rank."""
 
     def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
         samplers = (torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler)
-        if isinstance(loader.dataset, torch.utils.data.IterableDataset):
-            raise ValueError("a DataLoader of an iterable data set is not supported by kolo.integrations.accelerate yet")
-        if type(loader.sampler) not in samplers or type(loader.batch_sampler) is not torch.utils.data.BatchSampler or loader.batch_size is None:
-            raise ValueError("a DataLoader with a %s, or with batches of its own, cannot be divided among processes whose number changes: "
-                             "give it batch_size and shuffle only" % type(loader.sampler).__name__)
+        self._streams = streams.is_stream(loader.dataset)
+        if self._streams:
+            reason = streams.refused(loader.num_workers, loader.persistent_workers)
+            if reason is not None:
+                raise ValueError("a DataLoader of an iterable data set: " + reason)
+        elif type(loader.sampler) not in samplers:
+            raise ValueError(DIVIDED % ("a " + type(loader.sampler).__name__))
+        if type(loader.batch_sampler) is not torch.utils.data.BatchSampler or loader.batch_size is None:
+            raise ValueError(DIVIDED % "batches of its own")
         self.loader = loader
         self.batch_size = loader.batch_size
-        self.position = Position(len(loader.dataset), loader.drop_last)  # type: ignore[arg-type] # a data set with a length
-        self.trained = False  # a step was made with its batches, in this epoch
+        self.position: Any = streams.StreamPosition() if self._streams else Position(
+            len(loader.dataset), loader.drop_last)  # type: ignore[arg-type] # a data set with a length
+        self.trained = False  # an optimizer has stepped with its batches in this epoch; otherwise they are for evaluation
         self._accelerator = accelerator
+        self._source: Any = streams.Source(loader.dataset) if self._streams else None
         self._shuffled = type(loader.sampler) is torch.utils.data.RandomSampler
         self._on_device = on_device
 
@@ -89,32 +100,39 @@ class ElasticLoader:
         return self.loader.dataset
 
     def __len__(self) -> int:
-        """The batches of a whole epoch in the present group, however many of them are done."""
+        """The number of batches of a whole epoch in the present group, including those that are done."""
+        if self._streams:
+            raise TypeError("a DataLoader of an iterable data set has no length")
         return Position(self.position.samples, self.position.drop_last).steps(self._step().samples)
 
     def __iter__(self) -> Iterator[Any]:
         accelerator, position, step = self._accelerator, self.position, self._step()
-        if position.used >= position.samples:
-            raise RuntimeError("this epoch's batches of a loader that is trained with are used up: let accelerator.epochs(n) count epochs")
-        loader, begin = self._present(step), position.used
+        loader, begin, number = self._present(step), position.state_dict(), 0
         try:
-            for number, batch in enumerate(loader):
-                if number == 0:  # the last batch has as many samples that are no repetitions
-                    loader.remainder = (position.samples - begin) % step.samples
+            for number, batch in enumerate(streams.Stream(loader, position) if self._streams else loader, 1):
+                # No commit within an evaluation, or after the last batch: epochs() commits at the end of the epoch.
+                if self.trained:
+                    accelerator.commit()
+                # How many samples of the last batch are not repetitions.
+                if self._streams:
+                    loader.remainder = position.taken.samples % step.samples
+                elif number == 1:
+                    loader.remainder = (position.samples - begin["used"]) % step.samples
                 accelerator.accumulate_for(self.batch_size)
-                position.advance(step.samples)  # what the loop's body has is used
                 before = accelerator.progress.stepped
+                position.advance(step.samples)  # the loop's body gets these samples
                 yield batch
                 self.trained = self.trained or accelerator.progress.stepped > before
-                # Neither within an evaluation, nor after the last batch: the next commit is that of the epoch, after all that belongs to it.
-                if self.trained and position.steps(step.samples) > 0:
-                    accelerator.commit()
+            if number == 0 and position.used > 0:
+                if self.trained:
+                    raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
+                self.trained = True  # a checkpoint of the end of an epoch, which has no batches left
         finally:
             if not self.trained:
-                position.used = begin  # as of an evaluation, which begins anew each time, also if the last one was left early
+                position.load_state_dict(begin)  # an evaluation begins again each time, even if the last one was left early
 
     def end_epoch(self) -> None:
-        """Begins with all batches again."""
+        """Starts again with all batches."""
         self.trained = False
         self.position.end_epoch()
 
@@ -123,14 +141,22 @@ class ElasticLoader:
         return Step(self._accelerator.share(self.batch_size) * size, 1)
 
     def _present(self, step: Step) -> Any:
-        loader, place = self.loader, (kolo.rank(), kolo.size()) if self._accelerator.in_group else (0, 1)
-        batches = EvenBatches(self.position, self._order, step, step.samples // place[1], *place)
-        present = torch.utils.data.DataLoader(
-            loader.dataset, batch_sampler=batches, num_workers=loader.num_workers, collate_fn=loader.collate_fn,
-            pin_memory=loader.pin_memory, timeout=loader.timeout, worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context, prefetch_factor=loader.prefetch_factor)
-        # One process, since its batches are those of this rank.
-        return prepare_data_loader(present, device=self._accelerator.device, num_processes=1, process_index=0, put_on_device=self._on_device)
+        given = self.loader
+        place = (kolo.rank(), kolo.size()) if self._accelerator.in_group else (0, 1)
+        options: Dict[str, Any] = {
+            "num_workers": given.num_workers, "pin_memory": given.pin_memory, "timeout": given.timeout, "worker_init_fn": given.worker_init_fn,
+            "multiprocessing_context": given.multiprocessing_context, "prefetch_factor": given.prefetch_factor}
+        if self._streams:
+            share = functools.partial(deal_evenly, step=step, rank=place[0], size=place[1])
+            present = torch.utils.data.DataLoader(
+                streams.StreamBatches(self._source, self.position, step, share, given.drop_last), batch_size=None,
+                collate_fn=streams.Collate(given.collate_fn), **options)
+        else:
+            batches = RankBatches(self.position, self._order, step, step.samples // place[1], *place, deal_evenly)
+            present = torch.utils.data.DataLoader(given.dataset, batch_sampler=batches, collate_fn=given.collate_fn, **options)
+        # num_processes is 1, because the batches are already those of this rank.
+        return prepare_data_loader(present, device=self._accelerator.device, num_processes=1, process_index=0, put_on_device=self._on_device,
+                                   dispatch_batches=False)
 
     def _order(self, epoch: int) -> List[int]:
         if not self._shuffled:
@@ -140,7 +166,7 @@ class ElasticLoader:
 
 
 class Progress:
-    """How far training is, the same on all ranks. save_state writes it, and load_state goes on from it."""
+    """How far training is, which is the same on all ranks. save_state writes it, and load_state reads it."""
 
     def __init__(self, loaders: List[ElasticLoader], seed: int) -> None:
         self.epoch = 0
@@ -151,7 +177,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """The steps of the optimizers."""
+        """The steps that the optimizers have done."""
         return self.steps + int(self.stepped > 0)
 
     def state_dict(self) -> Dict[str, Any]:
@@ -167,12 +193,14 @@ class Progress:
 class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accelerate is not there where this is checked
     """An Accelerator whose processes may come and go while a function trains.
 
-    Each process takes batches of its loader's batch_size, so that a step has more
-    samples the more processes there are; the prepared scheduler goes by samples,
-    as ever with Accelerate. With global_batch, a step has so many samples (rounded
-    up to what divides, see kolo.global_batch), whatever the number of processes:
-    each does as many passes of at most batch_size as that takes, and the scheduler
-    goes by steps. The script accumulates by accumulate() then.
+    Each process takes batches of its loader's batch_size, so a step has more samples
+    if there are more processes. The prepared scheduler counts samples, as usual with
+    Accelerate.
+
+    With global_batch, a step has that many samples (rounded up to a number that
+    divides, see kolo.global_batch) for any number of processes. Each process does as
+    many passes of at most batch_size as its share needs, and the scheduler counts
+    steps. The script must then accumulate gradients with accumulate().
     """
 
     def __init__(self, *args: Any, global_batch: Optional[int] = None, **named: Any) -> None:
@@ -183,7 +211,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             raise ValueError("dispatch_batches and split_batches are not supported by kolo.integrations.accelerate")
         self.global_batch = global_batch
         self.in_group = False
-        self._within = False  # the elastic function
+        self._within = False  # in the elastic function
         self._loaders: List[ElasticLoader] = []
         self.progress = Progress(self._loaders, self.dataloader_config.data_seed or torch.initial_seed() % 2 ** 31)
         self._state: Optional[kolo.State] = None
@@ -214,11 +242,11 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
 
     def prepare_scheduler(self, scheduler: Any) -> Any:
         prepared = super().prepare_scheduler(scheduler)
-        prepared.split_batches = self.global_batch is not None  # it goes by steps
+        prepared.split_batches = self.global_batch is not None  # then it counts steps
         return prepared
 
     def elastic(self, function: Function) -> Function:
-        """Makes function elastic: it is called again for each group, and goes on from what was prepared. See kolo.torch.elastic."""
+        """Makes function elastic. It is called again for each group, and goes on with the prepared objects. See kolo.torch.elastic."""
 
         @functools.wraps(function)
         def run(*args: Any, **named: Any) -> Any:
@@ -240,11 +268,11 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
 
     def load_state(self, *args: Any, **named: Any) -> Any:
         if self._within:
-            raise RuntimeError("load_state is for before the function with @accelerator.elastic: within, each group would begin with it again")
+            raise RuntimeError("call load_state before the function with @accelerator.elastic: within it, each group would load the state again")
         return super().load_state(*args, **named)
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yields the epochs that are left of count, beginning with the present one. At the end of each, it is committed."""
+        """Yields the epochs that are left of count, beginning with the present one. Commits at the end of each."""
         while self.progress.epoch < count:
             yield self.progress.epoch
             self.progress.epoch += 1
@@ -253,16 +281,16 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             self._commit()
 
     def commit(self) -> None:
-        """Commits, if an optimizer has made a step since the last time and gradients are not accumulated. Loaders call it."""
+        """Commits if an optimizer has stepped since the last commit and no gradients are being accumulated. Loaders call it."""
         if self.progress.stepped and self.sync_gradients:
             self._commit()
 
     def share(self, batch_size: int) -> int:
-        """The samples of a rank in one pass of a loader with this batch_size."""
+        """Returns how many samples a rank takes in one pass of a loader with this batch_size."""
         return batch_size if self.global_batch is None or not self.in_group else kolo.global_batch(self.global_batch, batch_size).size
 
     def accumulate_for(self, batch_size: int) -> None:
-        """Has the loop's body accumulate gradients as the batches of a loader with this batch_size need it."""
+        """Sets how many batches of a loader with this batch_size the loop's body accumulates for one step."""
         if self.global_batch is not None:
             self.gradient_accumulation_steps = kolo.global_batch(self.global_batch, batch_size).accumulate
 
@@ -276,7 +304,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             self._state.commit()
 
     def _made(self) -> kolo.State:
-        """The state: all that was prepared, and what was registered for checkpoints."""
+        """Makes the state from all objects that were prepared or registered for checkpoints."""
         values: Dict[str, Any] = {"rng": kolo.RNG()}
         kinds = {
             "model": [self.unwrap_model(model, keep_torch_compile=False) for model in self._models],

@@ -21,8 +21,8 @@ class Step(NamedTuple):
     def shared(cls, size: int, forward: int, accumulate: int, global_batch: Optional[int]) -> "Step":
         """Returns the step of size ranks whose forward passes take up to forward samples.
 
-        global_batch is the number of samples of a step, whatever the size. Without
-        it each rank does accumulate full passes, so that a step grows with the size.
+        global_batch is the number of samples of a step, for any size. Without it, each
+        rank does accumulate full passes, so a step grows with the size.
         """
         if global_batch is None:
             return cls(forward * accumulate * size, accumulate)
@@ -35,7 +35,7 @@ class Position:
     """Where a training is in its data set."""
 
     samples: int  # of the data set
-    drop_last: bool = False  # an epoch ends where less than a whole step is left
+    drop_last: bool = False  # an epoch ends when less than a whole step is left
     epoch: int = 0
     used: int = 0  # samples of this epoch
 
@@ -48,7 +48,7 @@ class Position:
         self.used = 0
 
     def seek(self, epochs: float) -> None:
-        """Moves to where this many epochs are done."""
+        """Moves to the place at which this many epochs are done."""
         self.epoch = int(epochs)
         self.used = round((epochs - self.epoch) * self.samples)
         if self.used >= self.samples:
@@ -56,14 +56,14 @@ class Position:
 
     @property
     def epochs(self) -> float:
-        """The epochs that are done, with the fraction of the present one."""
+        """The number of epochs that are done, with the fraction of the present one."""
         return self.epoch + self.used / self.samples
 
     def steps(self, samples: int) -> int:
         """Returns how many steps of this many samples are left of the epoch.
 
-        A rest that is smaller than a step, because steps have grown, is a step of
-        its own even with drop_last: else nothing would end the epoch.
+        Steps may have grown within the epoch, so that the rest is smaller than one. It is
+        a step even with drop_last, because otherwise nothing would end the epoch.
         """
         return self._steps(self.samples - self.used, samples)
 
@@ -71,7 +71,7 @@ class Position:
         """Returns how many steps of this many samples are left until epochs are done."""
         whole = int(epochs)
         each = self._steps(self.samples, samples)
-        if self.epoch >= whole:  # in the last, broken epoch, or after it
+        if self.epoch >= whole:  # in the last, partial epoch, or after it
             left = (epochs - self.epoch) * self.samples - self.used
             return max(0, math.ceil(left / samples))
         return self.steps(samples) + (whole - self.epoch - 1) * each + math.ceil(epochs * each) - whole * each
@@ -88,48 +88,49 @@ class Position:
         return max(1, left // samples) if self.drop_last else -(-left // samples)
 
 
-class RankBatches:
-    """The batch sampler of a rank: the forward passes of the steps that are left of the present epoch.
+def deal(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[List[Any]]:
+    """Yields a batch for each forward pass of a rank in a step of these samples.
 
-    Each step's samples are dealt out to the ranks in turn, so that ranks differ by
-    one sample at most, and each rank's to its forward passes. No sample is used
-    twice in an epoch but where a step has fewer samples than there are forward
-    passes: then some are repeated, since no rank may be without.
+    The samples are dealt out to the ranks in turn, so that ranks differ by one sample
+    at most. A rank's samples are dealt out to its forward passes in the same way. If a
+    step has fewer samples than all ranks together have passes, some are repeated,
+    because each pass needs one.
     """
+    least = size * step.accumulate
+    if len(samples) < least:
+        samples = list(itertools.islice(itertools.cycle(samples), least))
+    mine = samples[rank::size]
+    for number in range(step.accumulate):
+        yield list(mine[number::step.accumulate])
 
-    def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int) -> None:
+
+def deal_evenly(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[List[Any]]:
+    """Yields the only batch of a rank: equal shares of consecutive samples, so that values gathered from all ranks keep the data's order.
+
+    Up to size - 1 samples are repeated.
+    """
+    share = -(-len(samples) // size)
+    whole = list(itertools.islice(itertools.cycle(samples), share * size))
+    yield whole[rank * share:(rank + 1) * share]
+
+
+class RankBatches:
+    """The batch sampler of a rank. It yields a batch for each forward pass that is left of the present epoch."""
+
+    def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int,
+                 deal: Callable[[Sequence[int], Step, int, int], Iterator[List[int]]] = deal) -> None:
         self.position = position
         self.order = order  # of the epoch, the same on all ranks
         self.step = step
         self.batch_size = forward  # the largest
         self.rank = rank
         self.size = size
+        self._deal = deal
 
     def __iter__(self) -> Iterator[List[int]]:
         left = self.order(self.position.epoch)[self.position.used:]
         for number in range(self.position.steps(self.step.samples)):
-            yield from self._passes(left[number * self.step.samples:(number + 1) * self.step.samples])
+            yield from self._deal(left[number * self.step.samples:(number + 1) * self.step.samples], self.step, self.rank, self.size)
 
     def __len__(self) -> int:
         return self.position.steps(self.step.samples) * self.step.accumulate
-
-    def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
-        least = self.size * self.step.accumulate
-        if len(indices) < least:
-            indices = list(itertools.islice(itertools.cycle(indices), least))
-        mine = indices[self.rank::self.size]
-        for number in range(self.step.accumulate):
-            yield list(mine[number::self.step.accumulate])
-
-
-class EvenBatches(RankBatches):
-    """As RankBatches, with equal shares of neighbouring samples, in which what ranks gather is in the order of the data.
-
-    So the last batch of an epoch may repeat up to size - 1 samples. Each batch
-    counts as a step: Accelerate, which divides data so, counts steps itself.
-    """
-
-    def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
-        share = -(-len(indices) // self.size)
-        whole = list(itertools.islice(itertools.cycle(indices), share * self.size))
-        yield whole[self.rank * share:(self.rank + 1) * share]

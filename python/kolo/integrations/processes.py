@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Accelerate's view of the processes that train, which Transformers has, too.
+"""Accelerate's view of the processes that train, on which Transformers relies, too.
 
-Accelerate reads torchrun's variables once, forms the process group, and keeps
-what it found for the life of the process. Under Kolo the group is formed when
-training begins, and changes. So these variables are hidden while the script sets
-everything up, as one process, and each group is written to Accelerate's state.
+Accelerate reads torchrun's variables once, forms the process group, and keeps both
+for the life of the process. Under Kolo the group forms when training begins, and
+changes later. So these variables are hidden while the script sets everything up as
+a single process. Each group is then written into Accelerate's state.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import kolo.torch as kolo
 
 from .. import worker
 
-# torchrun's variables, from which libraries conclude that they are to form a group
+# torchrun's variables; libraries that see them form a group
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
 
 def hide() -> None:
-    """Lets the script set up as a process of its own, if Kolo's agent has started it. Call it before Accelerate reads the variables."""
+    """Lets the script set up as a single process, if Kolo's agent has started it. Call it before Accelerate reads the variables."""
     if worker.ADDR not in os.environ:
         return
     if dist.is_initialized():
@@ -43,7 +43,7 @@ def hide() -> None:
 
 @contextlib.contextmanager
 def frozen() -> Iterator[None]:
-    """Keeps Python's collector from what is there: for what was imported, a collection in each group would take tenths of a second."""
+    """Exempts present objects from Python's garbage collector. Visiting all imported ones would take tenths of a second in each group."""
     gc.collect()
     gc.freeze()
     try:
@@ -53,7 +53,7 @@ def frozen() -> Iterator[None]:
 
 
 def enter() -> None:
-    """Makes the present group the one that Accelerate knows."""
+    """Writes the present group into Accelerate's state."""
     place = {
         "num_processes": kolo.size(),
         "process_index": kolo.rank(),
@@ -65,4 +65,4 @@ def enter() -> None:
     for state in (accelerate.PartialState, accelerate.AcceleratorState):
         if state._shared_state:
             state._shared_state.update(place)
-    accelerate.GradientState().dataloader_references = [None]  # loops over data that were left
+    accelerate.GradientState().dataloader_references = [None]  # drops loops over data that were left

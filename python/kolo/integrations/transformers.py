@@ -8,20 +8,21 @@
     trainer = Trainer(model=model, args=args, train_dataset=data)
     elastic(trainer).train()
 
-elastic gives the trainer's class a part of its own, which overrides methods of
-Trainer (transformers/trainer.py, 5.24):
+elastic adds a mixin to the trainer's class, which overrides methods of Trainer
+(transformers/trainer.py, 5.24):
 
-    train                    leaves the checkpoint to the group that begins
+    train                    has the first group load the checkpoint
     _inner_training_loop     is the elastic function, called for each group
-    _init_training_state     goes on where the state is
-    _wrap_model              DistributedDataParallel of the present group
-    get_train_dataloader     what is left of the epoch, dealt out to the ranks
-    get_batch_samples        commits the step that is done, before the next one
+    _init_training_state     goes on from the state
+    _wrap_model              wraps the model for the present group
+    get_train_dataloader     deals the rest of the epoch out to the ranks
+    get_batch_samples        commits the last step before the next one
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import os
@@ -40,12 +41,12 @@ from transformers.trainer_utils import get_last_checkpoint, seed_worker
 
 import kolo.torch as kolo
 
-from . import processes
-from .batches import Position, RankBatches, Step
+from . import processes, streams
+from .batches import Position, RankBatches, Step, deal
 
 T = TypeVar("T", bound=transformers.Trainer)
 
-# The fields of TrainerState that newcomers need, and that are the same on all ranks.
+# The fields of TrainerState that newcomers need. They are the same on all ranks.
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
 OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
@@ -56,18 +57,20 @@ processes.hide()
 
 
 def elastic(trainer: T, global_batch: Optional[int] = None) -> T:
-    """Makes a Trainer elastic, and returns it. Raises ValueError with the reason where that cannot be.
+    """Makes a Trainer elastic, and returns it. Raises ValueError with the reason if that is not supported.
 
-    Under Kolo its train() goes on while processes come and go; under torchrun and
-    with plain python it trains with those that are there.
+    Under Kolo, train() goes on while processes come and go. Under torchrun and with
+    plain python, the number of processes stays the same.
 
-    global_batch is the number of samples of an optimizer step, whatever the number
-    of processes: each does as many forward passes of at most
-    per_device_train_batch_size as its share takes. The learning rate's schedule is
-    then that of one process. Without global_batch, each process does
-    gradient_accumulation_steps passes, so that a step has more samples the more
-    processes there are; the learning rate stays, and its schedule goes by samples
-    where num_train_epochs counts, by steps where max_steps does.
+    global_batch is the number of samples of an optimizer step, for any number of
+    processes. Each process does as many forward passes of at most
+    per_device_train_batch_size as its share needs. The learning-rate schedule is the
+    same as with one process.
+
+    Without global_batch, each process does gradient_accumulation_steps passes, so a
+    step has more samples if there are more processes. The learning rate does not
+    change with their number. Its schedule counts samples if num_train_epochs limits
+    training, and steps if max_steps does.
     """
     _check(trainer)
     if global_batch is not None and global_batch < 1:
@@ -75,12 +78,12 @@ def elastic(trainer: T, global_batch: Optional[int] = None) -> T:
     kind = type(trainer)
     trainer.__class__ = type(kind.__name__, (ElasticTrainer, kind), {"__module__": kind.__module__})
     trainer._kolo = Training(trainer, global_batch)
-    trainer.callback_handler.callbacks.insert(0, Steps(trainer._kolo))  # before those that look at the epoch
+    trainer.callback_handler.callbacks.insert(0, Steps(trainer._kolo))  # before callbacks that read the epoch
     return trainer
 
 
 def _check(trainer: transformers.Trainer) -> None:
-    """Raises ValueError for what does not work."""
+    """Raises ValueError for a trainer or arguments that are not supported."""
     args = trainer.args
     for name in NEEDED:
         if not hasattr(transformers.Trainer, name):
@@ -90,9 +93,14 @@ def _check(trainer: transformers.Trainer) -> None:
         if getattr(type(trainer), name) is not getattr(transformers.Trainer, name):
             raise ValueError("%s.%s replaces that of Trainer, which Kolo replaces itself to divide the data among processes whose "
                              "number changes; take it out" % (type(trainer).__name__, name))
-    if not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__") or \
-            isinstance(trainer.train_dataset, torch.utils.data.IterableDataset):
-        raise ValueError("train_dataset has no length: an iterable data set is not supported yet")
+    if streams.is_stream(trainer.train_dataset):
+        reason = streams.refused(args.dataloader_num_workers, args.dataloader_persistent_workers)
+        if reason is not None:
+            raise ValueError("train_dataset: " + reason)
+        if args.max_steps <= 0:
+            raise ValueError("train_dataset is an iterable data set, whose length is not used: set max_steps")
+    elif not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__"):
+        raise ValueError("train_dataset has no length, and is no torch.utils.data.IterableDataset")
     refused = {
         "auto_find_batch_size": args.auto_find_batch_size,
         "deepspeed": trainer.is_deepspeed_enabled,
@@ -109,7 +117,7 @@ def _check(trainer: transformers.Trainer) -> None:
 
 
 class Own:
-    """What each process keeps for itself: the loss since the last log, which all ranks are asked for when it is logged."""
+    """Values that each process keeps for itself, such as the loss since the last log. Logging gathers it from all ranks."""
 
     def __init__(self) -> None:
         self.loss: Optional[torch.Tensor] = None  # None: this process has not trained yet
@@ -132,7 +140,7 @@ kolo.register_handler(Own, OwnHandler)
 
 
 class Progress:
-    """What a training has done up to its last commit, in addition to its position in the data."""
+    """The progress of a training up to its last commit, except for its position in the data."""
 
     def __init__(self) -> None:
         self.fields: Dict[str, Any] = {}
@@ -145,37 +153,40 @@ class Progress:
 
 
 class Training:
-    """What kolo knows of a trainer that trains."""
+    """Connects a trainer with Kolo: the state that is committed, and the objects that are made for each group."""
 
     def __init__(self, trainer: Any, global_batch: Optional[int]) -> None:
         self.trainer = trainer
         self.global_batch = global_batch
-        self.position = Position(len(trainer.train_dataset), trainer.args.dataloader_drop_last)
+        self.streams = streams.is_stream(trainer.train_dataset)
+        self.position: Any = streams.StreamPosition(trainer.args.max_steps) if self.streams else Position(
+            len(trainer.train_dataset), trainer.args.dataloader_drop_last)
+        self.source: Any = streams.Source(self.dataset()) if self.streams else None
         self.progress = Progress()
         self.own = Own()
         self.accumulate = trainer.args.gradient_accumulation_steps
         self.step = self._step(1)
-        self.checkpoint: Any = None  # that train() was given: a path, or True for the last one
-        self.loaded = 0  # its steps
-        self.left = 0  # steps of the epoch, of those that the present data loader has
+        self.checkpoint: Any = None  # the argument of train(): a path, or True for the last one
+        self.loaded = 0  # steps of that checkpoint
+        self.left = 0  # steps that the present data loader still has
         self.entered = 0.0  # when the present group began to train
         self.state: Optional[kolo.State] = None
         self.optimizer: Any = None
         self.scheduler: Any = None
-        self.methods: Dict[str, Any] = {}  # of the optimizer, as its scheduler has left them
-        self.model: Any = None  # as Accelerate has prepared it: in mixed precision, compiled
+        self.methods: Dict[str, Any] = {}  # of the optimizer, as its scheduler has replaced them
+        self.model: Any = None  # prepared by Accelerate, such as for mixed precision
 
     @property
     def begun(self) -> bool:
-        """Whether a step of this training was committed, by whomever."""
+        """Whether any process has committed a step of this training."""
         return bool(self.progress.fields)
 
     def begin(self) -> kolo.State:
-        """Makes the state, with what the Trainer makes when it has found out about the data."""
+        """Makes the state, with the optimizer and the scheduler, which depend on the data."""
         trainer = self.trainer
         trainer.create_optimizer()
         trainer.create_scheduler(num_training_steps=self._scheduled())
-        trainer._created_lr_scheduler = False  # else each group begins with a new one
+        trainer._created_lr_scheduler = False  # otherwise each group begins with a new one
         self.optimizer, self.scheduler = trainer.optimizer, trainer.lr_scheduler
         self.methods = {"step": self.optimizer.step}
         self.model = trainer.accelerator.prepare_model(trainer.model, evaluation_mode=True)
@@ -190,11 +201,11 @@ class Training:
         return self.state
 
     def load(self) -> Optional[str]:
-        """Loads the model of the checkpoint that train() was given, moves to where it was written, and returns its path.
+        """Loads the model of the checkpoint that train() was given, moves to its position in the data, and returns its path.
 
-        Only a training that has not begun reads it: newcomers get all from the others,
-        and it may be gone by then. ignore_data_skip makes no difference, since no data
-        is read to get there.
+        It is read only if training has not begun. Newcomers get everything from the
+        others, and the checkpoint may be gone by then. ignore_data_skip has no effect,
+        because no data is read to get to the position.
         """
         if self.begun:
             return None
@@ -207,7 +218,7 @@ class Training:
         if checkpoint is not None and os.path.isfile(path):
             state = TrainerState.load_from_json(path)
             self.loaded = state.global_step
-            self.position.seek(state.epoch)
+            self._seek(state)
         steps = torch.tensor([self.loaded, -self.loaded], device=trainer.args.device)
         dist.all_reduce(steps, dist.ReduceOp.MAX)
         if steps.sum() != 0:
@@ -220,10 +231,10 @@ class Training:
         """Begins to train in the present group."""
         trainer = self.trainer
         processes.enter()
-        vars(self.optimizer).update(self.methods)  # Accelerate replaces it, with a scaler
+        vars(self.optimizer).update(self.methods)  # with a scaler, Accelerate replaces step
         trainer.optimizer, trainer.lr_scheduler = self.optimizer, self.scheduler
         trainer.model_wrapped = trainer.model
-        vars(trainer).pop("_eval_dataloaders", None)  # those of the last group
+        vars(trainer).pop("_eval_dataloaders", None)  # of the last group
         trainer.args._n_gpu = min(1, trainer.args.n_gpu)
         self.step = self._step(kolo.size())
         trainer.args.gradient_accumulation_steps = self.step.accumulate
@@ -237,8 +248,13 @@ class Training:
         return wrapped
 
     def values(self) -> Tuple[int, int, int, int, int, int, int]:
-        """What set_initial_training_values returns. Of an epoch that has begun it counts all steps: those that are done find no data."""
-        args, size = self.trainer.args, self.position.samples
+        """Returns the values of set_initial_training_values. An epoch that has begun counts with all its steps, though the data has only the rest."""
+        args = self.trainer.args
+        if self.streams:
+            self.left, most = sys.maxsize, args.max_steps
+            samples = most * self.step.samples
+            return sys.maxsize, most, samples, samples, self.step.samples, most * self.step.accumulate, most
+        size = self.position.samples
         each = Position(size, self.position.drop_last).steps(self.step.samples)
         self.left = self.position.steps(self.step.samples)
         done = self.progress.fields.get("global_step", self.loaded)
@@ -253,7 +269,7 @@ class Training:
         return epochs, each, size, samples, self.step.samples, each * self.step.accumulate, most
 
     def resume(self) -> int:
-        """Makes the new TrainerState what the last commit says, and returns the epoch."""
+        """Sets the new TrainerState from the last commit, and returns the epoch."""
         state = self.trainer.state
         if self.begun:
             for name in KEPT:
@@ -261,15 +277,15 @@ class Training:
             state.log_history = json.loads(self.progress.fields["log_history"])
             for name, exported in self._exported().items():
                 vars(exported).update(self.progress.fields["callbacks"][name])
-        return self.position.epoch
+        return int(self.position.epoch)
 
     def carry_on(self) -> None:
-        """Restores the counts that the loop has just set to zero. All ranks call it."""
+        """Restores the counters that the loop has just set to zero. All ranks call it."""
         trainer = self.trainer
         if not self.begun:
             return
         fields = self.progress.fields
-        losses = torch.zeros(2, device=trainer.args.device)  # the sum, and of how many
+        losses = torch.zeros(2, device=trainer.args.device)  # the sum, and the number of ranks in it
         if self.own.loss is not None:
             losses += torch.stack([self.own.loss, torch.ones_like(self.own.loss)])
         dist.all_reduce(losses)
@@ -290,7 +306,7 @@ class Training:
                 self.scheduler.step()
 
     def commit(self) -> None:
-        """Commits the steps that are done. Before the next one, so that what was to be done after a step is done."""
+        """Commits the last steps. Called before the next step, when everything that follows the last one is done."""
         trainer = self.trainer
         state = trainer.state
         if self.state is None or self.left == 0 or state.global_step == self.progress.fields.get("global_step", trainer._initial_global_step):
@@ -309,36 +325,52 @@ class Training:
         self.entered = now
         self.own.loss, self.own.flos = trainer._tr_loss, trainer.current_flos
         kolo.progress(step=state.global_step, total_steps=state.max_steps, epoch=self.position.epoch,
-                      samples=self.position.epoch * self.position.samples + self.position.used)
+                      **({} if self.streams else {"samples": self.position.epoch * self.position.samples + self.position.used}))
         self.state.commit()
 
     @property
     def seconds(self) -> float:
-        """For how long this training has trained, in all its groups."""
+        """The seconds that this training has taken, in all its groups."""
         return float(self.progress.fields.get("seconds", 0.0)) + time.monotonic() - self.entered
 
     def dataset(self) -> Any:
-        """The training data with the columns that the model takes."""
+        """Returns the training data with only the columns that the model takes."""
         dataset = self.trainer.train_dataset
         return self.trainer._remove_unused_columns(dataset, description="Training") if _has_columns(dataset) else dataset
 
     def collator(self) -> Any:
-        """Makes a batch of samples."""
+        """Returns the function that makes a batch of samples."""
         trainer = self.trainer
         if _has_columns(trainer.train_dataset):
             return trainer.data_collator
         return trainer._get_collator_with_removed_columns(trainer.data_collator, description="Training")
 
-    def batches(self) -> RankBatches:
+    def loader(self) -> Any:
+        """The DataLoader of the present rank."""
+        args = self.trainer.args
+        options = {
+            "num_workers": args.dataloader_num_workers, "pin_memory": args.dataloader_pin_memory, "persistent_workers": args.dataloader_persistent_workers,
+            "prefetch_factor": args.dataloader_prefetch_factor, "multiprocessing_context": args.dataloader_multiprocessing_context,
+            "worker_init_fn": functools.partial(seed_worker, num_workers=args.dataloader_num_workers, rank=args.process_index)}
+        if not self.streams:
+            return torch.utils.data.DataLoader(self.dataset(), batch_sampler=self._batches(), collate_fn=self.collator(), **options)
+        share = functools.partial(deal, step=self.step, rank=kolo.rank(), size=kolo.size())
+        batches = streams.StreamBatches(self.source, self.position, self.step, share, args.dataloader_drop_last)
+        return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=streams.Collate(self.collator()), **options)
+
+    def _batches(self) -> RankBatches:
         return RankBatches(self.position, self._order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
 
     def _compile(self) -> None:
-        """Compiles the model by a step whose gradients go nowhere, before there is a group whose members would wait for that."""
+        """Compiles the model by a training step whose gradients are discarded. Done before there is a group, whose members would wait for it."""
         trainer = self.trainer
         buffers = {name: buffer.clone() for name, buffer in trainer.model.named_buffers()}
-        passes = [list(range(min(self.position.samples, trainer.args.per_device_train_batch_size)))] * self.step.accumulate
+        dataset, count = self.dataset(), trainer.args.per_device_train_batch_size
+        if self.streams:
+            dataset = list(itertools.islice(iter(dataset), count))
+        passes = [list(range(min(len(dataset), count)))] * self.step.accumulate
         with torch.random.fork_rng():
-            loader = torch.utils.data.DataLoader(self.dataset(), batch_sampler=passes, collate_fn=self.collator())
+            loader = torch.utils.data.DataLoader(dataset, batch_sampler=passes, collate_fn=self.collator())
             batches, items = trainer.get_batch_samples(iter(loader), self.step.accumulate, trainer.args.device)
             trainer.current_gradient_accumulation_steps = self.step.accumulate
             trainer.training_step(self.model, batches[0], items)
@@ -354,21 +386,33 @@ class Training:
         seed = args.data_seed if args.data_seed is not None else args.seed
         return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
 
+    def _seek(self, state: TrainerState) -> None:
+        """Moves to where a checkpoint was written."""
+        if not self.streams:
+            self.position.seek(state.epoch)
+            return
+        if self.global_batch is None:
+            raise ValueError("a checkpoint has the number of steps, and not that of the samples of an iterable data set: to go on from it, "
+                             "steps need to be of one size: use global_batch")
+        epoch = max(0, math.ceil(state.epoch) - 1)  # at least one of its steps is made
+        self.position.seek(round((state.epoch - epoch) * state.max_steps), epoch, self.global_batch)
+
     def _step(self, size: int) -> Step:
         return Step.shared(size, self.trainer.args.per_device_train_batch_size, self.accumulate, self.global_batch)
 
     def _scheduled(self) -> int:
-        """The steps of the learning rate's schedule."""
+        """Returns the steps of the learning-rate schedule."""
         args = self.trainer.args
-        start = Position(self.position.samples, self.position.drop_last)
-        return args.max_steps if args.max_steps > 0 else start.steps_until(args.num_train_epochs, self._step(1).samples)
+        if args.max_steps > 0:
+            return int(args.max_steps)
+        return Position(self.position.samples, self.position.drop_last).steps_until(args.num_train_epochs, self._step(1).samples)
 
     def _scheduled_by_steps(self) -> bool:
-        """Whether the scheduler steps with the optimizer, and not by a metric after an evaluation."""
+        """Whether the scheduler steps with the optimizer, rather than with a metric after an evaluation."""
         return not isinstance(self.scheduler, (torch.optim.lr_scheduler.ReduceLROnPlateau, GreedyLR))
 
     def _exported(self) -> Dict[str, Any]:
-        """The callbacks with a state by name, since one that a checkpoint was loaded into has another place among them."""
+        """Returns the callbacks that have a state, by name. Loading a checkpoint changes their order, so positions do not identify them."""
         exported: Dict[str, Any] = {}
         for one in self.trainer.callback_handler.callbacks:
             if isinstance(one, ExportableState):
@@ -378,7 +422,7 @@ class Training:
 
 
 def _has_columns(dataset: Any) -> bool:
-    """Whether it is one of the library datasets."""
+    """Whether a data set is a Dataset of Hugging Face's datasets."""
     return "datasets" in sys.modules and isinstance(dataset, sys.modules["datasets"].Dataset)
 
 
@@ -394,14 +438,19 @@ class Steps(TrainerCallback):  # type: ignore[misc] # Transformers is not there 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.training.stepped()
 
-    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+        self.begun = self.training.position.used
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         position = self.training.position
+        if self.training.streams and self.begun and position.used == self.begun:  # a checkpoint of an epoch's end
+            control.should_training_stop = False
         position.end_epoch()
         self.training.left = position.steps(self.training.step.samples)
 
 
 class ElasticTrainer:
-    """What elastic adds to the class of a Trainer."""
+    """The mixin that elastic adds to the class of a Trainer."""
 
     _kolo: Training
 
@@ -434,26 +483,27 @@ class ElasticTrainer:
 
     def _evaluate(self, *args: Any, skip_scheduler: bool = False, **named: Any) -> Any:
         if skip_scheduler and self._kolo.begun:
-            return {}  # eval_on_start: of the training, not of each group
+            return {}  # eval_on_start: once in a training, not in each group
         return super()._evaluate(*args, skip_scheduler=skip_scheduler, **named)  # type: ignore[misc]
 
     def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
         return super()._finalize_training(trial, num_train_samples, time.time() - self._kolo.seconds)  # type: ignore[misc]
 
     def get_train_dataloader(self: Any) -> Any:
-        args = self.args
-        loader = torch.utils.data.DataLoader(
-            self._kolo.dataset(), batch_sampler=self._kolo.batches(), collate_fn=self._kolo.collator(), num_workers=args.dataloader_num_workers,
-            pin_memory=args.dataloader_pin_memory, persistent_workers=args.dataloader_persistent_workers,
-            prefetch_factor=args.dataloader_prefetch_factor, multiprocessing_context=args.dataloader_multiprocessing_context,
-            worker_init_fn=functools.partial(seed_worker, num_workers=args.dataloader_num_workers, rank=args.process_index))
-        # One process, since its batches are those of this rank.
-        return prepare_data_loader(loader, device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True,
-                                   non_blocking=self.accelerator.non_blocking)
+        # num_processes is 1, because the batches are already those of this rank.
+        loader = prepare_data_loader(self._kolo.loader(), device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True,
+                                     non_blocking=self.accelerator.non_blocking, dispatch_batches=False)
+        return streams.Stream(loader, self._kolo.position) if self._kolo.streams else loader
 
     def set_initial_training_values(self, *_: Any, **__: Any) -> Tuple[int, int, int, int, int, int, int]:
         return self._kolo.values()
 
     def get_batch_samples(self, *args: Any, **named: Any) -> Any:
-        self._kolo.commit()
-        return super().get_batch_samples(*args, **named)  # type: ignore[misc]
+        training = self._kolo
+        if not training.streams:
+            training.commit()
+            return super().get_batch_samples(*args, **named)  # type: ignore[misc]
+        batches, items = super().get_batch_samples(*args, **named)  # type: ignore[misc]
+        if batches:  # else the last step was that of the epoch, which is committed when the next one has begun
+            training.commit()
+        return batches, items

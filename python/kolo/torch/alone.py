@@ -20,7 +20,7 @@ REPLICA = "KOLO_REPLICA_SIZE"
 
 
 class Alone(Session):
-    """Without Kolo: a group of one, or the group that torchrun's environment describes."""
+    """A session without Kolo: a group of one, or the group that torchrun's environment describes."""
 
     def enter(self) -> Group:
         environment = os.environ
@@ -37,7 +37,7 @@ class Alone(Session):
             place = Place(1, 0, 1)
             dist.init_process_group(self.backend, store=dist.HashStore(), rank=0, world_size=1)
         if place.size % replica:
-            raise RuntimeError("%d processes are no multiple of %s=%d" % (place.size, REPLICA, replica))
+            raise RuntimeError("%d processes are not a multiple of %s=%d" % (place.size, REPLICA, replica))
         place = dataclasses.replace(place, replica=replica)
         meshes.form(place, self.timeout)
         control = dist.ProcessGroupGloo(

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The backend of process groups: which one, and what it needs before the first group."""
+"""Chooses the backend of process groups, and warms it up before the first group."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LAZY = "TORCH_GLOO_LAZY_INIT"
 
 
 def choose(backend: Optional[str]) -> str:
-    """The script's backend, else that of the environment, else gloo, and NCCL for what is on a GPU."""
+    """Returns the script's backend, else that of the environment, else gloo, with NCCL for CUDA tensors."""
     default = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     return backend or os.environ.get(BACKEND) or default
 
 
 def warm(backend: str) -> None:
-    """Does once what torch does slowly the first time, so that no group waits for it."""
+    """Does PyTorch's slow one-time initialization, so that no group waits for it."""
     if os.environ.get(LAZY, "0") not in ("", "0"):
-        raise RuntimeError("%s=%s: Gloo would connect after the agents have looked for strangers among the connections of "
-                           "a group; take it out of the environment" % (LAZY, os.environ[LAZY]))
+        raise RuntimeError("%s=%s: Gloo would connect after the agents have checked the connections of a group; "
+                           "take it out of the environment" % (LAZY, os.environ[LAZY]))
     with compat.same_excepthook():
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    with torch.random.fork_rng(devices=[]):  # the script's numbers stay as they are
+    with torch.random.fork_rng(devices=[]):  # the script's random numbers do not change
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
     model(torch.zeros(1, 1)).backward()
     dist.destroy_process_group()

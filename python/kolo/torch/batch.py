@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Helpers that keep a training the same when its size changes."""
+"""Helpers that adapt batch size and learning rate to the number of ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import place
 
 
 class Batch(NamedTuple):
-    """What a rank takes so that all ranks together take the global batch."""
+    """The batch of one rank, of which all ranks together make the global batch."""
 
     size: int  # samples of a rank in one forward pass
     accumulate: int  # forward passes of one step
@@ -22,10 +22,12 @@ class Batch(NamedTuple):
 def global_batch(total: int, limit: Optional[int] = None) -> Batch:
     """Divides a global batch among the ranks of the present group.
 
-    limit is the most samples that fit in one forward pass; above it, gradients
-    are accumulated over several. A total that does not divide is rounded up, so
-    that all ranks take equally many, and rank 0 warns: choose one with many
-    divisors, such as 240, or look at the total of the result.
+    limit is the most samples that fit in one forward pass. A rank with more of
+    them accumulates gradients over several passes.
+
+    All ranks take equally many samples, so a total that does not divide is
+    rounded up, and rank 0 warns. Choose a total with many divisors, such as 240,
+    or read the total of the result.
     """
     if total < 1 or limit is not None and limit < 1:
         raise ValueError("a batch has at least one sample")
@@ -41,9 +43,9 @@ def global_batch(total: int, limit: Optional[int] = None) -> Batch:
 
 
 def scaled_lr(rate: float, base: int = 1) -> float:
-    """The learning rate for the present size by the linear rule: rate is that of base ranks.
+    """Returns the learning rate for the present size by the linear rule, if rate is right for base ranks.
 
-    For a batch per rank that stays the same. With global_batch the learning rate
-    stays as it is.
+    Use it if each rank's batch stays the same. With global_batch, the learning
+    rate stays the same.
     """
     return rate * place.size() / base

@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""All that depends on private names of PyTorch, or on what differs between its releases.
+"""Access to private names of PyTorch, and to names that differ between its releases.
 
-tests/test_compat.py asserts each function of a PyTorch; make runs it with the
-oldest release that works, with Debian's and with the newest.
+tests/test_compat.py tests each function; make runs it with the oldest PyTorch
+that works, with Debian's and with the newest.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from torch.nn.parallel import DistributedDataParallel, distributed
 
 
 def version(tensor: torch.Tensor) -> int:
-    """A number that each operation on a tensor that autograd sees makes higher."""
+    """Returns the tensor's version, which grows with each in-place operation that autograd sees."""
     return tensor._version
 
 
 def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
-    """Copies each source into its target, in one call where there is one for it."""
+    """Copies each source into its target, in a single call if PyTorch has one for it."""
     if targets and hasattr(torch, "_foreach_copy_"):
         torch._foreach_copy_(targets, sources, non_blocking=True)
         return
@@ -39,12 +39,12 @@ def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
 
 
 def is_dtensor(value: Any) -> bool:
-    """Whether a value is a DTensor. Importing its class takes a second, and some releases have it elsewhere."""
+    """Whether a value is a DTensor. Goes by the name: importing the class takes a second, and its module differs by release."""
     return type(value).__name__ == "DTensor"
 
 
 def local_part(dtensor: Any) -> torch.Tensor:
-    """The memory of this process's part of a DTensor."""
+    """Returns this process's part of a DTensor, in the same memory."""
     part: torch.Tensor = dtensor._local_tensor
     return part
 
@@ -53,13 +53,13 @@ def local_part(dtensor: Any) -> torch.Tensor:
 
 
 def registered(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """The parameters and buffers of a module and its parts; one that is registered twice comes twice."""
+    """Yields the parameters and buffers of a module and its submodules. A tensor that is registered twice comes twice."""
     return (tensor for part in module.modules() for kind in (part._parameters, part._buffers)
             for tensor in kind.values() if tensor is not None)
 
 
 def metadata(tree: Any) -> Optional[Any]:
-    """The versions of modules that their state dict has besides its values."""
+    """Returns the module versions that a state dict has besides its values (_metadata)."""
     return getattr(tree, "_metadata", None)
 
 
@@ -69,12 +69,12 @@ def set_metadata(tree: Any, value: Any) -> None:
 
 
 def is_scaler(value: Any) -> bool:
-    """Whether a value is a GradScaler, which some releases have elsewhere."""
+    """Whether a value is a GradScaler, whose module differs by release."""
     return "_per_optimizer_states" in getattr(value, "__dict__", ())
 
 
 def forget_unscaled(scaler: Any) -> None:
-    """Lets a GradScaler begin a step again that has failed between unscale_() and update()."""
+    """Lets a GradScaler repeat a step that failed between unscale_() and update()."""
     scaler._per_optimizer_states.clear()
 
 
@@ -85,7 +85,7 @@ def has_post_hooks(optimizer: torch.optim.Optimizer) -> bool:
 
 @contextlib.contextmanager
 def without_pre_hooks(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Lets an optimizer step without the functions that run before each step of it."""
+    """Disables the hooks that run before each step of an optimizer."""
     hooks = optimizer._optimizer_step_pre_hooks
     optimizer._optimizer_step_pre_hooks = type(hooks)()
     try:
@@ -95,10 +95,11 @@ def without_pre_hooks(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 
 
 def in_persistent_worker() -> bool:
-    """Whether this is the worker process of a DataLoader, and outlives an epoch.
+    """Whether this is a worker process of a DataLoader with persistent_workers=True.
 
-    WorkerInfo does not have it. A release whose loop has another name shows it
-    when the iterable is read for the second time.
+    WorkerInfo does not have this, so it is read from the frame of the worker's
+    loop. If a release renames the loop, ElasticIterable notices only when it is
+    read for the second time.
     """
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_worker_loop":
@@ -110,7 +111,7 @@ def in_persistent_worker() -> bool:
 
 
 def wrap_equal(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
-    """Constructs a DistributedDataParallel that does not send the module, because it is equal on all members."""
+    """Constructs a DistributedDataParallel without broadcasting the module, which is equal on all members."""
     if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
         DistributedDataParallel.__init__(wrapped, module, **{"init_sync": False, **arguments})
         return
@@ -120,7 +121,7 @@ def wrap_equal(wrapped: DistributedDataParallel, module: torch.nn.Module, **argu
 
 @contextlib.contextmanager
 def _without_sync() -> Iterator[None]:
-    """Does what init_sync=False does, for the PyTorch releases whose constructor has no such argument."""
+    """Does what init_sync=False does, for PyTorch releases without that argument."""
     name = "_sync_module_states"
     sync = getattr(distributed, name, None)
     if sync is None:
@@ -141,27 +142,27 @@ def unhook(wrapped: torch.nn.Module) -> None:
 
 # Process groups.
 
-# Types of errors of communication; releases before 2.3 lack some.
+# Types of communication errors; releases before 2.3 lack some.
 ERRORS: Tuple[Type[BaseException], ...] = tuple(
     getattr(dist, name) for name in ("DistBackendError", "DistNetworkError") if hasattr(dist, name))
 
 
 def connect(host: str, port: int, timeout: timedelta) -> Any:
-    """A client of a TCPStore.
+    """Connects a client to a TCPStore.
 
-    It is the same with and without libuv, but some builds of PyTorch, such as
-    Debian's, refuse the default.
+    Clients work the same with and without libuv, but some builds of PyTorch, such
+    as Debian's, refuse the default.
     """
     arguments: Dict[str, Any] = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
     try:
         return dist.TCPStore(host, port, use_libuv=False, **arguments)
-    except TypeError:  # a release that knows no libuv
+    except TypeError:  # a release without libuv
         return dist.TCPStore(host, port, **arguments)
 
 
 @contextlib.contextmanager
 def same_excepthook() -> Iterator[None]:
-    """Keeps sys.excepthook: PyTorch puts another one around it for each default group."""
+    """Keeps sys.excepthook, which PyTorch would wrap once more for each default group."""
     hook = sys.excepthook
     try:
         yield
@@ -175,12 +176,12 @@ def default_store() -> Any:
 
 
 def devices(group: Any) -> Set[str]:
-    """The types of the devices whose tensors a group can send."""
+    """Returns the types of the devices whose tensors a group can send."""
     return {device.type for device in group._device_types}
 
 
 def has_nccl() -> bool:
-    """Whether the default group sends by NCCL what is on a GPU."""
+    """Whether the default group uses NCCL."""
     return torch.cuda.is_available() and dist.is_initialized() and "nccl" in str(dist.get_backend_config())
 
 
@@ -191,7 +192,7 @@ def let_nccl_fail() -> None:
 
 
 def gloo_backends() -> List[Any]:
-    """What closes the connections of PyTorch's groups, when the last reference to it goes."""
+    """Returns the gloo backends of all groups. A backend closes its connections when the last reference to it is dropped."""
     backends = []
     for group in c10d._world.pg_map:
         try:
@@ -202,7 +203,7 @@ def gloo_backends() -> List[Any]:
 
 
 def abort_nccl() -> None:
-    """Aborts NCCL's communicators, where there are any. Untested: no GPU was there."""
+    """Aborts NCCL's communicators, if there are any. Not tested on GPUs."""
     group = dist.group.WORLD if dist.is_initialized() else None
     if group is None or not torch.cuda.is_available():
         return
@@ -217,7 +218,7 @@ def abort_nccl() -> None:
 
 
 def clear_groups() -> None:
-    """Clears what an initialization that was given up leaves in PyTorch's globals."""
+    """Clears PyTorch's globals after an initialization that was given up."""
     world = getattr(c10d, "_world", None)
     if dist.is_initialized() or world is None:
         return
@@ -226,7 +227,7 @@ def clear_groups() -> None:
         registered_ = getattr(world, name, None)
         if registered_:
             registered_.clear()
-    world.group_count = 0  # part of the keys in the store: it must be equal on all members
+    world.group_count = 0  # it is part of keys in the store, so it must be equal on all members
     unregister = getattr(c10d, "_unregister_all_process_groups", None)
     if unregister:
         unregister()

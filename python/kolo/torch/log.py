@@ -10,5 +10,5 @@ from typing import Any
 
 
 def log(text: str, *args: Any) -> None:
-    """Writes a line to stderr, where the task's log has it."""
+    """Writes a line to stderr, which is part of the task's log."""
     print("kolo: " + text % args, file=sys.stderr, flush=True)

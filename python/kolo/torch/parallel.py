@@ -19,7 +19,7 @@ from .run import present
 def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
     """Wraps a module in DistributedDataParallel for the present group.
 
-    Call it within the elastic function, so that each group has its own. The
+    Call it within the elastic function, because each group needs a new one. The
     arguments are those of DistributedDataParallel; device_ids is the module's
     GPU by default.
     """
@@ -29,10 +29,10 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
 
 
 def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
-    """Does what wrap does with an object that is there: made for another group, or not constructed yet."""
+    """Does what wrap does, but reuses an object that was made for another group or is not constructed yet."""
     session = present()
     if session is None or session.group is None:
-        raise RuntimeError("kolo.wrap is for the function that kolo.elastic runs: there is no group yet")
+        raise RuntimeError("there is no group yet: call kolo.wrap in the function that kolo.elastic runs")
     if any(compat.is_dtensor(parameter) for parameter in module.parameters()):
         raise TypeError("kolo.wrap makes a DistributedDataParallel: sharded modules (FSDP2) are made by kolo.Sharded")
     devices = {parameter.device for parameter in module.parameters()}
@@ -44,7 +44,7 @@ def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **argument
 
 
 def _explain_missing_group() -> None:
-    """Makes DistributedDataParallel's constructor say what to do where there is no group: PyTorch advises init_process_group."""
+    """Makes DistributedDataParallel's constructor advise kolo.wrap if there is no group. PyTorch would advise init_process_group."""
     construct = DistributedDataParallel.__init__
 
     @functools.wraps(construct)

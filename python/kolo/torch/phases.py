@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What this process does in its group. There is one phase at a time, with the state that only this phase has.
+"""The phases of this process in its group. It is in one at a time; each has its own fields.
 
                   +--> Member ----+
     Outside ------+--> Sending ---+--> Switching --> Member
@@ -9,8 +9,8 @@
        |                   |
        +-------------------+ a planned change, or a failure
 
-A commit returns the next phase; that of an observer, which has no commits, comes
-when the members have theirs.
+A commit returns the next phase. An observer has no commits: its phase ends when
+the members commit.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOTHING, SWITCH, CHANGE = 0, 1, 2  # what members agree on at a commit; the high
 
 
 class Phase:
-    """What all phases have in common."""
+    """The interface of all phases."""
 
     def commit(self, core: Core, changing: bool) -> "Phase":
-        """Returns the phase that follows a commit; changing: the agent wants the group to change."""
+        """Returns the phase that follows a commit. changing: the agent wants the group to change."""
         return self
 
     def abandon(self) -> None:
-        """Ends waits for observers, because the group has lost a member. May be called by any thread."""
+        """Ends all waits for observers, because the group has lost a member. May be called by any thread."""
 
     def end(self) -> None:
         """Informs observers that training is complete."""
@@ -45,7 +45,7 @@ class Phase:
 
 
 class Outside(Phase):
-    """In no group that trains: before the first one, and from the commit on at which one is left."""
+    """In no group: before the first one, and after the commit at which a group is left."""
 
 
 class Member(Phase):
@@ -69,11 +69,11 @@ class Member(Phase):
         return Outside()
 
     def _switch(self) -> Transport:
-        """What this process does when observers become members."""
+        """Returns this process's part when observers become members."""
         return Bystander()
 
     def _leave(self) -> None:
-        """Does what has to be done before a planned change."""
+        """Prepares for a planned change."""
 
 
 class Sending(Member):
@@ -114,7 +114,7 @@ class Observing(Phase):
         self._observer = Observer(core, Channel(pending))
 
     def follow(self) -> Phase:
-        """Returns the phase that follows when this process has what the members have sent while they trained."""
+        """Receives what the members send while they train, and returns the next phase."""
         end = self._observer.follow()
         if end == "leave":
             take_over(self._core, self._observer)
@@ -126,7 +126,7 @@ class Observing(Phase):
 
 
 class Switching(Phase):
-    """Leaves the group of the members for that of all: the observers become members."""
+    """Moves to the next group, in which the observers are members."""
 
     def __init__(self, pending: PendingGroup, transport: Transport) -> None:
         self.pending = pending

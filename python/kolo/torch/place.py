@@ -14,12 +14,12 @@ from .context import context
 
 
 def enter(place: Optional[Place]) -> None:
-    """Sets the place that rank() and its siblings answer from."""
+    """Sets the place from which rank(), size() and the others below answer."""
     context.place = place
 
 
 def current() -> Optional[Place]:
-    """The place in the present group, None before the first one."""
+    """Returns the place in the present group; None before the first one."""
     return context.place
 
 
@@ -40,7 +40,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """The number of this process's slot on its host: with gaps while the process of another slot is started again."""
+    """The number of this process's slot on its host. There are gaps while another slot's process restarts."""
     return _get().local_rank
 
 
@@ -50,20 +50,20 @@ def local_size() -> int:
 
 
 def replica() -> int:
-    """The number of processes that share one copy of a sharded model, 1 where each has all of it."""
+    """The number of processes that share one copy of a sharded model; 1 if the model is not sharded that way."""
     return _get().replica
 
 
 def generation() -> int:
-    """The number of the present group; each has a higher one."""
+    """The number of the present group. Each group has a higher one than the last."""
     return _get().generation
 
 
 def device() -> torch.device:
-    """The device of this process, the same for its whole life.
+    """The device of this process, which stays the same for its whole life.
 
-    With CUDA it is the GPU of the slot (LOCAL_RANK as the process was started
-    with; the only GPU where just one is visible), else the CPU.
+    With CUDA it is the slot's GPU, by the LOCAL_RANK that the process was started
+    with, or the only GPU that is visible. Otherwise it is the CPU.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")

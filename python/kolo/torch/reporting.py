@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Progress that rank 0 reports: to the agent, or where there is none to KOLO_PROGRESS_FILE."""
+"""Progress reports of rank 0, to the agent or, without one, to KOLO_PROGRESS_FILE."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ INTERVAL = 0.02  # seconds between two reports to the agent
 
 
 def connect(send: Optional[Callable[[Mapping[str, Any]], None]], interval: float = 0.0) -> None:
-    """Sets where reports go. Within interval seconds, a report replaces the one that is held back."""
+    """Sets where reports go. They are at least interval seconds apart; only the newest is held back meanwhile."""
     reports = context.reports
     reports.send, reports.interval, reports.sent, reports.held = send, interval, 0.0, None
 
 
 def progress(**fields: Any) -> None:
-    """Adds to what is reported: step, samples, epoch, total_steps, loss.
+    """Adds fields to the progress reports: step, samples, epoch, total_steps, loss.
 
-    What a State holds under these names is reported without it. The others are
-    sent with the next commit, and again until they are replaced.
+    Values that a State holds under these names are reported anyway, and take
+    precedence. The others are sent with each commit from the next one on.
     """
     unknown = set(fields) - set(FIELDS)
     if unknown:
@@ -40,7 +40,7 @@ def progress(**fields: Any) -> None:
 
 
 def report(fields: Mapping[str, Any]) -> None:
-    """Sends what a commit reports, from rank 0 only."""
+    """Sends a commit's report, on rank 0 only."""
     reports, place = context.reports, context.place
     if reports.send is None or place is None or place.rank != 0:
         return
@@ -50,7 +50,7 @@ def report(fields: Mapping[str, Any]) -> None:
 
 
 def flush() -> None:
-    """Sends what is held back."""
+    """Sends the report that is held back, if there is one."""
     reports = context.reports
     if reports.send is None or reports.held is None:
         return
@@ -60,7 +60,7 @@ def flush() -> None:
 
 
 def _number(value: Any) -> Any:
-    """A value as JSON has it; None for what cannot be had without waiting for a GPU."""
+    """Converts a value to a JSON number; None if it is none, or if reading it would wait for a GPU."""
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or value.numel() != 1:
             return None
@@ -71,11 +71,11 @@ def _number(value: Any) -> Any:
 
 
 def to_file() -> Optional[Callable[[Mapping[str, Any]], None]]:
-    """Appends reports to KOLO_PROGRESS_FILE, if it is set."""
+    """Returns a function that appends reports to KOLO_PROGRESS_FILE; None if that is not set."""
     path = os.environ.get("KOLO_PROGRESS_FILE")
     if not path:
         return None
-    file = open(path, "a", buffering=1)  # noqa: SIM115 # for as long as the process lives
+    file = open(path, "a", buffering=1)  # noqa: SIM115 # open as long as the process lives
 
     def write(fields: Mapping[str, Any]) -> None:
         file.write(json.dumps(dict(fields)) + "\n")

@@ -37,19 +37,23 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
             background: Optional[bool] = None) -> Any:
     """Makes a training function elastic. Its first argument is the State.
 
-    Under Kolo the function is called again for each group: when the group is to
-    change, it is left at a commit; when a member is lost, the state goes back to
-    the last commit first. So it must go on from what the state says. Its result
-    is returned; its own exceptions propagate, and end the process.
+    Under Kolo the function is called again for each group, so it must go on from
+    the state. It is left at a commit when the group is to change. When a member
+    is lost, the state first goes back to the last commit. The function's result
+    is returned; its own exceptions propagate and end the process.
 
-    Without Kolo it is called once: under torchrun in torchrun's group, with
-    plain python in a group of one.
+    Without Kolo the function is called once: under torchrun in torchrun's group,
+    with plain python in a group of one.
 
-    backend is torch.distributed's, by default KOLO_TORCH_BACKEND or gloo, with
-    CUDA "cpu:gloo,cuda:nccl". timeout is that of collectives, by default
-    KOLO_TORCH_TIMEOUT seconds or 30 minutes. background is whether newcomers
-    receive the state while the others train, by default KOLO_TORCH_BACKGROUND,
-    or where that would take 32 MiB or more out of the pause.
+    backend is torch.distributed's. The default is KOLO_TORCH_BACKEND, else gloo,
+    with CUDA "cpu:gloo,cuda:nccl".
+
+    timeout is the timeout of collectives. The default is KOLO_TORCH_TIMEOUT
+    seconds, else 30 minutes.
+
+    background is whether newcomers receive the state while the others train. The
+    default is KOLO_TORCH_BACKGROUND; without it, this is so if 32 MiB or more can
+    be sent that way.
     """
     if function is None:
         return functools.partial(elastic, backend=backend, timeout=timeout, background=background)
@@ -69,7 +73,7 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
 
 
 def present() -> Optional[Session]:
-    """The session of this process, if it has one."""
+    """Returns the session of this process, or None."""
     session: Optional[Session] = context.session
     return session
 

@@ -3,10 +3,10 @@
 
 """Data for groups that change size within an epoch.
 
-All ranks walk the same order of the epoch. Of what is left of it, rank r of n
-takes the items r, r+n, r+2n, ... So after k items on each rank the first k*n are
-done, and one number is enough to go on from there with another n: no rank has
-to report what it used, not even one that died.
+All ranks walk the epoch in the same order. Of the items that are left, rank r of
+n takes r, r+n, r+2n, ... So after k items on each rank, the first k*n are done.
+That one number is enough to go on with another n: no rank has to report which
+items it used, not even a rank that died.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Progress:
-    """Epoch, and how much of it is done by all ranks together."""
+    """The epoch, and how many of its samples all ranks together have done."""
 
     def __init__(self, rank: Optional[int], size: Optional[int]) -> None:
         self.epoch = 0
@@ -33,14 +33,14 @@ class Progress:
         self.reset()
 
     def reset(self) -> None:
-        """Takes rank and size of the present group. The elastic loop calls it for the samplers of a state."""
+        """Takes over rank and size of the present group. The elastic loop calls it for the samplers of a state."""
         now = place.current()
         rank, size = self._fixed
         self.rank = rank if rank is not None else now.rank if now else 0
         self.size = size if size is not None else now.size if now else 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch: nothing of it is done. state.epochs() calls it."""
+        """Begins an epoch, of which nothing is done. state.epochs() calls it."""
         self.epoch = epoch
         self.processed = 0
 
@@ -49,7 +49,7 @@ class Progress:
         self.processed += samples * self.size
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """As in Horovod: the batch of this size is done. batch_idx is not used."""
+        """Records a batch of this size. The signature is Horovod's; batch_idx is not used."""
         self.record(batch_size)
 
     def state_dict(self) -> Dict[str, Any]:
@@ -62,11 +62,12 @@ class Progress:
 class ElasticSampler(Progress, torch.utils.data.Sampler):  # type: ignore[type-arg] # PyTorch 2.1 has no generic one
     """Distributes the indices of a data set over ranks whose number changes.
 
-    A change within an epoch neither leaves out an index nor uses one again. Each
-    rank must train on as many samples a step as the others. So where what is left
+    A change within an epoch neither leaves out an index nor uses one again.
+
+    All ranks must train on equally many samples per step. If the rest of an epoch
     does not divide among the ranks, up to size - 1 indices are used twice in the
-    last batch of the epoch, as in torch's DistributedSampler and Horovod's
-    ElasticSampler; with drop_last=True as many are left out instead.
+    last batch, as in torch's DistributedSampler and Horovod's ElasticSampler.
+    With drop_last=True, up to size - 1 indices are left out instead.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0, drop_last: bool = False,
@@ -78,7 +79,7 @@ class ElasticSampler(Progress, torch.utils.data.Sampler):  # type: ignore[type-a
         super().__init__(rank, size)
 
     def order(self) -> List[int]:
-        """The order of the present epoch, the same on all ranks."""
+        """Returns the order of the present epoch, which is the same on all ranks."""
         count = len(self.dataset)
         if not self.shuffle:
             return list(range(count))
@@ -104,11 +105,13 @@ class ElasticSampler(Progress, torch.utils.data.Sampler):  # type: ignore[type-a
 class ElasticIterable(Progress, torch.utils.data.IterableDataset):  # type: ignore[type-arg]
     """Distributes the items of an iterable over ranks whose number changes.
 
-    The iterable must give the same items in the same order on every rank. What
-    is done is skipped, of the rest each rank takes every size-th item; a rest
-    that does not divide among the ranks is left out. An iterable with
-    set_epoch() is informed of the epoch. Use it with at most one worker process
-    of a DataLoader: several would divide it once more.
+    The iterable must give the same items in the same order on every rank. Items
+    that are done are skipped; of the others, each rank takes every size-th one.
+    The last items are left out if there is not one for each rank. If the iterable
+    has set_epoch(), it is called with the epoch.
+
+    Use it with at most one worker process of a DataLoader, because several would
+    divide the items again.
     """
 
     def __init__(self, items: Iterable[T], rank: Optional[int] = None, size: Optional[int] = None) -> None:
@@ -133,7 +136,7 @@ class ElasticIterable(Progress, torch.utils.data.IterableDataset):  # type: igno
         if worker is not None and (self._walked or compat.in_persistent_worker()):
             raise RuntimeError("ElasticIterable does not work with persistent_workers=True: they do not see a new epoch or group. "
                                "Leave that argument out: workers are then started for each epoch")
-        self._walked = worker is not None  # in this copy of a worker process
+        self._walked = worker is not None  # each worker process has its own copy
         left = itertools.islice(iter(self.items), self.processed, None)
         while True:
             row = list(itertools.islice(left, self.size))

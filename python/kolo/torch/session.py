@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The elastic loop: form a group, make the state equal, train, leave, and again.
+"""The elastic loop: form a group, synchronize the state, train, leave, repeat.
 
     ask for a place --> form --> callbacks --> sync --> function --> its result
           ^               |                               |
@@ -10,7 +10,7 @@
           |                   a member is gone            |
           +<----------------------- restore --------------+
 
-Newcomers may observe the function of the others first, see background.
+Newcomers may first receive the state while the others train; see background.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from .state.core import Core
 from .state.state import State, core_of
 from .state.transport import Transport
 
-ATTESTED = 300.0  # seconds in which the agents have compared the connections of a group, even if another one begins to lead
-FORMING = 0.5  # seconds after which the agent learns where a group listens that has not formed yet
-ATTEMPTS = 10  # failures in a row, without a commit between them or a reason that the agent knows
+ATTESTED = 300.0  # seconds to wait for the agents to check a group's connections; enough for the election of another leader
+FORMING = 0.5  # seconds between reports of where a group that has not formed yet listens
+ATTEMPTS = 10  # failures in a row, without a commit between them or a lost member that the agent reports
 
 
 class Leave(BaseException):
-    """Raised at the commit at which the script's function is left. No `except Exception` of a script catches it."""
+    """Raised at a commit to leave the script's function. No `except Exception` of a script catches it."""
 
 
 class Session:
-    """This process's part in the training: its groups, one after the other."""
+    """Takes this process through the training, from group to group."""
 
     def __init__(self, backend: Optional[str], timeout: timedelta) -> None:
         self.group: Optional[Group] = None
         self.backend = backends.choose(backend)
         self.timeout = timeout
-        self.failures = 0  # groups in a row that have failed without a commit between
+        self.failures = 0  # groups in a row that have failed without a commit between them
         self._core: Optional[Core] = None
         self._process = os.getpid()
 
@@ -70,7 +70,7 @@ class Session:
         raise NotImplementedError
 
     def verify(self) -> None:
-        """Raises if what the group has computed up to here may be wrong."""
+        """Raises if the results of the group's collectives may be wrong."""
 
     def committed(self) -> None:
         """Is called when the state has been saved as a commit."""
@@ -80,7 +80,7 @@ class Session:
         """Raises Leave if the script's function is to be left here."""
 
     def leave(self, wait: bool = False) -> None:
-        """Leaves the present group; wait: until its connections are closed."""
+        """Leaves the present group. With wait, returns only when its connections are closed."""
         if self.group is not None:
             self.group.leave(wait)
             self.group = None
@@ -96,12 +96,12 @@ class Session:
         finish_leaving(0.5)
 
     def synced(self, module: torch.nn.Module) -> bool:
-        """Whether a module is part of the state, and so equal on all members."""
+        """Whether a module is part of the state, and therefore equal on all members."""
         modules = self._core.modules() if self._core else []
         return any(module is part for whole in modules for part in whole.modules())
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
-        """Runs function once. Errors propagate: who started this process starts it again."""
+        """Runs function once. Errors propagate, so that the launcher can restart this process."""
         self._begin(core_of(state), changed=False)
         return function(state, *args, **kwargs)
 
@@ -110,7 +110,7 @@ class Session:
         self._synchronize(core, changed, Broadcast(self.group or self.enter()))
 
     def _synchronize(self, core: Core, changed: bool, transport: Transport) -> None:
-        """Gives all members of the present group the same state; changed: this process has had it in another one."""
+        """Gives all members of the present group the same state. changed: this process had it already in an earlier group."""
         core.attach(self)
         if changed:
             core.call_back()
@@ -118,7 +118,7 @@ class Session:
 
 
 class Elastic(Session):
-    """With Kolo's agent."""
+    """A session with Kolo's agent."""
 
     def __init__(self, backend: Optional[str], timeout: timedelta, background: Optional[bool] = None) -> None:
         if dist.is_initialized():
@@ -130,14 +130,14 @@ class Elastic(Session):
         backends.warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
-        self._left, self._reason = 0, "start"  # the generation that this process was in last
+        self._left, self._reason = 0, "start"  # the last generation of this process, and why it was left
         self._attempts = 0  # groups in a row that have not formed
-        self._connecting = Connecting(timeout)  # for the next group
+        self._connecting = Connecting(timeout)  # connects to the store for the next group
         self._background = background
-        pace.limit()  # what is wrong with it is to be seen at the start
+        pace.limit()  # a wrong value is reported at the start
 
     def enter(self) -> Group:
-        """Asks for places until a group has formed. Where there is no next one, the process ends as by sys.exit()."""
+        """Asks for places until a group has formed. Ends the process with SystemExit if it gets no place."""
         if self._left == 0:
             self._connecting.join()  # before others wait for this process
         while True:
@@ -171,9 +171,9 @@ class Elastic(Session):
             raise Leave()
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
-        """Runs function until it returns, again for each group."""
+        """Calls function for each group, until it returns."""
         self._core = core = core_of(state)
-        core.snapshot.reserve(core.tensors())  # while the others train
+        core.snapshot.reserve(core.tensors())  # done while the others train
         changed = False
         while True:
             try:
@@ -193,7 +193,7 @@ class Elastic(Session):
                 log("group %d: %s", self.group.place.generation, err)
                 self._reason = "failure"
                 self.group.break_()
-                traceback.clear_frames(err.__traceback__)  # what it has of the old group must not live on
+                traceback.clear_frames(err.__traceback__)  # it refers to objects of the old group
                 core.recover()
             changed = core.ledger.held >= 0
             self._left = self._present().place.generation
@@ -203,7 +203,7 @@ class Elastic(Session):
         reporting.flush()
         try:
             self._phase.end()
-        except GroupFailed as err:  # an observer that has failed changes nothing about the result
+        except GroupFailed as err:  # the failure of an observer does not affect the result
             log("%s", err)
         self._present().finish()
         return result
@@ -235,24 +235,24 @@ class Elastic(Session):
         """Begins to send the state to observers."""
         stream = Stream(core, Channel(pending))
         self._phase = Sending(group, stream)
-        if self.client.broken(pending.place.generation):  # before the client's thread could see the stream
+        if self.client.broken(pending.place.generation):  # it may have broken before the client's thread could abandon the stream
             stream.abandon()
         log("group %d: %d processes receive %.0f MB while training goes on", pending.place.generation,
             len(pending.roles.observers), stream.nbytes() / 1e6)
 
     def _present(self) -> Group:
-        """The present group, which there is from the first place on until this process leaves the training."""
+        """Returns the present group. There is one from the first place on, until this process leaves the training."""
         if self.group is None:
             raise RuntimeError("this process is in no group")
         return self.group
 
     def _switch(self, pending: PendingGroup) -> None:
-        """Leaves the group of the members for that of all."""
+        """Moves from the group of the members to the group that includes the observers."""
         members = self._present()
         connections = members.connections
         members.leave()
         self.group = self._form(pending.place, pending)
-        self.group.connections = {**connections, **self.group.connections}  # descriptors may be used again
+        self.group.connections = {**connections, **self.group.connections}  # descriptors may be reused, so the new ones win
         self._placed(self.group)
 
     def _enter(self, place: Place) -> Group:
@@ -279,7 +279,7 @@ class Elastic(Session):
                 self._connecting = Connecting(self.timeout)
 
     def _formed(self, forming: Forming, place: Place, round_: int, broken: Callable[[], bool]) -> Group:
-        """Waits until the group has formed and is attested."""
+        """Waits until the group has formed and, if the agents attest connections, is attested."""
         client = self.client
         while not client.wait(lambda: forming.done or broken(), FORMING):
             client.forming(place.generation, round_, forming.listening() or ())
@@ -295,23 +295,23 @@ class Elastic(Session):
         return forming.finish()
 
     def _placed(self, group: Group) -> None:
-        """Makes the group's place that of this process."""
+        """Gives this process its place in the group."""
         generation = group.place.generation
         if group.pending is None or not group.pending.observing:
             places.enter(group.place)
         reporting.connect(functools.partial(self.client.progress, generation), reporting.INTERVAL)
-        if self.client.broken(generation):  # between forming and now
+        if self.client.broken(generation):  # it may have broken meanwhile
             group.break_()
 
     def _hopeless(self) -> bool:
-        """Counts a failure. Errors that look like a lost member and come again and again have another cause."""
+        """Counts a failure and returns whether to give up: errors that look like a lost member but recur have another cause."""
         if self.client.broken(self._present().place.generation):
             self.failures = 0
         self.failures += 1
         return self.failures >= ATTEMPTS
 
     def _on_broken(self, generation: int) -> None:
-        """Is called in the client's thread: ends what the main thread may wait for."""
+        """Ends any wait of the main thread for the group. Called by the client's thread."""
         group, phase = self.group, self._phase
         if group is not None and group.place.generation <= generation:
             group.break_()

@@ -30,7 +30,7 @@ type Authority struct {
 	key *ecdsa.PrivateKey
 }
 
-// New makes an authority.
+// New returns an authority with a new key.
 func New(t *testing.T, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
@@ -63,16 +63,16 @@ func (a *Authority) write(path, kind string, raw []byte) {
 	must.NoError(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
 }
 
-// Leaf is what a certificate is for. It is valid from an hour ago, for a month
-// unless Until differs.
+// Leaf describes a certificate to issue. It is valid from an hour ago, for a month
+// unless Until is set.
 type Leaf struct {
 	Names []string
 	IPs   []net.IP
-	Usage []x509.ExtKeyUsage // none is both ends of TLS
+	Usage []x509.ExtKeyUsage // none means server and client
 	Until time.Time
 }
 
-// Issue signs a certificate and returns its file and that of its key.
+// Issue signs a certificate and returns the paths of the certificate and its key.
 func (a *Authority) Issue(l Leaf) (cert, key string) {
 	a.t.Helper()
 	dir := a.t.TempDir()
@@ -81,7 +81,7 @@ func (a *Authority) Issue(l Leaf) (cert, key string) {
 	return cert, key
 }
 
-// IssueTo signs a certificate into given files.
+// IssueTo signs a certificate and writes it and its key to the given files.
 func (a *Authority) IssueTo(l Leaf, cert, key string) {
 	a.t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -10,12 +10,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// amount is any number.
+// amount declares a setting that may be any number.
 func amount(e settings.Env, name, variable, doc string) settings.Setting {
 	return e.Number(name, variable, doc, func(v float64) (string, error) { return settings.Decimal(v), nil })
 }
 
-// fraction is at most 1.
+// fraction declares a setting of at most 1.
 func fraction(e settings.Env, name, variable, doc string) settings.Setting {
 	return e.Number(name, variable, doc, func(v float64) (string, error) {
 		if v > 1 {
@@ -25,11 +25,11 @@ func fraction(e settings.Env, name, variable, doc string) settings.Setting {
 	})
 }
 
-// megabytes is a size that Horovod reads in bytes; a fraction of a MiB may still
-// be whole bytes.
+// megabytes declares a size that Horovod reads in bytes. A fraction of a MiB may
+// still be a whole number of bytes.
 func megabytes(e settings.Env, name, variable, doc string) settings.Setting {
 	return e.Number(name, variable, doc, func(v float64) (string, error) { return settings.Decimal(math.Trunc(v * (1 << 20))), nil })
 }
 
-// levels are those that Horovod logs at.
+// levels are Horovod's log levels.
 var levels = []string{"trace", "debug", "info", "warning", "error", "fatal"}

@@ -16,8 +16,8 @@ const Block = "horovod"
 // foreignSettings is the block with most of PyTorch's settings.
 const foreignSettings = "torch"
 
-// foreignFields are those of PyTorch, with why Horovod has no use for them. foreignBlock
-// is of processes that can't change their ring.
+// foreignFields are fields of PyTorch's driver, with the reason why Horovod does not need
+// them. foreignBlock is a block about processes that can't change their ring.
 var (
 	foreignFields = []struct{ name, why string }{{"mode", staying}, {"spares", staying}, {"replica", "each process of Horovod holds the whole model"}}
 	foreignBlock  = settings.CheckpointBlock
@@ -25,7 +25,7 @@ var (
 
 const staying = "processes of Horovod stay when the ring changes"
 
-// Foreign are the names of PyTorch's settings, which Read refuses.
+// Foreign returns the names of PyTorch's settings, which Read refuses.
 func Foreign() (fields, blocks []string) {
 	for _, f := range foreignFields {
 		fields = append(fields, f.name)
@@ -33,8 +33,8 @@ func Foreign() (fields, blocks []string) {
 	return fields, []string{foreignSettings, foreignBlock}
 }
 
-// Read returns the variables for what a jobspec gives, in its block and outside of
-// it.
+// Read returns the variables for the settings of a jobspec, in the horovod block and
+// outside of it.
 func Read(given map[string]any) (e, outside settings.Env, problems problem.List) {
 	e, outside = settings.Env{}, settings.Env{}
 	Presets(outside)
@@ -47,7 +47,7 @@ func Read(given map[string]any) (e, outside settings.Env, problems problem.List)
 	return e, outside, append(problems, refuse(given)...)
 }
 
-// refuse states which of PyTorch's settings are given.
+// refuse returns a problem for each of PyTorch's settings that is given.
 func refuse(given map[string]any) (problems problem.List) {
 	const text = "is for PyTorch"
 	if block, _ := given[foreignSettings].(map[string]any); len(block) > 0 {
@@ -64,17 +64,17 @@ func refuse(given map[string]any) (problems problem.List) {
 	return problems
 }
 
-// Presets sets what only the job's configuration may set otherwise, not what an image
-// has in its environment.
+// Presets sets variables that only the job's configuration may override, not the
+// environment of an image.
 //
-// Horovod 0.28.1 keeps its cache of responses when a process goes on in the next ring
-// (ResponseCache::set_capacity clears it only where the capacity changes,
-// ProcessSet::Finalize never), and a newcomer begins with an empty one. Ranks then
-// fuse cached tensors in different orders: they abort, or sum up what does not belong
-// together.
+// HOROVOD_CACHE_CAPACITY = 0 avoids a bug. Horovod 0.28.1 keeps its cache of responses when
+// a process continues in the next ring (ResponseCache::set_capacity clears it only if the
+// capacity changes, ProcessSet::Finalize never), while a newcomer starts with an empty one.
+// Ranks then fuse cached tensors in different orders, and either abort or sum up tensors
+// that do not belong together.
 func Presets(e settings.Env) { e["HOROVOD_CACHE_CAPACITY"] = "0" }
 
-// GlooTimeout binds gloo_timeout, which stands outside of the block, and sets its
+// GlooTimeout declares gloo_timeout, which stands outside of the block, and sets its
 // default.
 func GlooTimeout(e settings.Env) settings.Setting {
 	const variable = "HOROVOD_GLOO_TIMEOUT_SECONDS"
@@ -82,7 +82,7 @@ func GlooTimeout(e settings.Env) settings.Setting {
 	return e.Seconds("gloo_timeout", variable, "30s", "time without an answer after which Horovod considers a peer dead", "Horovod")
 }
 
-// BlockSettings binds the settings of the horovod block.
+// BlockSettings declares the settings of the horovod block.
 func BlockSettings(e settings.Env) []settings.Setting {
 	return []settings.Setting{
 		megabytes(e, "fusion_threshold_mb", "HOROVOD_FUSION_THRESHOLD", "size of the buffer that tensors are fused in"),

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package probe asks a Python program which Horovod it has.
+// Package probe finds out which Horovod a Python program has.
 package probe
 
 import (
@@ -20,22 +20,22 @@ var script string
 // Installation is what the client's Python reports of its Horovod.
 type Installation struct {
 	Installed bool `json:"installed"`
-	// Why states what was in the way, of finding or of asking it.
+	// Why states why Horovod was not found or could not be asked.
 	Why     string `json:"why"`
 	Version string `json:"version"`
-	// Gloo, NCCL and MPI are nil when Horovod could not be asked.
+	// Gloo, NCCL and MPI are nil if Horovod could not be asked.
 	Gloo *bool `json:"gloo"`
 	NCCL *bool `json:"nccl"`
 	MPI  *bool `json:"mpi"`
-	// Frameworks holds versions by name: pytorch, tensorflow, mxnet.
+	// Frameworks has versions by name: pytorch, tensorflow, mxnet.
 	Frameworks map[string]string `json:"frameworks"`
 
 	Python        string `json:"python"`
 	PythonVersion string `json:"python_version"`
 }
 
-// Look asks a Python program which Horovod it has, for no longer than timeout. Where it
-// cannot be asked, Why has the reason.
+// Look finds out which Horovod a Python program has, within timeout. If that fails, Why has
+// the reason.
 func Look(ctx context.Context, program string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
 	var found Installation

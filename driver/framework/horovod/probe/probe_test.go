@@ -21,8 +21,8 @@ func look(t *testing.T, python string, timeout time.Duration) *Installation {
 	return Look(t.Context(), python, timeout, hclog.NewNullLogger())
 }
 
-// TestProbeImportsNothingOfOthers has modules where Python looks for them unless
-// it is told not to: in the working directory and in PYTHONPATH.
+// TestProbeImportsNothingOfOthers puts modules where Python finds them by default:
+// in the working directory and in PYTHONPATH.
 func TestProbeImportsNothingOfOthers(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestProbeImportsNothingOfOthers(t *testing.T) {
 	must.FileNotExists(t, marker)
 }
 
-// openTempDir is a directory that every user may write to.
+// openTempDir returns a directory that every user may write to.
 func openTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

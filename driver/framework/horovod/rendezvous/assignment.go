@@ -11,16 +11,16 @@ import (
 
 // Assignment is a slot's place in a ring: the answer to rank_and_size.
 //
-// LocalRank and LocalSize count the slots of one host. CrossRank and
-// CrossSize count the hosts that have a slot with the same LocalRank, so they
-// differ between the slots of a host when hosts have unequal numbers of slots.
+// LocalRank and LocalSize count the slots of one host. CrossRank and CrossSize
+// count the hosts that have a slot with the same LocalRank, so they differ between
+// the slots of a host if hosts have unequal numbers of slots.
 type Assignment elastic.Assignment
 
-// removed is the answer for a slot that has no place in the next ring. The
-// process that gets it aborts (exit code 134), which is how Horovod leaves.
+// removed is the answer for a slot without a place in the next ring. A process that
+// gets it aborts (exit code 134), as any Horovod process leaves.
 var removed = Assignment{-1, -1, -1, -1, -1, -1}
 
-// Valid returns why a cannot be sent to a process, nil when it can.
+// Valid returns why a cannot be sent to a process, nil if it can.
 func (a Assignment) Valid() error {
 	if a == removed {
 		return nil
@@ -40,7 +40,8 @@ func (a Assignment) Valid() error {
 	return nil
 }
 
-// String is the form Horovod parses: six numbers with commas between them.
+// String returns the form that Horovod parses: six numbers with commas between
+// them.
 func (a Assignment) String() string {
 	return fmt.Sprintf("%d,%d,%d,%d,%d,%d", a.Rank, a.Size, a.LocalRank, a.LocalSize, a.CrossRank, a.CrossSize)
 }

@@ -14,37 +14,38 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Collector is the leader's side of one generation: it gathers blobs from the
-// agents and gives them out when a mesh is complete. It does no I/O. All
-// methods may be called concurrently, but Fills for one host should reach it
-// in the order in which they were returned.
+// Collector is the leader's side of one generation: it gathers blobs from the agents and
+// hands them out when a mesh is complete. It does no I/O. All methods may be called
+// concurrently, but the Fills for one host should reach it in the order in which they were
+// returned.
 type Collector struct {
 	mu     sync.Mutex
 	meshes map[string]*gathering
-	// expected are the hosts whose snapshot a leader that took over awaits.
+	// expected are the hosts whose snapshot a new leader still waits for.
 	expected map[string]bool
 }
 
-// gathering is what the leader has of one scope.
+// gathering is the leader's part of one scope.
 type gathering struct {
 	size   int
 	values map[string][]byte
 	// from is the host of each value.
 	from map[string]string
-	// complete meshes were given out by this leader, read ones by another.
+	// complete means that this leader has handed the mesh out, read that an earlier leader
+	// has.
 	complete, read bool
-	// settled: the values were dropped, because they are no longer needed.
+	// settled means that the values were dropped because they are no longer needed.
 	settled bool
 }
 
-// NewCollector begins a generation.
+// NewCollector starts a generation.
 func NewCollector() *Collector {
 	return &Collector{meshes: map[string]*gathering{}, expected: map[string]bool{}}
 }
 
-// Expect is for a leader that took over in the middle of a generation: it names
-// the hosts that have a part in it. Until each of them has been restored,
-// what the leader before gave out is not known.
+// Expect names the hosts that take part in a generation. It is for a leader that takes over
+// in the middle of one: until each host has been restored, it is unknown what the previous
+// leader handed out.
 func (c *Collector) Expect(hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,8 @@ func (c *Collector) Expect(hosts []string) {
 }
 
 // Submit takes values from the agent of a host and returns the values to send out. A host
-// may submit values again, and then gets the complete mesh again. An error for one value
-// does not keep Submit from taking the others. ErrConflict means that the ring cannot form.
+// that submits values again gets the complete mesh again. An error for one value does not
+// keep Submit from taking the others. ErrConflict means that the ring cannot form.
 func (c *Collector) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +103,8 @@ func (c *Collector) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	return fills, errors.Join(errs...)
 }
 
-// Restore takes an agent's snapshot, and returns what is to be sent out. The
-// agent itself is sent all it may have missed.
+// Restore takes an agent's snapshot, and returns the values to send out. They include
+// everything that the agent itself may have missed.
 func (c *Collector) Restore(host string, s wire.Snapshot) ([]wire.Fill, error) {
 	c.mu.Lock()
 	delete(c.expected, host)
@@ -123,10 +124,9 @@ func (c *Collector) Restore(host string, s wire.Snapshot) ([]wire.Fill, error) {
 	return fills, err
 }
 
-// Withdraw drops the values of a slot that died, as its Store returned them,
-// unless one may have been read: then visible is true and nothing is dropped.
-// To be safe that is also the answer while snapshots are expected, so ask again
-// or wait for them if it matters.
+// Withdraw drops the values of a slot that died, as its Store returned them. If a value may
+// have been read, it drops nothing and returns visible. To be safe it does the same while
+// snapshots are expected, so a caller may ask again later.
 func (c *Collector) Withdraw(puts []wire.Put) (visible bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *Collector) Connected() {
 	}
 }
 
-// gathering is where a value belongs, if it belongs anywhere.
+// gathering returns the gathering that a value belongs to, if any.
 func (c *Collector) gathering(p wire.Put) (*gathering, error) {
 	g := c.get(p.Scope)
 	if len(g.values) == 0 && !g.complete {
@@ -184,13 +184,13 @@ func (c *Collector) get(scope string) *gathering {
 	return g
 }
 
-// hosts are those with a member in the mesh, all of them once it is complete.
+// hosts returns the hosts with a member in the mesh; all of them once it is complete.
 func (g *gathering) hosts() []string {
 	hosts := slices.Sorted(maps.Values(g.from))
 	return slices.Compact(hosts)
 }
 
-// fill is all there is of a scope, for one host.
+// fill returns everything in a scope, for one host.
 func (g *gathering) fill(scope, host string) wire.Fill {
 	return wire.Fill{Scope: scope, Values: maps.Clone(g.values), Complete: g.complete, Hosts: []string{host}}
 }

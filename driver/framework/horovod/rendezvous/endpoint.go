@@ -18,27 +18,27 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/gate"
 )
 
-// ErrHold is returned by a Handler that has no answer and never will have:
-// the endpoint keeps the request open until the client goes away or the
-// endpoint is closed. Use it for a process that is about to be stopped.
+// ErrHold is returned by a Handler that will never have an answer. The endpoint keeps the
+// request open until the client goes away or the endpoint is closed. Use it for a process
+// that is about to be stopped.
 var ErrHold = errors.New("rendezvous: request is held")
 
-// Handler answers the requests of one slot. Every call may block for as long
-// as it likes; ctx ends when the client goes away or the endpoint is closed.
+// Handler answers the requests of one slot. Every call may block for as long as it needs;
+// ctx ends when the client goes away or the endpoint is closed.
 //
-// An error of Put, Get, Delete or WorkerAddress is answered with status 500.
-// Horovod tries three times within 1.5 seconds and then aborts, so an error
-// means that this process is not to live on; anything temporary is waited for
-// inside the call. An error that wraps ErrHold is not answered at all.
+// An error of Put, Get, Delete or WorkerAddress is answered with status 500. Horovod tries
+// three times within 1.5 seconds and then aborts. So return an error only if the process is
+// to end, and wait inside the call for anything temporary. An error that wraps ErrHold is
+// not answered at all.
 type Handler interface {
 	Put(ctx context.Context, scope, key string, value []byte) error
 	Get(ctx context.Context, scope, key string) (value []byte, found bool, err error)
 	Delete(ctx context.Context, scope, key string) error
-	// RankAndSize blocks until the next ring is formed. It is never answered
-	// with a failure (Horovod would take it for rank 0 of 0, or abort): after
-	// an error the request is held.
+	// RankAndSize blocks until the next ring is formed. The endpoint never answers it with
+	// a failure, which Horovod would take for rank 0 of 0, or abort on. After an error it
+	// keeps the request open.
 	RankAndSize(ctx context.Context) (Assignment, error)
-	// WorkerAddress takes where the notification service is, once per process.
+	// WorkerAddress gets the address of the notification service, once per process.
 	WorkerAddress(ctx context.Context, t NotifyTarget) error
 }
 
@@ -49,20 +49,19 @@ type limits struct {
 	Body int64
 	// Name is the longest scope or key in bytes.
 	Name int
-	// Conns is how many connections are served at once; more wait. A process needs two. Those that the gate does not admit are not
-	// counted.
+	// Conns is the number of connections served at once; more wait. A process needs two.
+	// Connections that the gate refuses do not count.
 	Conns int
-	// Header and Transfer bound the time to send a request's header, and to
-	// send a body or take an answer. The time until
-	// the answer starts is not bounded.
+	// Header and Transfer bound the time to send a request's header, and to send a body or
+	// read an answer. The time until the answer starts is not bounded.
 	Header, Transfer time.Duration
 }
 
 var defaultLimits = limits{Body: 1 << 20, Name: 512, Conns: 32, Header: 10 * time.Second, Transfer: 30 * time.Second}
 
-// Endpoint is the HTTP server of one slot, on a loopback port of its own: the
-// port identifies the slot that asks, which the protocol does not. That it is a process
-// of the task that asks is up to the gate.
+// Endpoint is the HTTP server of one slot, on a loopback port of its own. The port
+// identifies the slot, since requests do not. The gate ensures that the client is a process
+// of the task.
 type Endpoint struct {
 	port   int
 	server *http.Server
@@ -70,16 +69,16 @@ type Endpoint struct {
 	served sync.WaitGroup
 }
 
-// Listen starts an endpoint with the default limits on a free port of
-// 127.0.0.1. It serves those that callers admits until Close.
+// Listen starts an endpoint with the default limits on a free port of 127.0.0.1. It serves
+// the peers that callers admits until Close.
 func Listen(h Handler, callers gate.Callers, logger hclog.Logger) (*Endpoint, error) {
 	return listen(h, callers, logger, defaultLimits)
 }
 
-// listen is Listen with limits of the caller's.
+// listen is Listen with the given limits.
 func listen(h Handler, callers gate.Callers, logger hclog.Logger, bounds limits) (*Endpoint, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	// On loopback the kernel knows when a peer is gone: probing would be four
+	// On loopback the kernel knows when a peer is gone. Keep-alive probes would cost four
 	// system calls for each of a process's thousands of connections.
 	config := net.ListenConfig{KeepAlive: -1}
 	ln, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
@@ -95,12 +94,12 @@ func listen(h Handler, callers gate.Callers, logger hclog.Logger, bounds limits)
 			BaseContext:       func(net.Listener) context.Context { return ctx },
 			ReadHeaderTimeout: bounds.Header,
 			IdleTimeout:       bounds.Header,
-			// Not ReadTimeout: it would also end requests that are held.
+			// Not ReadTimeout, which would also end requests that wait.
 			MaxHeaderBytes: 2*bounds.Name + 8<<10,
 			ErrorLog:       logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
 		},
 	}
-	// Only connections that are admitted count towards the limit. More wait: Horovod
+	// Only admitted connections count towards the limit. More of them wait, because Horovod
 	// aborts after three refusals.
 	served := netutil.LimitListener(gate.Listen(ln, callers), bounds.Conns)
 	e.served.Go(func() {
@@ -111,11 +110,11 @@ func listen(h Handler, callers gate.Callers, logger hclog.Logger, bounds limits)
 	return e, nil
 }
 
-// Port is the endpoint's TCP port on 127.0.0.1. It never changes.
+// Port returns the endpoint's TCP port on 127.0.0.1. It never changes.
 func (e *Endpoint) Port() int { return e.port }
 
-// Close ends all requests and connections at once. A process that still talks
-// to the endpoint aborts, so stop it first.
+// Close ends all requests and connections at once. A process that still uses the endpoint
+// aborts, so stop it first.
 func (e *Endpoint) Close() error {
 	e.stop()
 	err := e.server.Close()

@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// FuzzEndpoint: for anything that is sent, the endpoint answers or closes, the handler
-// only ever sees names without slashes, and the next client is served.
+// FuzzEndpoint: whatever is sent, the endpoint answers or closes, the handler sees only
+// names without slashes, and the next client is served.
 func FuzzEndpoint(f *testing.F) {
 	f.Add([]byte("GET /global/0 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"))
 	f.Add([]byte("PUT /global/rank_0 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nvm"))

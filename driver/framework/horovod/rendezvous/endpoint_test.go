@@ -20,7 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// Scopes and keys are bytes between slashes. Nothing in them means anything.
+// Scopes and keys are bytes between slashes, without any special characters.
 func TestEndpoint_Names(t *testing.T) {
 	e := listen(t, newMemory(), rendezvous.Limits{})
 	client := clientOf(e)
@@ -68,7 +68,7 @@ func TestEndpoint_Values(t *testing.T) {
 	must.SliceEmpty(t, got)
 }
 
-// What is not Horovod's is refused, and the endpoint lives on.
+// The endpoint refuses requests that Horovod does not send, and survives them.
 func TestEndpoint_Refuses(t *testing.T) {
 	limits := rendezvous.Limits{Body: 1000, Name: 50}
 	long := strings.Repeat("x", 51)
@@ -116,7 +116,7 @@ func TestEndpoint_Refuses(t *testing.T) {
 	must.Eq(t, 200, status)
 }
 
-// A chunked body, and several requests over one connection, are fine too.
+// A chunked body, and several requests over one connection, are accepted, too.
 func TestEndpoint_OtherClients(t *testing.T) {
 	e := listen(t, newMemory(), rendezvous.Limits{})
 	base := "http://" + addrOf(e)
@@ -143,8 +143,8 @@ func TestEndpoint_OtherClients(t *testing.T) {
 	}
 }
 
-// A held request outlasts every time limit and is answered in the end; when
-// its client leaves, the handler knows.
+// A waiting request outlasts every time limit and is finally answered; if its
+// client leaves, the handler learns it.
 func TestEndpoint_Holds(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
@@ -219,8 +219,8 @@ func TestEndpoint_RankAndSize(t *testing.T) {
 	}
 }
 
-// A request that is held for good ends when the endpoint is closed, and
-// nothing of the endpoint is left.
+// A request that waits forever ends when the endpoint is closed, and nothing of the
+// endpoint remains.
 func TestEndpoint_Close(t *testing.T) {
 	m := newMemory()
 	m.assign = func(ctx context.Context) (rendezvous.Assignment, error) {
@@ -249,7 +249,7 @@ func TestEndpoint_Close(t *testing.T) {
 	must.Error(t, err)
 }
 
-// So many connections are served at once, and the next one waits its turn.
+// At the limit, the next connection waits.
 func TestEndpoint_LimitsConnections(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -269,15 +269,15 @@ func TestEndpoint_LimitsConnections(t *testing.T) {
 	ask("c")
 	select {
 	case name := <-m.held:
-		t.Fatalf("%s is served beside two others", name)
+		t.Fatalf("%s is served in addition to two others", name)
 	case <-time.After(100 * time.Millisecond):
 	}
 	must.NoError(t, first.Close())
 	must.Eq(t, "c", <-m.held)
 }
 
-// Clients that stall or flood are cut off; who behaves is served meanwhile and
-// after them, and another endpoint notices nothing.
+// Clients that stall or flood are cut off. Other clients are served meanwhile and
+// afterwards, and another endpoint is not affected.
 func TestEndpoint_StallAndFlood(t *testing.T) {
 	t.Parallel()
 	const conns = 4

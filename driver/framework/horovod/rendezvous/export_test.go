@@ -11,10 +11,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/gate"
 )
 
-// Limits are limits for tests.
+// Limits exports limits for tests.
 type Limits = limits
 
-// ListenLimits is Listen with limits of the test's; those that are 0 are the default.
+// ListenLimits is Listen with the given limits; 0 means the default.
 func ListenLimits(h Handler, callers gate.Callers, logger hclog.Logger, bounds Limits) (*Endpoint, error) {
 	return listen(h, callers, logger, Limits{
 		Body: cmp.Or(bounds.Body, defaultLimits.Body), Name: cmp.Or(bounds.Name, defaultLimits.Name), Conns: cmp.Or(bounds.Conns, defaultLimits.Conns),
@@ -22,11 +22,11 @@ func ListenLimits(h Handler, callers gate.Callers, logger hclog.Logger, bounds L
 	})
 }
 
-// Removed is the answer for a slot that has no place in the next ring.
+// Removed returns the answer for a slot without a place in the next ring.
 func Removed() Assignment { return removed }
 
-// Arrived reports whether a slot waits in, or has passed, the ring's first mesh:
-// its process has started up and holds the rank it was given.
+// Arrived reports whether a slot waits in the ring's first mesh or has passed it. Its
+// process has then started up and has its rank.
 func (s *Store) Arrived(rank int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzReply: a process that answers a notice with anything is believed only
-// what it has signed, and makes the agent keep no more than the bound.
+// FuzzReply: of any answer to a notice, the agent accepts only a signed one, and
+// keeps no more bytes than the bound.
 func FuzzReply(f *testing.F) {
 	key := []byte("key")
 	f.Add([]byte{})

@@ -24,8 +24,8 @@ var (
 	fuzzKeys = []string{"0", "1", "2", "00", "-1", "99999999999999999999", "rank_0", "rank_", "word"}
 )
 
-// FuzzStore: a process that sends anything in any order, a leader that answers
-// anything: nothing breaks, and no blob of a mesh is out before all are in.
+// FuzzStore: a process sends anything in any order, and a leader answers anything.
+// Nothing breaks, and no blob of a mesh is handed out before all are in.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 1, 2, 0, 0, 1, 4, 0, 0, 0, 3, 0, 0, 0})
 	f.Add([]byte{0, 0, 5, 0, 0, 1, 5, 1, 4, 0, 5, 0, 5, 0, 0, 0, 0, 0, 8, 0, 3, 0, 8, 0})

@@ -26,8 +26,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
-// Peers that a gate does not admit are cut off before they are heard, and take
-// no connection from those that it admits, however many they are.
+// The gate resets connections of refused peers before it reads anything. However many they
+// are, they displace no admitted connection.
 func TestEndpoint_Gate(t *testing.T) {
 	const foreigners = 3000
 	gate := &intrudertest.Callers{}
@@ -88,8 +88,8 @@ func TestEndpoint_CloseWhileDeciding(t *testing.T) {
 	must.Error(t, err)
 }
 
-// What a peer has sent that has reset its connection is not heard: by the time that
-// the gate looks for the peer, its address may be that of a process it admits.
+// Data from a peer that has reset its connection is not read: by the time that the gate
+// looks for the peer, its address may belong to a process that the gate admits.
 func TestEndpoint_ResetWhileDeciding(t *testing.T) {
 	gate := heldGate{asked: make(chan struct{}), opened: make(chan struct{})}
 	m := newMemory()
@@ -131,10 +131,9 @@ func listed(t *testing.T, end localpeer.Socket) bool {
 	return false
 }
 
-// BenchmarkGate is one full rendezvous of 16 processes on two hosts, with
-// endpoints that answer everyone and with such that look up who asks, by the
-// cgroup and by the process. The 16 are one process here, which has all their
-// files: by the process it costs more than where each has its own.
+// BenchmarkGate measures one full rendezvous of 16 processes on two hosts. The endpoints
+// admit every peer, or look it up by cgroup or by process. All 16 share one process here,
+// which has all their files open, so the look-up by process costs more than usual.
 func BenchmarkGate(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -156,7 +155,7 @@ func BenchmarkGate(b *testing.B) {
 	}
 }
 
-// ownCgroup is the ID of this process's cgroup (version 2), 0 when it has none.
+// ownCgroup returns the ID of this process's cgroup (version 2), 0 when it has none.
 func ownCgroup(b *testing.B) uint64 {
 	b.Helper()
 	list, err := os.ReadFile("/proc/self/cgroup")

@@ -23,7 +23,7 @@ import (
 
 var errRefused = errors.New("not for this test")
 
-// refuseAll is a Handler to embed where a test needs only some methods.
+// refuseAll is a Handler to embed in tests that need only some methods.
 type refuseAll struct{}
 
 func (refuseAll) Put(context.Context, string, string, []byte) error { return errRefused }
@@ -40,9 +40,9 @@ func (refuseAll) RankAndSize(context.Context) (rendezvous.Assignment, error) {
 
 func (refuseAll) WorkerAddress(context.Context, rendezvous.NotifyTarget) error { return errRefused }
 
-// memory is a Handler that stores, finds and deletes; what it does not have,
-// it does not find. Scopes with these names are special: "held" blocks until
-// the client goes away or release is closed, "broken" fails, "never" holds.
+// memory is a Handler that stores, finds and deletes values in memory. Scopes with
+// these names are special: "held" blocks until the client goes away or release is
+// closed, "broken" fails, "never" holds.
 type memory struct {
 	mu      sync.Mutex
 	values  map[string][]byte

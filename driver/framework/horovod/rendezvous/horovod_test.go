@@ -22,8 +22,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
-// job is what agents and leader are to the processes of one job: a row of
-// rings, one after the other.
+// job simulates the agents and the leader for the processes of one job, through a
+// sequence of rings.
 type job struct {
 	mu    sync.Mutex
 	rings []*jobRing
@@ -44,7 +44,7 @@ func newParties() parties {
 	return parties{collector: rendezvous.NewCollector(), stores: map[string]*rendezvous.Store{}}
 }
 
-// carry moves what is on its way between them.
+// carry moves the messages between them.
 func (p parties) carry() error {
 	for host, store := range p.stores {
 		fills, err := p.collector.Submit(host, store.Outgoing())
@@ -150,8 +150,8 @@ func (j *job) start(t *testing.T, python, name string) *script {
 	return startScript(t, python, "horovod_ring.py")
 }
 
-// Three real processes on two hosts form a ring, make a process set of their
-// own twice, and go on as two.
+// Three real processes on two hosts form a ring, make a process set of their own
+// twice, and continue as two.
 func TestHorovod_Rings(t *testing.T) {
 	python := os.Getenv("KOLO_PYTHON")
 	if python == "" {

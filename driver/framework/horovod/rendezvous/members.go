@@ -15,19 +15,19 @@ type Slot struct {
 	Assignment
 }
 
-// Members is a generation as one agent sees it.
+// Members are the members of a generation as one agent sees them.
 type Members struct {
 	// Slots has every member of the ring; Slots[i].Rank is i.
 	Slots []Slot
-	// Local are the ranks whose processes live on this agent.
+	// Local are the ranks whose processes run on this agent's host.
 	Local []int
-	// Meshes is how many meshes an initialisation of this Horovod builds: 6
-	// since 0.23, 3 before, 0 when not known yet. Store.Meshes is what a
-	// Store has learned, to be given to the next generation's.
+	// Meshes is how many meshes an initialisation of this Horovod builds: 6 since
+	// 0.23, 3 before, 0 if not known yet. Pass the next generation the number that
+	// Store.Meshes has learned.
 	Meshes int
 }
 
-// validate finds what would make scopes wait forever.
+// validate returns an error for members that would make scopes wait forever.
 func (m Members) validate() error {
 	if m.Meshes != 0 && m.Meshes != 3 && m.Meshes != 6 {
 		return fmt.Errorf("%d meshes: must be 0, 3 or 6", m.Meshes)
@@ -66,8 +66,8 @@ func (m Members) validate() error {
 	return nil
 }
 
-// The three kinds of standard mesh. A kind plus three is the same mesh of
-// process set 0, so that a stage number orders all six.
+// The three kinds of standard mesh. A kind plus three is the same mesh of process
+// set 0, so that a stage number orders all six.
 const (
 	stageGlobal = iota
 	stageLocal
@@ -83,22 +83,21 @@ const (
 	infixSet = "_process_set_hash_"
 )
 
-// part is what a slot is in one standard mesh.
+// part is a slot's part in one standard mesh.
 type part struct {
 	stage int
 	// index is the slot's number within the mesh, size the mesh's size.
 	index, size int
-	// locals is how many members live on this agent.
+	// locals is the number of members on this agent's host.
 	locals int
 }
 
-// key is the slot's own key in that mesh.
+// key returns the slot's own key in that mesh.
 func (p part) key() string { return strconv.Itoa(p.index) }
 
-// mesh is a slot's standard mesh of one kind. Those of process set 0 go by the
-// slot's position on its host by rank, where the others go by its local rank
-// (GlooContext::InitializeForProcessSet in
-// horovod/common/gloo/gloo_context.cc).
+// mesh returns a slot's standard mesh of one kind. The meshes of process set 0 use
+// the slot's position on its host in rank order where the others use its local rank
+// (GlooContext::InitializeForProcessSet in horovod/common/gloo/gloo_context.cc).
 func (m Members) mesh(s Slot, kind int, set bool) (name string, index, size int) {
 	local := s.LocalRank
 	if set {
@@ -114,7 +113,7 @@ func (m Members) mesh(s Slot, kind int, set bool) (name string, index, size int)
 	}
 }
 
-// position counts the slots of the same host with lower ranks.
+// position returns the number of slots on the same host with lower ranks.
 func (m Members) position(s Slot) int {
 	n := 0
 	for _, o := range m.Slots[:s.Rank] {
@@ -125,8 +124,8 @@ func (m Members) position(s Slot) int {
 	return n
 }
 
-// parts of a slot by the scope's name without process set: in the meshes of
-// all, or in those of process set 0.
+// parts returns a slot's parts by the scope's name without process set: with set
+// those in the meshes of process set 0, otherwise those in the meshes of all.
 func (m Members) parts(s Slot, set bool) map[string]part {
 	out := make(map[string]part, meshKinds)
 	for kind := range meshKinds {

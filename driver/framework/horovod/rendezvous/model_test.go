@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// Rings of all shapes form, in any order of things, as long as no
-// process dies; a leader that moves, again and again, is not noticed.
+// Rings of all shapes form, in any order of events, as long as no process dies.
+// Even a leader that moves repeatedly is not noticed.
 func TestModel_RingsForm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		perHost := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 4).Draw(t, "slots per host")
@@ -25,7 +25,7 @@ func TestModel_RingsForm(t *testing.T) {
 	})
 }
 
-// Process sets of the user's form too, also when their names are used again.
+// The user's process sets form, too, even if their names are used again.
 func TestModel_UserSetsForm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		perHost := rapid.SliceOfN(rapid.IntRange(1, 3), 1, 3).Draw(t, "slots per host")
@@ -55,8 +55,8 @@ func TestModel_UserSetsForm(t *testing.T) {
 	})
 }
 
-// A process that dies is started again in its place if no one can have read
-// its blobs, and then the ring forms; otherwise it is known to be broken.
+// A process that dies is restarted in its place if no one can have read its blobs,
+// and then the ring forms. Otherwise the ring is known to be broken.
 func TestModel_Deaths(t *testing.T) {
 	formed, broken := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

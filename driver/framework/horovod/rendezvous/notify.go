@@ -18,9 +18,9 @@ import (
 )
 
 // resMixed is Horovod's "hosts were added and removed". It is sent for every
-// change: the value for a pure removal makes processes skip the state sync,
-// which hangs rings with a newcomer and leaves samplers partitioned for the
-// old size. A plain number is understood by all versions since 0.20.
+// change: after the value for a pure removal, processes skip the state sync, which
+// hangs rings with a newcomer and leaves samplers partitioned for the old size. All
+// versions since 0.20 understand a plain number.
 const resMixed = "\x03"
 
 // acknowledgement is the class of the reply to a notice.
@@ -29,17 +29,17 @@ const acknowledgement = "AckResponse"
 // maxReply bounds what is read from a process, in bytes. Replies are ~100.
 const maxReply = 64 << 10
 
-// maxExchange ends an exchange for which the caller set no deadline.
+// maxExchange ends an exchange if the caller has set no deadline.
 const maxExchange = time.Minute
 
-// Notify notifies the process that the ring is to change. It acts on it at its
-// next commit, and only when timestamp is greater than that of the last notice
-// it acted on. Only the notice to rank 0 counts.
+// Notify notifies the process that the ring is about to change. The process reacts
+// at its next commit, and only if timestamp is greater than that of the last notice
+// it reacted to. Only the notice to rank 0 counts.
 func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {
 	return t.send(ctx, pickleProto+notice(timestamp))
 }
 
-// send has the process take a pickled request, and waits for its acknowledgement.
+// send sends the process a pickled request, and waits for its acknowledgement.
 func (t NotifyTarget) send(ctx context.Context, request string) error {
 	reply, err := t.roundTrip(ctx, []byte(request))
 	if err != nil {
@@ -61,7 +61,7 @@ func (t NotifyTarget) roundTrip(ctx context.Context, request []byte) ([]byte, er
 		return nil, err
 	}
 	defer conn.Close()
-	// Cancelling ends a read or write that is under way.
+	// Cancelling ends a read or write in progress.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
@@ -80,7 +80,7 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
-// frame is a message as Horovod's services exchange them: signature, length as
+// frame returns a message as Horovod's services exchange them: signature, length as
 // the machine's own int32, body.
 func frame(key, body []byte) []byte {
 	out := make([]byte, 0, sha256.Size+4+len(body))
@@ -114,9 +114,9 @@ func sign(key, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// A notice is the pickle, of protocol 2, of a HostsUpdatedRequest, which is made
-// without its constructor and given its attributes. Between the two parts stands
-// the timestamp in 8 bytes.
+// A notice is a pickle, of protocol 2, of a HostsUpdatedRequest, which is made
+// without its constructor and then given its attributes. The timestamp stands in 8
+// bytes between the two parts.
 const (
 	pickleProto = "\x80\x02"
 	noticeHead  = "chorovod.runner.elastic.worker\nHostsUpdatedRequest\n" + ")\x81" + // GLOBAL, EMPTY_TUPLE, NEWOBJ
@@ -125,6 +125,6 @@ const (
 )
 
 func notice(timestamp int64) string {
-	head := binary.LittleEndian.AppendUint64([]byte(noticeHead), uint64(timestamp)) //nolint:gosec // two's complement is what LONG1 wants
+	head := binary.LittleEndian.AppendUint64([]byte(noticeHead), uint64(timestamp)) //nolint:gosec // LONG1 is in two's complement
 	return string(head) + noticeTail
 }

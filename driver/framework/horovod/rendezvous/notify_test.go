@@ -26,7 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// notice is what the Python side of a test saw.
+// notice is a notice as the Python side of a test received it.
 type notice struct {
 	Error      string            `json:"error"`
 	Class      string            `json:"class"`
@@ -87,7 +87,8 @@ func startService(t *testing.T, behaviours ...string) (*script, rendezvous.Notif
 	return s, rendezvous.NotifyTarget{Port: port, Key: testKey}
 }
 
-// Python's own unpickler makes of our requests what Horovod would have sent.
+// Python's own unpickler turns the agent's requests into those that Horovod would
+// have sent.
 func TestNotify_Python(t *testing.T) {
 	service, target := startService(t, "answers", "answers-byte-by-byte", "answers")
 	ctx := withTimeout(t)
@@ -103,8 +104,8 @@ func TestNotify_Python(t *testing.T) {
 	}
 }
 
-// A reply that is not the process's is an error, and never waited for longer
-// than the caller wants.
+// A reply that is not from the process is an error, and the agent waits no longer
+// than the caller allows.
 func TestNotify_BadReplies(t *testing.T) {
 	behaviours := map[string]string{
 		"signs-with-another-key":   "not signed",
@@ -161,7 +162,7 @@ func (a *addresses) WorkerAddress(_ context.Context, t rendezvous.NotifyTarget) 
 	return nil
 }
 
-// The real Horovod registers with an endpoint and takes our notices.
+// The real Horovod registers with an endpoint and accepts the agent's notices.
 func TestNotify_Horovod(t *testing.T) {
 	python := os.Getenv("KOLO_PYTHON")
 	if python == "" {

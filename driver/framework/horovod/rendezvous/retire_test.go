@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// A process that waits in Horovod's init ends by SystemExit, and keeps its rank up to then.
-// One that is elsewhere refuses, so that it gets no place.
+// A process that waits in Horovod's init ends by SystemExit, and keeps its rank until then.
+// A process that is elsewhere refuses, and so gets no place.
 func TestRetire_Python(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

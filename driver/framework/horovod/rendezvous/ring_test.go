@@ -58,8 +58,8 @@ func TestRing_Shapes(t *testing.T) {
 	}
 }
 
-// What processes ask for grows with the square of the ring. What the leader
-// receives and sends grows with hosts times meshes that cross hosts.
+// The requests of the processes grow with the square of the ring. The leader's
+// messages grow with hosts times meshes that cross hosts.
 func TestRing_LeaderMessages(t *testing.T) {
 	const slots = 4
 	for _, hosts := range []int{1, 2, 4, 8} {
@@ -87,7 +87,8 @@ func TestRing_LeaderMessages(t *testing.T) {
 	}
 }
 
-// meshRequests is what all members of a mesh of that size send together.
+// meshRequests returns the number of requests that all members of a mesh of that
+// size send together.
 func meshRequests(size int) int {
 	return 3*size + size*(size-1)/2 + 2*size*(size-1)
 }

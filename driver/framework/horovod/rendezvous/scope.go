@@ -13,30 +13,30 @@ import (
 
 // scope is one mesh, or one user-made set of keys, of a Store.
 type scope struct {
-	// id is the name, with the round when that is not the first.
+	// id is the name, with the round unless that is the first.
 	id string
-	// size is the number of members, 0 when not known; locals is how many of
-	// them live here.
+	// size is the number of members, 0 if not known; locals is how many of them are
+	// on this host.
 	size, locals int
-	// private scopes concern this host only.
+	// private means that the scope concerns this host only.
 	private bool
 
-	// blobs are the values of number keys: local ones as they are written,
-	// all of them once released.
+	// blobs are the values of number keys: local ones as they are written, and all
+	// of them once released.
 	blobs map[string][]byte
 	// notes are all other values.
 	notes map[string][]byte
 	// owner is the local rank that wrote a blob.
 	owner map[string]int
-	// released: all members' blobs are here and may be read.
+	// released means that all members' blobs are here and may be read.
 	released bool
-	// sent: the blobs were handed out for the leader.
+	// sent means that the blobs were handed out for the leader.
 	sent bool
 	// changed is closed, and replaced, when a reader may find more than before.
 	changed chan struct{}
 	// left are the local members that have deleted their blob.
 	left map[int]bool
-	// charged is what each local rank has stored here, in bytes.
+	// charged is the number of bytes that each local rank has stored here.
 	charged map[int]int
 }
 
@@ -52,13 +52,14 @@ func newScope(id string) *scope {
 	}
 }
 
-// wake lets all held readers look again.
+// wake makes all waiting readers look again.
 func (c *scope) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// readable is the value of key for a reader; wait reports that it may yet come.
+// readable returns the value of key for a reader; wait means that it may yet
+// arrive.
 func (c *scope) readable(key string) (value []byte, found, wait bool) {
 	if !isBlobKey(key) {
 		value, found = c.notes[key]
@@ -78,10 +79,10 @@ func (c *scope) readable(key string) (value []byte, found, wait bool) {
 	return value, found, false
 }
 
-// complete reports that all local members of a known mesh have written.
+// complete reports whether all local members of a known mesh have written.
 func (c *scope) complete() bool { return c.size > 0 && len(c.owner) == c.locals }
 
-// puts are the local blobs, for the leader.
+// puts returns the local blobs, for the leader.
 func (c *scope) puts() []wire.Put {
 	out := make([]wire.Put, 0, len(c.owner))
 	for _, key := range sortedKeys(c.owner) {
@@ -90,7 +91,7 @@ func (c *scope) puts() []wire.Put {
 	return out
 }
 
-// agrees reports whether local blobs are what the leader gives out for them.
+// agrees reports whether the leader's values equal the local blobs.
 func (c *scope) agrees(values map[string][]byte) bool {
 	for key := range c.owner {
 		if v, ok := values[key]; !ok || !bytes.Equal(v, c.blobs[key]) {
@@ -100,18 +101,18 @@ func (c *scope) agrees(values map[string][]byte) bool {
 	return true
 }
 
-// isBlobKey: a member's number, written as strconv does.
+// isBlobKey reports whether key is a member's number, as strconv writes it.
 func isBlobKey(key string) bool {
 	return key == "0" || key != "" && key[0] != '0' && strings.Trim(key, "0123456789") == ""
 }
 
-// inMesh reports whether key is that of a member of a mesh of a size.
+// inMesh reports whether key belongs to a member of a mesh of that size.
 func inMesh(key string, size int) bool {
 	n, err := strconv.Atoi(key)
 	return err == nil && isBlobKey(key) && n < size
 }
 
-// splitSet takes a scope name apart at its process set: the mesh's name and
+// splitSet splits a scope name at its process set. It returns the mesh's name and
 // the set's hash, which is empty for a mesh without set.
 func splitSet(name string) (mesh, set string) {
 	if at := strings.LastIndex(name, infixSet); at >= 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Scopes with a meaning of their own.
+// Scopes with a special meaning.
 const (
 	scopeRankAndSize     = "rank_and_size"
 	scopeWorkerAddresses = "worker_addresses"
@@ -29,12 +29,12 @@ type service struct {
 	refused atomic.Int64
 }
 
-// loudRefusals is how many refused requests are logged as warnings: enough to
-// find out why, too few to fill the log.
+// loudRefusals is how many refused requests are logged as warnings: enough to find
+// the cause, too few to fill the log.
 const loudRefusals = 20
 
-// ServeHTTP answers one request. The statuses are Horovod's: 200 and 404 are
-// answers, everything else is a failure it retries and then dies of.
+// ServeHTTP answers one request with the statuses that Horovod knows: 200 and 404
+// are answers; any other status is a failure, on which it retries and then aborts.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	scope, key, ok := splitPath(r.RequestURI)
 	if !ok {
@@ -75,7 +75,7 @@ func (s *service) put(w http.ResponseWriter, r *http.Request, scope, key string)
 		s.refuse(w, r, http.StatusRequestEntityTooLarge, "body too large")
 		return
 	case err != nil:
-		// The client stalled or went away in the middle of its body.
+		// The client stalled or went away while it sent its body.
 		s.refuse(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -118,18 +118,18 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	// The deadline must not end the request while it is held.
+	// The deadline must not end the request while it waits.
 	return value, rc.SetReadDeadline(time.Time{})
 }
 
-// answer sends a status and a body, always with its length: Horovod's client
-// reads no further than the first packet when there is none.
+// answer sends a status and a body, always with its length: without one, Horovod's
+// client reads no further than the first packet.
 func (s *service) answer(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
-	h["Date"], h["Content-Type"] = nil, nil // no one reads them
+	h["Date"], h["Content-Type"] = nil, nil // no client reads them
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	// Best effort: not all writers have deadlines, and a client that went
-	// away shows in the write itself.
+	// Best effort: not all writers have deadlines, and the write itself fails if
+	// the client is gone.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.Transfer))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
@@ -146,8 +146,8 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, status int, why
 	s.answer(w, status, nil)
 }
 
-// finish answers a request with the value of the handler, or ends it where the
-// handler had none.
+// finish answers a request with the handler's value, or ends it if the handler had
+// none.
 func (s *service) finish(w http.ResponseWriter, r *http.Request, value []byte, err error) {
 	switch {
 	case err == nil:
@@ -160,17 +160,17 @@ func (s *service) finish(w http.ResponseWriter, r *http.Request, value []byte, e
 	s.answer(w, http.StatusInternalServerError, nil)
 }
 
-// abandon holds a request until its client goes away or the endpoint closes,
-// and never returns. Returning would send an empty answer with status 200,
-// which a process that is still there would take for rank 0 of 0.
+// abandon keeps a request open until its client goes away or the endpoint closes,
+// and never returns. Returning would send an empty answer with status 200, which a
+// live process would take for rank 0 of 0.
 func abandon(r *http.Request) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler) // net/http's way to close without an answer
 }
 
-// splitPath takes "/scope/key" apart. Nothing is unescaped: Horovod escapes
-// nothing, so a percent sign is a percent sign. (One that no two hexadecimal
-// digits follow does not get here: net/http refuses it.)
+// splitPath splits "/scope/key". It unescapes nothing, because Horovod escapes
+// nothing: a percent sign is a percent sign. (net/http refuses a percent sign that
+// is not followed by two hexadecimal digits before it gets here.)
 func splitPath(uri string) (scope, key string, ok bool) {
 	rest, ok := strings.CutPrefix(uri, "/")
 	if !ok {
@@ -183,7 +183,7 @@ func splitPath(uri string) (scope, key string, ok bool) {
 	return scope, key, true
 }
 
-// clip keeps a client from filling the log.
+// clip shortens a client's text, so that it cannot fill the log.
 func clip(s string) string {
 	const most = 200
 	if len(s) > most {

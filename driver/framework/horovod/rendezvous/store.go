@@ -14,28 +14,28 @@ import (
 )
 
 var (
-	// ErrOver is what a Store answers once its generation has ended. It wraps
-	// ErrHold: a process that still asks is about to be stopped.
+	// ErrOver is returned by a Store whose generation has ended. It wraps ErrHold, because
+	// a process that still asks is about to be stopped.
 	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
-	// ErrForeign is the answer to a slot that has no such part in the ring.
+	// ErrForeign means that the key is not the slot's own.
 	ErrForeign = errors.New("rendezvous: key of another slot")
-	// ErrConflict reports that one blob has two values and either may have been read.
-	// The ring can no longer form; the next generation has to.
+	// ErrConflict means that one blob has two values, either of which may have been read.
+	// The ring can no longer form; start the next generation.
 	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
-	// ErrTooMuch is the answer to a slot that stores more than any Horovod does.
+	// ErrTooMuch means that a slot stores more than any Horovod does.
 	ErrTooMuch = errors.New("rendezvous: slot stores too much")
 )
 
-// Bounds of what one slot may store. Horovod keeps at most two blobs of the
-// global mesh at a time, 1.1 MiB with 4,096 ranks.
+// Bounds for the values of one slot. Horovod keeps at most two blobs of the global mesh at
+// a time, 1.1 MiB with 4,096 ranks.
 const (
 	maxStored   = 16 << 20
-	storedExtra = 256 // bytes accounted for each value besides its own
+	storedExtra = 256 // bytes charged for each value in addition to its own
 )
 
-// Store has the keys of one generation as one agent sees them. It does no I/O:
-// the agent carries what Outgoing returns to the leader's Collector, and what
-// the Collector gives out to Fill. All methods may be called concurrently.
+// Store has the keys of one generation as one agent sees them. It does no I/O: the agent
+// passes the values of Outgoing to the leader's Collector, and the Collector's answers to
+// Fill. All methods may be called concurrently.
 type Store struct {
 	mu      sync.Mutex
 	members Members
@@ -52,23 +52,23 @@ type Store struct {
 	ended  bool
 }
 
-// localSlot is a member of the ring whose process lives on this agent.
+// localSlot is a member of the ring whose process runs on this agent's host.
 type localSlot struct {
 	host string
-	// parts and ofSet are what it is in the meshes of all and of process set 0,
-	// by the scope's name without process set.
+	// parts and ofSet are its parts in the meshes of all and of process set 0, by the
+	// scope's name without process set.
 	parts, ofSet map[string]part
-	// rounds count the times a scope was left.
+	// rounds counts how often a scope was left.
 	rounds  map[string]int
 	arrived bool
 	left    [2 * meshKinds]bool
-	// visible: a blob of this slot was released in a mesh with others.
+	// visible means that a blob of this slot was released in a mesh with others.
 	visible bool
-	// stored is what this slot has been charged for, in bytes.
+	// stored is the number of bytes charged to this slot.
 	stored int
 }
 
-// NewStore begins a generation. It fails on members that no ring can have.
+// NewStore starts a generation. It returns an error for members that cannot form a ring.
 func NewStore(m Members) (*Store, error) {
 	if err := m.validate(); err != nil {
 		return nil, fmt.Errorf("rendezvous store: %w", err)
@@ -97,8 +97,8 @@ func (s *Store) newSlot(rank int) *localSlot {
 	}
 }
 
-// Put stores a value that the process of a local rank sends. Sending the same
-// value again changes nothing.
+// Put stores a value from the process of a local rank. Storing the same value again changes
+// nothing.
 func (s *Store) Put(rank int, name, key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,8 @@ func (s *Store) Put(rank int, name, key string, value []byte) error {
 	return nil
 }
 
-// putNote stores the value of a key that is not a number. Notes of a mesh feed
-// a hint only (which members share a machine), so they stay on this host.
+// putNote stores the value of a key that is not a number. Notes of a mesh are only hints
+// (which members share a machine), so they stay on this host.
 func (s *Store) putNote(rank int, c *scope, key string, value []byte) error {
 	if old, ok := c.notes[key]; ok && bytes.Equal(old, value) {
 		return nil
@@ -153,7 +153,7 @@ func (s *Store) putNote(rank int, c *scope, key string, value []byte) error {
 	return nil
 }
 
-// advance does what a new local blob makes possible.
+// advance takes the steps that a new local blob makes possible.
 func (s *Store) advance(c *scope, key string) {
 	switch {
 	case c.size == 0:
@@ -162,7 +162,7 @@ func (s *Store) advance(c *scope, key string) {
 			s.send(wire.Put{Scope: c.id, Key: key, Value: c.blobs[key]})
 		}
 	case c.sent:
-		// A slot that was started again, in a mesh that the leader knows.
+		// The slot was restarted, and the leader knows the mesh already.
 		s.send(wire.Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
 	case c.complete() && c.locals == c.size:
 		s.release(c)
@@ -172,7 +172,7 @@ func (s *Store) advance(c *scope, key string) {
 	}
 }
 
-// release lets the blobs of a mesh be read.
+// release makes the blobs of a mesh readable.
 func (s *Store) release(c *scope) {
 	c.released = true
 	if c.size > 1 {
@@ -183,9 +183,9 @@ func (s *Store) release(c *scope) {
 	c.wake()
 }
 
-// Get is the value that the process of a local rank asks for. A blob is waited
-// for until all members of its mesh have sent theirs, or for other scopes
-// until it is there; any other value is answered at once.
+// Get returns a value to the process of a local rank. It waits for a blob until all members
+// of its mesh have stored theirs or, in a scope that is not a mesh, until the blob exists.
+// It returns any other value at once.
 func (s *Store) Get(ctx context.Context, rank int, name, key string) (value []byte, found bool, err error) {
 	for {
 		value, found, wait, err := s.read(rank, name, key)
@@ -202,7 +202,7 @@ func (s *Store) Get(ctx context.Context, rank int, name, key string) (value []by
 	}
 }
 
-// read looks once; wait is what to wait for before looking again.
+// read looks once. wait is the channel to wait on before looking again.
 func (s *Store) read(rank int, name, key string) (value []byte, found bool, wait <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,12 +224,12 @@ func (s *Store) read(rank int, name, key string) (value []byte, found bool, wait
 	return value, found, nil, nil
 }
 
-// Delete is what the process of a local rank sends when it has left a mesh,
-// that is, when it is connected to all others. Doing it again changes nothing.
+// Delete removes the blob of a local rank whose process has left a mesh, that is, has
+// connected to all of its members. Deleting it again changes nothing.
 //
-// Each member deletes its own blob once per mesh. So the number of times a slot
-// has done that in a scope determines which mesh of that name it means from then on,
-// and a process set that is removed and added again never sees old addresses.
+// Each member deletes its own blob once per mesh. The number of its deletions in a scope
+// therefore tells which mesh of that name it is building. So a process set that is removed
+// and added again never sees old addresses.
 func (s *Store) Delete(rank int, name, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +261,7 @@ func (s *Store) Delete(rank int, name, key string) error {
 	return nil
 }
 
-// drop forgets a scope that all its local members have left.
+// drop removes a scope that all its local members have left.
 func (s *Store) drop(c *scope) {
 	for _, rank := range c.owner {
 		if !c.left[rank] {
@@ -278,8 +278,8 @@ func (s *Store) drop(c *scope) {
 	s.gone[c.id] = true
 }
 
-// Close ends the generation: requests that are held, and all later ones, get
-// ErrOver, and News is closed.
+// Close ends the generation. Waiting requests, and all later ones, return ErrOver, and News
+// is closed.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

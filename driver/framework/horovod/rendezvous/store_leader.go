@@ -11,8 +11,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Fill takes what the leader gives out. What this agent has no part in, or has
-// already, is ignored. ErrConflict means that the ring cannot form.
+// Fill takes values from the leader. It ignores values of scopes without a local
+// member, and values that it has already. ErrConflict means that the ring cannot
+// form.
 func (s *Store) Fill(f wire.Fill) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +41,7 @@ func (s *Store) Fill(f wire.Fill) error {
 	return nil
 }
 
-// fillKeys adds values of a scope of unknown members.
+// fillKeys adds values of a scope whose members are unknown.
 func (s *Store) fillKeys(c *scope, f wire.Fill) error {
 	if c == nil {
 		c = newScope(f.Scope)
@@ -62,8 +63,8 @@ func (s *Store) fillKeys(c *scope, f wire.Fill) error {
 	return nil
 }
 
-// Outgoing hands out the values that the leader has not been given yet. What
-// is lost on the way is in the next Snapshot.
+// Outgoing returns the values that the leader has not been sent yet. The next
+// Snapshot repeats any that get lost.
 func (s *Store) Outgoing() []wire.Put {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,12 +73,12 @@ func (s *Store) Outgoing() []wire.Put {
 	return out
 }
 
-// News has an element when Outgoing may have values, or when a slot has
-// arrived or left a mesh. One element may stand for many events. Close closes it.
+// News receives an element when Outgoing may have values, or when a slot has
+// entered or left a mesh. One element may stand for many events. Close closes it.
 func (s *Store) News() <-chan struct{} { return s.news }
 
-// Snapshot is everything a new leader needs of this agent. Once it is taken,
-// nothing that the leader before has sent may be filled.
+// Snapshot returns everything that a new leader needs from this agent. Do not Fill
+// anything from the previous leader after that.
 func (s *Store) Snapshot() wire.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,10 +103,10 @@ func (s *Store) Snapshot() wire.Snapshot {
 	return snap
 }
 
-// Withdraw drops what a slot that died has stored, so that it can be started
-// again in its place. If visible, some process may be connecting to the dead
-// process already, and nothing is dropped: the ring will not form. Otherwise
-// the leader has to withdraw puts too, and has the last word.
+// Withdraw drops the values of a slot that died, so that it can be restarted in its
+// place. If visible, some process may already be connecting to the dead process;
+// then nothing is dropped, and the ring will not form. Otherwise the leader has to
+// withdraw puts as well, and its answer decides.
 func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,9 +127,9 @@ func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {
 			}
 			delete(c.owner, key)
 			delete(c.blobs, key)
-			c.released = false // a mesh of one: all others make a slot visible
+			c.released = false // must be a mesh of one, since any other makes its slots visible
 		}
-		delete(c.charged, rank) // the account begins again below
+		delete(c.charged, rank) // the new slot starts a new account below
 	}
 	s.out = slices.DeleteFunc(s.out, func(p wire.Put) bool {
 		return slices.ContainsFunc(puts, func(q wire.Put) bool { return p.Scope == q.Scope && p.Key == q.Key })

@@ -17,10 +17,10 @@ func (s *Store) Up(rank int) bool {
 	return slot.left[stageCross+meshKinds]
 }
 
-// Initialized reports to the store that a process's initialisation is over, which
-// its worker_addresses PUT shows. If it has not used process sets by then, this
-// Horovod builds three meshes. Without this, and without Members.Meshes, a
-// slot of such a Horovod is never up.
+// Initialized tells the store that a process has finished its initialisation, which
+// its PUT of worker_addresses shows. If the process has not used process sets by
+// then, this Horovod builds three meshes. Without this call, and without
+// Members.Meshes, a slot of such a Horovod is never up.
 func (s *Store) Initialized(rank int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *Store) Initialized(rank int) {
 	}
 }
 
-// Meshes is how many meshes this Horovod builds: 6, 3, or 0 if not known.
+// Meshes returns how many meshes this Horovod builds: 6, 3, or 0 if not known.
 func (s *Store) Meshes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

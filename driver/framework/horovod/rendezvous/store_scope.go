@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// slot finds a local member.
+// slot returns the slot of a local rank.
 func (s *Store) slot(rank int) (*localSlot, error) {
 	if s.ended {
 		return nil, ErrOver
@@ -24,8 +24,8 @@ func (s *Store) slot(rank int) (*localSlot, error) {
 	return slot, nil
 }
 
-// learnSet takes the first process set that a slot uses for process set 0: it
-// is the first one that every process makes. Its hash cannot be known before.
+// learnSet takes the first process set that a slot uses for process set 0, because
+// every process makes that one first. Its hash cannot be known before.
 func (s *Store) learnSet(name string) {
 	mesh, set := splitSet(name)
 	if s.set == "" && set != "" && mesh == scopeGlobal {
@@ -34,7 +34,7 @@ func (s *Store) learnSet(name string) {
 	}
 }
 
-// part is what the slot is in a standard mesh.
+// part returns the slot's part in a standard mesh.
 func (s *Store) part(slot *localSlot, name string) (p part, ok bool) {
 	mesh, set := splitSet(name)
 	if set == "" {
@@ -45,7 +45,8 @@ func (s *Store) part(slot *localSlot, name string) (p part, ok bool) {
 	return p, ok && set == s.set
 }
 
-// scope finds or makes the scope that a local rank means by a name.
+// scope returns the scope that a local rank means by a name, and makes it if
+// needed.
 func (s *Store) scope(rank int, name string) (*scope, error) {
 	slot := s.slots[rank]
 	id := roundID(name, slot.rounds[name])
@@ -61,7 +62,7 @@ func (s *Store) scope(rank int, name string) (*scope, error) {
 	return c, nil
 }
 
-// classify finds out who the members of a scope are, if its name shows it.
+// classify sets the members of a scope if its name determines them.
 func (s *Store) classify(c *scope, name string) {
 	mesh, _ := splitSet(name)
 	for _, slot := range s.slots {
@@ -81,7 +82,7 @@ func (s *Store) send(puts ...wire.Put) {
 	s.wake()
 }
 
-// wake makes an element of News.
+// wake sends an element to News.
 func (s *Store) wake() {
 	if s.ended {
 		return
@@ -92,7 +93,7 @@ func (s *Store) wake() {
 	}
 }
 
-// charge accounts for bytes that a slot is about to store in a scope.
+// charge adds the bytes that a slot is about to store in a scope to its account.
 func (s *Store) charge(rank int, c *scope, bytes int) error {
 	slot := s.slots[rank]
 	if slot.stored+bytes+storedExtra > maxStored {
@@ -103,7 +104,8 @@ func (s *Store) charge(rank int, c *scope, bytes int) error {
 	return nil
 }
 
-// isHint: rank_<i>, by which Gloo finds members on its own machine.
+// isHint reports whether key has the form rank_<i>, by which Gloo finds members on
+// its own machine.
 func isHint(key string) bool { return strings.HasPrefix(key, "rank_") }
 
 func hasKey[V any](m map[string]V, key string) bool {

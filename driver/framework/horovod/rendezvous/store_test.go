@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// newStore is the store of host h<i> in a ring of that shape.
+// newStore returns the store of host h<i> in a ring of that shape.
 func newStore(t testing.TB, host string, perHost ...int) *rendezvous.Store {
 	t.Helper()
 	return storeOf(t, rendezvous.Members{Slots: ringsim.Slots(perHost...)}, host)
@@ -96,7 +96,7 @@ func TestNewStore_Members(t *testing.T) {
 	}
 }
 
-// All or nothing: a blob can be read when all blobs of the mesh are in.
+// A blob can be read only when all blobs of the mesh are in.
 func TestStore_ReleasesTogether(t *testing.T) {
 	s := newStore(t, "h0", 3)
 	put(t, s, 0, "global", "0", "A")
@@ -112,7 +112,7 @@ func TestStore_ReleasesTogether(t *testing.T) {
 	must.Eq(t, wire.Snapshot{}, s.Snapshot())
 }
 
-// The names of machines are a hint: there or not there, never waited for.
+// The names of machines are a hint: a request for one never waits.
 func TestStore_Hints(t *testing.T) {
 	s := newStore(t, "h0", 2, 1)
 	must.Eq(t, "404", look(t, s, 1, "global", "rank_0"))
@@ -122,7 +122,7 @@ func TestStore_Hints(t *testing.T) {
 	must.SliceEmpty(t, s.Outgoing())
 }
 
-// A client that had no answer sends its request again.
+// A client that got no answer sends its request again.
 func TestStore_Idempotent(t *testing.T) {
 	s := newStore(t, "h0", 1, 1)
 	put(t, s, 0, "global", "0", "A")
@@ -154,8 +154,8 @@ func TestStore_Foreign(t *testing.T) {
 	must.ErrorContains(t, s.Delete(1, "cross_1", "0"), "not complete")
 }
 
-// Process sets of the user's: the members are not known, so each value goes to
-// the leader and comes back to all. Local ones stay.
+// The members of the user's process sets are unknown, so each value goes to the
+// leader and comes back to all hosts. Local ones stay on the host.
 func TestStore_UserSets(t *testing.T) {
 	s := newStore(t, "h0", 2, 1)
 	put(t, s, 0, "global_process_set_hash_aa", "0", "A") // this is process set 0
@@ -197,8 +197,8 @@ func TestStore_SecondRound(t *testing.T) {
 	must.Eq(t, "second-0", look(t, s, 1, set, "0"))
 }
 
-// Up: the last of six meshes is left, or of three where process sets are not
-// known. Meshes of one member count like any other.
+// A slot is up when it has left the last of six meshes, or of three if process sets
+// are unknown. Meshes of one member count like any other.
 func TestStore_Up(t *testing.T) {
 	for name, set := range map[string]string{"six": "_process_set_hash_aa", "three": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestStore_Up(t *testing.T) {
 	})
 }
 
-// A generation that is over holds its processes and forgets their keys.
+// An ended generation keeps its processes waiting and drops their keys.
 func TestStore_Close(t *testing.T) {
 	s := newStore(t, "h0", 1, 1)
 	put(t, s, 0, "global", "0", "A")
@@ -269,7 +269,8 @@ func TestStore_Close(t *testing.T) {
 	}
 }
 
-// One slot cannot fill the agent's memory, and what it leaves it gets back.
+// One slot cannot fill the agent's memory. When it leaves a mesh, it can store more
+// again.
 func TestStore_Bounded(t *testing.T) {
 	s := newStore(t, "h0", 2)
 	big := strings.Repeat("x", 1<<20)

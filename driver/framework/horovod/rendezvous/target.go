@@ -10,24 +10,25 @@ import (
 	"strconv"
 )
 
-// NotifyTarget is where a process listens for notices and the key that signs
-// them. Anyone who has the key can run code in the process (Horovod unpickles
-// what it is sent), so it never leaves the agent.
+// NotifyTarget has the address at which a process listens for notices, and the key
+// that signs them. Anyone who has the key can run code in the process (Horovod
+// unpickles the messages it gets), so the key never leaves the agent.
 type NotifyTarget struct {
-	// Port on 127.0.0.1: the service listens on all addresses, and the agent
-	// is on the same host. The hosts that the process names are not used, so it
-	// can make the agent connect to no other machine; and to this one it could
-	// as well itself, as the same user in the same network. All that the agent
-	// sends there is a request signed with the key that the process chose.
+	// Port is a port on 127.0.0.1: the service listens on all addresses, and the
+	// agent is on the same host. The hosts in the process's registration are
+	// ignored, so the process cannot make the agent connect to another machine. It
+	// can choose the port on this machine, but it could connect to that port
+	// itself, as the same user in the same network. The agent only sends a request
+	// there, signed with the key that the process chose.
 	Port int
-	// Key of the HMAC-SHA256 signature.
+	// Key is the key of the HMAC-SHA256 signature.
 	Key []byte
 }
 
-// String leaves the key out, so that it is in no log.
+// String omits the key, so that it is in no log.
 func (t NotifyTarget) String() string { return "127.0.0.1:" + strconv.Itoa(t.Port) }
 
-// Bounds of what a process may register as its notification service.
+// Bounds for the notification service that a process may register.
 const (
 	maxTargetBody  = 64 << 10 // bytes, base64
 	maxInterfaces  = 256
@@ -37,8 +38,8 @@ const (
 )
 
 // DecodeNotifyTarget reads the body of a PUT to worker_addresses: a pickled,
-// base64-encoded pair of {interface: [(address, port), …]} and key. All
-// addresses have the same port. Anything that is not plain data is refused.
+// base64-encoded pair of {interface: [(address, port), …]} and key. All addresses
+// must have the same port. It refuses anything that is not plain data.
 func DecodeNotifyTarget(body []byte) (NotifyTarget, error) {
 	t, err := decodeTarget(body)
 	if err != nil {
@@ -74,7 +75,7 @@ func decodeTarget(body []byte) (NotifyTarget, error) {
 	return NotifyTarget{Port: port, Key: key}, nil
 }
 
-// commonPort is the port that all addresses of all interfaces share.
+// commonPort returns the port that all addresses of all interfaces share.
 func commonPort(value any) (int, error) {
 	interfaces, ok := value.(*pyDict)
 	if !ok || len(interfaces.items) > maxInterfaces {

@@ -51,7 +51,7 @@ show("bad-nic-int", ({3: [("127.0.0.1", 80)]}, key))
 show("bad-key-long", (nics, b"k" * 5000))
 `
 
-// What Python itself pickles is read, or refused, with any protocol.
+// Pickles from Python itself are read or refused, with any protocol.
 func TestDecodeNotifyTarget_Python(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -86,7 +86,7 @@ func TestDecodeNotifyTarget_Python(t *testing.T) {
 	must.Eq(t, 19, bad)
 }
 
-// Pickles that no Python would write for an address, byte by byte.
+// Pickles that no Python would write for an address are refused, byte by byte.
 func TestDecodeNotifyTarget_Refused(t *testing.T) {
 	cases := map[string]string{
 		"empty":                       "",

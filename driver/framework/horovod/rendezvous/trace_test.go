@@ -76,7 +76,7 @@ var traceRings = []map[string]rendezvous.Assignment{
 	{"a:0": {0, 2, 0, 2, 0, 1}, "a:1": {1, 2, 1, 2, 0, 1}, "b:0": rendezvous.Removed()},
 }
 
-// replay is what the agents and the leader of the recorded job would be.
+// replay simulates the agents and the leader of the recorded job.
 type replay struct {
 	mu        sync.Mutex
 	rings     []parties
@@ -198,8 +198,8 @@ func TestTrace_Replay(t *testing.T) {
 	}
 }
 
-// sameAnswer compares with what was recorded. Whether the name of a peer's
-// machine is there already is a matter of timing, and so it was then.
+// sameAnswer compares an answer with the recorded one. Whether the name of a peer's
+// machine is there already depends on timing, as it did in the recording.
 func sameAnswer(r recorded, status int, answer []byte) error {
 	key := r.Path[strings.LastIndex(r.Path, "/")+1:]
 	if r.Method == http.MethodGet && strings.HasPrefix(key, "rank_") {

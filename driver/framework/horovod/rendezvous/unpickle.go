@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// What plain Python data becomes in Go: str is string, bytes is []byte, int is
-// int64, and these three. Lists and dicts are pointers because a pickle can
-// still add to one after it has been put somewhere.
+// Plain Python data in Go: str is string, bytes is []byte, int is int64, and the
+// types below. Lists and dicts are pointers because a pickle can still add to one
+// that is already part of another value.
 type (
 	pyTuple []any
 	pyList  struct{ items []any }
@@ -24,9 +24,9 @@ type (
 // pyMark is on the stack where Python's unpickler has a mark.
 type pyMark struct{}
 
-// Opcodes of pickle protocols 2 to 5 that build plain data. Those that import,
-// call or build objects (GLOBAL, STACK_GLOBAL, REDUCE, NEWOBJ, BUILD, INST,
-// EXT, PERSID and the rest) are not here, and so are refused.
+// Opcodes of pickle protocols 2 to 5 that build plain data. Opcodes that import,
+// call or build objects (GLOBAL, STACK_GLOBAL, REDUCE, NEWOBJ, BUILD, INST, EXT,
+// PERSID and the rest) are missing here, and therefore refused.
 const (
 	opProto           = 0x80
 	opFrame           = 0x95
@@ -61,7 +61,7 @@ const (
 
 var errTruncated = errors.New("pickle: ends too early")
 
-// unpickler runs the stack machine that a pickle is a program for.
+// unpickler is the stack machine that executes a pickle.
 type unpickler struct {
 	in    []byte
 	stack []any
@@ -96,7 +96,7 @@ func unpickle(data []byte) (any, error) {
 	}
 }
 
-// result is the only value left when the program stops.
+// result returns the only value left when the program stops.
 func (u *unpickler) result() (any, error) {
 	if len(u.in) > 0 {
 		return nil, fmt.Errorf("pickle: %d bytes after its end", len(u.in))
@@ -110,7 +110,7 @@ func (u *unpickler) result() (any, error) {
 	return u.stack[0], nil
 }
 
-// widths are those, in bytes, of the numbers that follow opcodes: a value, a
+// widths are the sizes, in bytes, of the numbers that follow opcodes: a value, a
 // length, or an index of the memo.
 var widths = map[byte]int{
 	opFrame:  8,
@@ -126,7 +126,7 @@ func (u *unpickler) step(op byte) error {
 		return err
 	}
 	switch op {
-	case opFrame: // a hint for readers of streams; all is here already
+	case opFrame: // a hint for readers of streams; everything is in memory already
 	case opMark:
 		u.push(pyMark{})
 	case opEmptyDict:
@@ -140,7 +140,7 @@ func (u *unpickler) step(op byte) error {
 	case opAppend, opAppends, opSetItem, opSetItems:
 		return u.extend(op)
 	case opBinInt:
-		u.push(int64(int32(n))) //nolint:gosec // four bytes, in which Python writes a signed number
+		u.push(int64(int32(n))) //nolint:gosec // Python writes a signed number in these four bytes
 	case opBinInt1, opBinInt2:
 		u.push(int64(n)) //nolint:gosec // two bytes at most
 	case opShortBinUnicode, opBinUnicode, opBinUnicode8, opShortBinBytes, opBinBytes, opBinBytes8:
@@ -212,7 +212,7 @@ func (u *unpickler) extend(op byte) error {
 	return nil
 }
 
-// text reads a str or a bytes of a length.
+// text reads a str or bytes of length n.
 func (u *unpickler) text(op byte, n uint64) error {
 	b, err := u.take(n)
 	if err != nil {
@@ -230,7 +230,7 @@ func (u *unpickler) text(op byte, n uint64) error {
 	return nil
 }
 
-// remember writes the top of the stack into the memo.
+// remember stores the top of the stack in the memo.
 func (u *unpickler) remember(index uint64) error {
 	if len(u.stack) == 0 {
 		return errors.New("pickle: nothing to remember")
@@ -245,7 +245,7 @@ func (u *unpickler) remember(index uint64) error {
 
 func (u *unpickler) push(v any) { u.stack = append(u.stack, v) }
 
-// popN takes n values, none of which may be a mark.
+// popN removes n values, none of which may be a mark, from the stack.
 func (u *unpickler) popN(n int) ([]any, error) {
 	at := len(u.stack) - n
 	if at < 0 {
@@ -261,7 +261,8 @@ func (u *unpickler) popN(n int) ([]any, error) {
 	return items, nil
 }
 
-// popToMark takes all values above the topmost mark, and the mark.
+// popToMark removes the topmost mark and all values above it, and returns the
+// values.
 func (u *unpickler) popToMark() ([]any, error) {
 	for at := len(u.stack) - 1; at >= 0; at-- {
 		if _, ok := u.stack[at].(pyMark); ok {
@@ -273,9 +274,9 @@ func (u *unpickler) popToMark() ([]any, error) {
 	return nil, errors.New("pickle: no mark")
 }
 
-// number reads a little-endian unsigned number of so many bytes.
+// number reads a little-endian unsigned number of width bytes.
 func (u *unpickler) number(width int) (uint64, error) {
-	b, err := u.take(uint64(width)) //nolint:gosec // a width that the opcode implies
+	b, err := u.take(uint64(width)) //nolint:gosec // the opcode implies the width
 	if err != nil {
 		return 0, err
 	}
@@ -286,7 +287,7 @@ func (u *unpickler) number(width int) (uint64, error) {
 	return n, nil
 }
 
-// take returns the next n bytes of the pickle, not a copy.
+// take returns the next n bytes of the pickle without copying them.
 func (u *unpickler) take(n uint64) ([]byte, error) {
 	if n > uint64(len(u.in)) {
 		return nil, errTruncated

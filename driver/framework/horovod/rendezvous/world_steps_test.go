@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// stepProcess does the next thing a process does, if it can be done.
+// stepProcess makes a process take its next step, if it can.
 func (w *world) stepProcess(p *process) (moved bool, err error) {
 	if p.dead || p.at == len(p.meshes) {
 		return false, nil
@@ -54,7 +54,7 @@ func (w *world) stepProcess(p *process) (moved bool, err error) {
 	return true, err
 }
 
-// read is a look at a peer's blob.
+// read checks a peer's blob.
 func (w *world) read(p *process, m ringsim.Mesh, id string, peer int) (bool, error) {
 	value, found, err := w.storeOf(p.rank).Get(expired(), p.rank, m.Scope, strconv.Itoa(peer))
 	switch {
@@ -122,7 +122,7 @@ func (w *world) stepToLeader(host string) (bool, error) {
 	return true, err
 }
 
-// restoring reports that some agent has not sent the new leader what it has.
+// restoring reports whether some agent has yet to send the new leader its snapshot.
 func (w *world) restoring() bool {
 	for _, h := range w.hosts {
 		if slices.ContainsFunc(w.toLeader[h], func(m message) bool { return m.snapshot != nil }) {
@@ -141,8 +141,8 @@ func (w *world) stepToHost(host string) (bool, error) {
 	return true, w.stores[host].Fill(f)
 }
 
-// moveLeader loses what is on its way. Each agent sends the new one what it
-// has; a withdrawal without an answer is asked for again after that.
+// moveLeader loses the messages on their way. Each agent sends the new leader its
+// snapshot, and after that repeats a withdrawal that was not answered.
 func (w *world) moveLeader() {
 	w.collector = rendezvous.NewCollector()
 	w.collector.Expect(w.hosts)
@@ -158,7 +158,7 @@ func (w *world) moveLeader() {
 	}
 }
 
-// kill ends a process, and starts it again in its place if no one can know.
+// kill ends a process, and restarts it in its place if no one can know of it.
 func (w *world) kill(p *process) error {
 	if p.dead || p.at == len(p.meshes) {
 		return nil
@@ -174,7 +174,7 @@ func (w *world) kill(p *process) error {
 	return nil
 }
 
-// withdrawn is the leader's word on a dead process.
+// withdrawn handles the leader's answer about a dead process.
 func (w *world) withdrawn(d *withdrawal) error {
 	p := w.processes[d.rank]
 	if w.collector.Withdraw(d.puts) {
@@ -198,7 +198,7 @@ func (w *world) withdrawn(d *withdrawal) error {
 	return nil
 }
 
-// broken is right only if a mesh of the dead process was complete.
+// broken checks that a mesh of the dead process was complete.
 func (w *world) broken(p *process) error {
 	for at, m := range p.meshes[:min(p.at+1, len(p.meshes))] {
 		if m.Size > 1 && len(w.written[p.ids[at]]) == m.Size {

@@ -22,7 +22,7 @@ import (
 //	             ^                       │
 //	             └────(from leader)──────┘
 //
-// Messages of one host keep their order; all else is free. When the leader
+// Messages of one host keep their order; everything else is random. When the leader
 // moves, messages on their way are lost.
 type world struct {
 	rng       *rand.Rand
@@ -122,7 +122,7 @@ func (w *world) process(rank int) *process {
 	return p
 }
 
-// userMeshes are the three of a process set, for a rank that is in it.
+// userMeshes returns the three meshes of a process set, for a rank that is in it.
 func (w *world) userMeshes(rank int, name string, ranks []int) []ringsim.Mesh {
 	if !slices.Contains(ranks, rank) {
 		return nil
@@ -156,8 +156,7 @@ func (w *world) userMeshes(rank int, name string, ranks []int) []ringsim.Mesh {
 // errBroken ends a run: a blob of a dead process may have been read.
 var errBroken = errors.New("the ring is broken")
 
-// run goes on until nothing more can happen. Failures strike while things
-// happen.
+// run continues until nothing more can happen. Failures occur in between.
 func (w *world) run(deaths, moves int) error {
 	things := w.things()
 	for idle := false; !idle; {
@@ -190,7 +189,7 @@ func (w *world) run(deaths, moves int) error {
 	return w.finished()
 }
 
-// things are all that can happen.
+// things returns all possible events.
 func (w *world) things() []func() (bool, error) {
 	var things []func() (bool, error)
 	for i := range w.processes {

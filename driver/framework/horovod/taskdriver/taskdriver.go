@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package taskdriver is Horovod as the Nomad task driver needs it: what it adds to a
-// task's configuration, and which installation a client has.
+// Package taskdriver has Horovod's part of the Nomad task driver: its additions to a task's
+// configuration, and the detection of a client's installation.
 package taskdriver
 
 import (
@@ -16,20 +16,21 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/probe"
 )
 
-// Horovod is the framework of a task driver.
+// Horovod implements the task driver's framework.
 type Horovod struct {
 	options.Task
 
 	Logger hclog.Logger
 }
 
-// Probe asks python which Horovod this client has. See describe.
+// Probe returns node attributes for the Horovod of a Python program on this client. See
+// describe.
 func (h Horovod) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	return describe(probe.Look(ctx, python, timeout, h.Logger))
 }
 
-// describe returns node attributes and a remark on the installation; an error is why
-// no task can use it.
+// describe returns node attributes and a remark on the installation. An error states why no
+// task can use it.
 func describe(found *probe.Installation) (attributes map[string]any, remark string, err error) {
 	if !found.Installed {
 		return map[string]any{"installed": false}, "no Horovod on this host (" + found.Why + "), tasks must bring their own", nil

@@ -6,6 +6,6 @@
 //
 //	jobspec's config ──> torch { … } ──> settings.Env ──> a slot's environment
 //
-// What is not set is left to PyTorch. Horovod's settings are refused with their
-// counterparts.
+// PyTorch's own defaults apply to settings that are not given. Horovod's settings are
+// refused, with a hint at their counterparts.
 package options

@@ -14,16 +14,17 @@ import (
 // Block is the name of the block that holds the settings.
 const Block = "torch"
 
-// foreign are a field and a block that are Horovod's, with what to set in their place.
+// foreignField and foreignBlock are Horovod's names, which Read refuses with their
+// counterparts.
 const (
 	foreignField, fieldCounterpart = "gloo_timeout", "set timeout in the torch block"
 	foreignBlock, blockCounterpart = "horovod", "PyTorch's settings are in the torch block (backend, timeout and others)"
 )
 
-// Foreign are the names of Horovod's settings, which Read refuses.
+// Foreign returns the names of Horovod's settings, which Read refuses.
 func Foreign() (fields, blocks []string) { return []string{foreignField}, []string{foreignBlock} }
 
-// Read returns the variables for what a jobspec gives.
+// Read returns the variables for the settings of a jobspec.
 func Read(given map[string]any) (e settings.Env, problems problem.List) {
 	const text = "is Horovod's"
 	e = settings.Env{}
@@ -38,10 +39,10 @@ func Read(given map[string]any) (e settings.Env, problems problem.List) {
 	return e, problems
 }
 
-// backend is a backend of torch.distributed, or one for each kind of device.
+// backend matches a backend of torch.distributed, or one for each kind of device.
 var backend = regexp.MustCompile(`^[a-z0-9_]+(:[a-z0-9_]+(,[a-z0-9_]+:[a-z0-9_]+)*)?$`)
 
-// BlockSettings binds the settings of the torch block.
+// BlockSettings declares the settings of the torch block.
 func BlockSettings(e settings.Env) []settings.Setting {
 	return []settings.Setting{
 		e.Match("backend", "KOLO_TORCH_BACKEND", "backend of the process group", backend,

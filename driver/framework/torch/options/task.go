@@ -8,15 +8,15 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Task is what PyTorch adds to a task's configuration: of the task driver, of kolo-worker,
-// and of what checks jobs without a client.
+// Task has PyTorch's part of a task's configuration, for the task driver, for kolo-worker,
+// and for checks of a job without a client.
 type Task struct{}
 
-// Name is what a jobspec's `driver` is, and the name of the block with PyTorch's own
-// settings.
+// Name returns "torch", the `driver` of a jobspec and the name of the block with PyTorch's
+// own settings.
 func (Task) Name() string { return Block }
 
-// Settings are the fields that PyTorch adds to a task's config, and those of its
+// Settings returns the fields that PyTorch adds to a task's config, and those of its
 // blocks.
 func (Task) Settings() (fields []settings.Setting, blocks map[string][]settings.Setting) {
 	fields, checkpoint := new(settings.Restart).Bind()
@@ -24,17 +24,17 @@ func (Task) Settings() (fields []settings.Setting, blocks map[string][]settings.
 	return fields, map[string][]settings.Setting{Block: BlockSettings(settings.Env{}), settings.CheckpointBlock: checkpoint}
 }
 
-// Foreign are the names of a task's config that belong to Horovod, which Environment
+// Foreign returns the names of a task's config that belong to Horovod, which Environment
 // refuses.
 func (Task) Foreign() (fields, blocks []string) { return Foreign() }
 
-// Environment returns the variables for what a task's config gives in the block.
+// Environment returns the variables for the block in a task's config.
 func (Task) Environment(given map[string]any) (block, outside map[string]string, problems problem.List) {
 	block, problems = Read(given)
 	return block, map[string]string{}, problems
 }
 
-// Restart returns how processes of scripts without kolo.torch are replaced.
+// Restart returns how to replace the processes of scripts without kolo.torch.
 func (Task) Restart(given map[string]any) (r settings.Restart, problems problem.List) {
 	problems = r.Read(given)
 	return r, problems

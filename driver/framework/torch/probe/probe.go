@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package probe asks a Python program which PyTorch it has.
+// Package probe finds out which PyTorch a Python program has.
 package probe
 
 import (
@@ -20,24 +20,24 @@ var script string
 // Installation is what the host's Python reports of its PyTorch.
 type Installation struct {
 	Installed bool `json:"installed"`
-	// Why states what was in the way, of finding or of asking it.
+	// Why states why PyTorch was not found or could not be asked.
 	Why     string `json:"why"`
 	Version string `json:"version"`
-	// CUDA is the version that it was built for, empty for none.
+	// CUDA is the CUDA version that it was built for, empty if none.
 	CUDA string `json:"cuda"`
-	// Gloo, NCCL and MPI are nil when torch.distributed could not be asked.
+	// Gloo, NCCL and MPI are nil if torch.distributed could not be asked.
 	Gloo *bool `json:"gloo"`
 	NCCL *bool `json:"nccl"`
 	MPI  *bool `json:"mpi"`
-	// Kolo is the version of the package with kolo.torch, empty for none.
+	// Kolo is the version of the package with kolo.torch, empty if it is missing.
 	Kolo string `json:"kolo"`
 
 	Python        string `json:"python"`
 	PythonVersion string `json:"python_version"`
 }
 
-// Look asks a Python program which PyTorch it has, for no longer than timeout. Where it
-// cannot be asked, Why has the reason.
+// Look finds out which PyTorch a Python program has, within timeout. If that fails, Why has
+// the reason.
 func Look(ctx context.Context, program string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
 	var found Installation

@@ -18,7 +18,8 @@ const (
 	leastMinor = 1
 )
 
-// Check refuses a version that is too old. One that can't be read is let through.
+// Check returns an error for a version that is too old. It accepts a version that
+// it can't parse.
 func Check(version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")

@@ -14,7 +14,7 @@ var errMalformed = errors.New("store: malformed")
 // entry is an operation in the log.
 type entry struct {
 	host string // where it came from
-	seq  uint64 // which of that host's operations it is, from 1
+	seq  uint64 // number of the operation at its host, from 1
 	op   []byte // see appendOp
 }
 
@@ -27,10 +27,11 @@ type batch struct {
 	entries []entry
 }
 
-// maxIndex is more entries than a log ever has: what is added to it does not overflow.
+// maxIndex is larger than the number of entries in any log, and small enough for sums not
+// to overflow.
 const maxIndex = 1 << 62
 
-// last is the index of the last entry, first-1 if there is none.
+// last returns the index of the last entry, first-1 if there is none.
 func (b *batch) last() uint64 { return b.first + uint64(len(b.entries)) - 1 }
 
 func appendBytes[T string | []byte](b []byte, v T) []byte {
@@ -38,8 +39,8 @@ func appendBytes[T string | []byte](b []byte, v T) []byte {
 	return append(b, v...)
 }
 
-// appendOp appends an operation of a rank. What a kind does not use is empty and
-// takes a byte.
+// appendOp appends an operation of a rank. A field that its kind does not use is empty and
+// takes one byte.
 func appendOp(b []byte, rank int, o *Op) []byte {
 	b = append(b, byte(o.Kind))
 	b = binary.AppendUvarint(b, uint64(rank)) //nolint:gosec // a rank is not negative
@@ -55,7 +56,7 @@ func appendOp(b []byte, rank int, o *Op) []byte {
 	return b
 }
 
-// decodeOp reads what appendOp wrote. Values share its memory.
+// decodeOp reads the output of appendOp. Values share its memory.
 func decodeOp(b []byte) (rank int, o Op, err error) {
 	d := decoder{rest: b}
 	o.Kind = Kind(d.byte())
@@ -73,7 +74,7 @@ func decodeOp(b []byte) (rank int, o Op, err error) {
 	return rank, o, d.end("operation")
 }
 
-// appendBatch writes a part of the log.
+// appendBatch appends a part of the log.
 func appendBatch(b []byte, p batch) []byte {
 	b = binary.AppendUvarint(b, p.first)
 	b = binary.AppendUvarint(b, p.stable)
@@ -87,7 +88,7 @@ func appendBatch(b []byte, p batch) []byte {
 	return b
 }
 
-// decodeBatch reads what appendBatch wrote. Operations share its memory.
+// decodeBatch reads the output of appendBatch. Operations share its memory.
 func decodeBatch(b []byte) (batch, error) {
 	d := decoder{rest: b}
 	p := batch{first: d.uvarint(), stable: d.uvarint()}
@@ -101,7 +102,7 @@ func decodeBatch(b []byte) (batch, error) {
 	return p, d.end("log")
 }
 
-// decoder reads from what another agent sent. After an error it reads zeros.
+// decoder reads a message of another agent. After an error it reads zeros.
 type decoder struct {
 	rest []byte
 	err  error
@@ -150,7 +151,7 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
-// count reads how many elements follow, each of which has at least size bytes.
+// count reads the number of elements that follow, each of at least size bytes.
 func (d *decoder) count(size int) int {
 	n := d.uvarint()
 	if n > uint64(len(d.rest)/size) { //nolint:gosec // not negative

@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Outgoing returns the operations that the leader has not been given yet, and how far
-// this host has applied the log. What is lost on the way is in the next Snapshot.
+// Outgoing returns the operations that the leader has not been sent yet, and how many
+// entries this host has applied. The next Snapshot repeats any that get lost.
 func (r *Replica) Outgoing() []wire.Put {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -24,7 +24,7 @@ func (r *Replica) Outgoing() []wire.Put {
 	return append(puts, r.take()...)
 }
 
-// take returns the operations that have not been sent, and counts them as sent.
+// take returns the operations that have not been sent, and marks them as sent.
 func (r *Replica) take() []wire.Put {
 	var puts []wire.Put
 	for i := r.sent; i < len(r.pending); i++ {
@@ -34,8 +34,9 @@ func (r *Replica) take() []wire.Put {
 	return puts
 }
 
-// Snapshot is all that another leader needs of this host: how far it has applied the
-// log, the entries that other hosts may lack, and its operations that are not in it.
+// Snapshot returns everything that a new leader needs from this host: how many entries it
+// has applied, the entries that other hosts may lack, and its operations that are not in
+// the log.
 func (r *Replica) Snapshot() wire.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +51,8 @@ func (r *Replica) Snapshot() wire.Snapshot {
 	}, r.take()...)}
 }
 
-// Fill applies what the leader gives out. What this host has applied already is
-// ignored.
+// Fill applies entries from the leader. It ignores those that this host has applied
+// already.
 func (r *Replica) Fill(f wire.Fill) error {
 	if f.Scope != scopeLog {
 		return fmt.Errorf("%w: fill of scope %.40q", errMalformed, f.Scope)
@@ -86,7 +87,7 @@ func (r *Replica) Fill(f wire.Fill) error {
 	return nil
 }
 
-// append applies the next entry of the log, and answers the process that it is of.
+// append applies the next entry of the log, and answers the process that sent it.
 func (r *Replica) append(e entry) error {
 	own := e.host == r.host
 	if own && (len(r.pending) == 0 || e.seq != r.own+1) {
@@ -96,8 +97,9 @@ func (r *Replica) append(e entry) error {
 	r.applied++
 	r.tail = append(r.tail, e)
 	var out outcome
-	// What any host refuses all refuse, and it changes nothing. A rank that its host does
-	// not have would be charged for nothing, or another host's for what it has not stored.
+	// If one host refuses an operation, all hosts refuse it, and it changes nothing.
+	// Without this check a rank that is not on the entry's host could be charged for values
+	// that it has not stored.
 	switch n, o, err := decodeOp(e.op); {
 	case err != nil:
 		out.err = err
@@ -124,10 +126,10 @@ func (r *Replica) append(e entry) error {
 	return nil
 }
 
-// News has an element when Outgoing or Up may have changed. Close closes it.
+// News receives an element when Outgoing or Up may have changed. Close closes it.
 func (r *Replica) News() <-chan struct{} { return r.news }
 
-// Formed reports that the process of a rank is connected to all others.
+// Formed records that the process of a rank is connected to all others.
 func (r *Replica) Formed(rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +147,8 @@ func (r *Replica) Up(rank int) bool {
 	return p != nil && p.formed
 }
 
-// Withdraw reports whether another process may know of one that died: it has, or may
-// have, changed the store. Nothing is dropped.
+// Withdraw reports whether other processes may have seen changes of a process that died,
+// because it has, or may have, changed the store. It drops nothing.
 func (r *Replica) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +156,7 @@ func (r *Replica) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	return nil, p != nil && p.changed
 }
 
-// Close ends the store with its ring. All that waits, and all later operations, get
-// ErrOver.
+// Close ends the store with its ring. All waiting and later operations return ErrOver.
 func (r *Replica) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +169,7 @@ func (r *Replica) Close() {
 	r.table, r.tail, r.pending = newTable(), nil, nil
 }
 
-// wake makes an element of News.
+// wake sends an element to News.
 func (r *Replica) wake() {
 	if r.ended {
 		return

@@ -21,7 +21,7 @@ type Ordered struct {
 	Op    Op
 }
 
-// Entries reads what a Fill gives out.
+// Entries decodes the entries of a Fill.
 func Entries(f wire.Fill) ([]Ordered, error) {
 	b, err := decodeBatch(f.Values[keyEntries])
 	if err != nil {
@@ -38,38 +38,38 @@ func Entries(f wire.Fill) ([]Ordered, error) {
 	return all, nil
 }
 
-// AppendOp is an operation as hosts send it.
+// AppendOp encodes an operation as hosts send it.
 func AppendOp(rank int, o Op) []byte { return appendOp(nil, rank, &o) }
 
-// Applied is how many entries the replica has applied.
+// Applied returns how many entries the replica has applied.
 func (r *Replica) Applied() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.applied
 }
 
-// Begun is how many operations of this host are in the log, or on their way.
+// Begun returns how many operations of this host are in the log or not applied yet.
 func (r *Replica) Begun() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return int(r.own) + len(r.pending)
 }
 
-// Waits is how many waits there are.
+// Waits returns the number of waiters.
 func (r *Replica) Waits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.waiters.count
 }
 
-// Tail is how many entries the replica keeps for others.
+// Tail returns how many entries the replica keeps for other hosts.
 func (r *Replica) Tail() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.tail)
 }
 
-// Kept is how many entries, and how many operations without a place, the leader keeps.
+// Kept returns how many entries, and how many operations without a place, the leader keeps.
 func (s *Sequencer) Kept() (entries, held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
 )
 
-// seeds are what a leader gives out for some operations, and seedPuts what it is
-// given.
+// seeds returns what a leader sends for some operations, and seedPuts what it receives.
 func seeds(f *testing.F) (fills []wire.Fill, puts []wire.Put) {
 	w := newWorld(1, 1, 1)
 	w.join("h0")
@@ -29,8 +28,8 @@ func seeds(f *testing.F) (fills []wire.Fill, puts []wire.Put) {
 	return fills, append(puts, w.replicas["h0"].Snapshot().Puts...)
 }
 
-// FuzzFill: whatever the leader sends, a replica applies it or reports an error, and
-// goes on.
+// FuzzFill: whatever the leader sends, a replica applies it or returns an error, and
+// continues.
 func FuzzFill(f *testing.F) {
 	fills, _ := seeds(f)
 	for _, fill := range fills {
@@ -52,8 +51,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// FuzzPut: whatever a host sends, the leader takes it or reports an error, and what it
-// gives out then can be applied by a host that has sent nothing of the kind.
+// FuzzPut: whatever a host sends, the leader accepts it or returns an error. The leader's
+// output can be applied by a host that has not sent anything like that.
 func FuzzPut(f *testing.F) {
 	_, puts := seeds(f)
 	for _, p := range puts {

@@ -29,7 +29,7 @@ func forgedLog(before uint64) wire.Put {
 	return wire.Put{Scope: "log", Value: binary.AppendUvarint(b, 0), Size: 2}
 }
 
-// A host that lies about the log neither ends the leader's agent, which would end each
+// A host that sends a forged log neither ends the leader's agent, which would end each
 // leader of the job in turn, nor takes the log from the other hosts.
 func TestSequencer_ForgedLog(t *testing.T) {
 	for name, takesOver := range map[string]bool{"in a session": false, "when a leader takes over": true} {
@@ -52,8 +52,8 @@ func TestSequencer_ForgedLog(t *testing.T) {
 	}
 }
 
-// A host's operations are those of its own ranks: ranks that there are not have no
-// bound of their own, and those of others are not charged.
+// A host may send only operations of its own ranks: unknown ranks would have no bound, and
+// other hosts' ranks would be charged.
 func TestReplica_ForeignRanks(t *testing.T) {
 	w := newWorld(1, 1, 1)
 	w.join("h0")
@@ -82,7 +82,7 @@ func TestReplica_ForeignRanks(t *testing.T) {
 	must.Eq(t, 0, res.Number)
 }
 
-// A host that goes on without an answer is not kept in the leader's memory.
+// The leader's memory does not grow with a host that sends on without waiting for answers.
 func TestSequencer_Flood(t *testing.T) {
 	w := newWorld(1, 1, 1)
 	op := store.AppendOp(1, store.Op{Kind: store.Set, Key: "k", Value: make([]byte, store.MaxValue)})
@@ -93,8 +93,8 @@ func TestSequencer_Flood(t *testing.T) {
 	must.ErrorIs(t, refused, store.ErrTooMuch)
 }
 
-// A rank that lists many keys delays the others for less than that takes: sorting does
-// not hold the lock.
+// A rank that lists many keys delays the others only briefly, because sorting does not hold
+// the lock.
 func TestReplica_ListOfManyKeys(t *testing.T) {
 	const ranks, each = 4, 50000
 	r, err := store.NewReplica("h0", ringOf(ranks))

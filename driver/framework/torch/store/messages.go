@@ -11,7 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// What the messages of hosts and leader are, by wire.Put.Scope and wire.Fill.Scope.
+// Kinds of messages between hosts and leader, in wire.Put.Scope and
+// wire.Fill.Scope.
 const (
 	scopeOp   = "op"   // Key: number of the operation, Value: the operation
 	scopeHave = "have" // Key: entries applied, Value: how many of them were the host's own
@@ -20,7 +21,7 @@ const (
 
 const keyEntries = "entries"
 
-// opPut carries an operation of a ring on so many hosts.
+// opPut returns a message with an operation of a ring on that many hosts.
 func opPut(seq uint64, op []byte, hosts int) wire.Put {
 	return wire.Put{Scope: scopeOp, Key: strconv.FormatUint(seq, 10), Value: op, Size: hosts}
 }

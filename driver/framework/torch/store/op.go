@@ -8,43 +8,43 @@ import (
 	"fmt"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // Operations that change the store. Agents send each other these numbers.
 const (
 	// Set stores Value.
 	Set Kind = iota + 1
-	// CompareSet stores Value where the key has the value Expected, or is missing
-	// and Expected is empty. The result is the value that the key has then;
-	// Expected, if the key is missing.
+	// CompareSet stores Value if the key has the value Expected, or if the key is missing
+	// and Expected is empty. The result is the key's value after that, or Expected if the
+	// key is missing.
 	CompareSet
-	// Add adds Number to the decimal number of the key, 0 where it is missing. The
-	// result is the sum.
+	// Add adds Number to the decimal number at the key, which is 0 if the key is missing.
+	// The result is the sum.
 	Add
 	// Append adds Value to the end of the key's value.
 	Append
 	// MultiSet stores all Pairs.
 	MultiSet
-	// Delete removes the key. The result is 1, or 0 where it was missing.
+	// Delete removes the key. The result is 1, or 0 if it was missing.
 	Delete
-	// Push adds Value to the end of the queue of that name. Queues and keys have
-	// names of their own.
+	// Push appends Value to the queue of that name. Queues and keys do not share their
+	// names.
 	Push
-	// Pop takes the first value from a queue. The result is also the number of values
-	// there were, 0 for none.
+	// Pop takes the first value from a queue. The result also has the number of values that
+	// there were, 0 if none.
 	Pop
 )
 
 // Operations that read the store.
 const (
-	// Get reads the value of the key, empty where it is missing.
+	// Get reads the value of the key, which is empty if the key is missing.
 	Get Kind = iota + 64
 	// MultiGet reads the values of Keys.
 	MultiGet
-	// Check reports 1 if all Keys have a value, or are queues with one.
+	// Check returns 1 if each of Keys has a value, or is a queue with one.
 	Check
-	// Wait waits until each of Keys has been there.
+	// Wait waits until each of Keys has existed.
 	Wait
 	// Barrier adds 1 to the key, and waits until it is at least Number.
 	Barrier
@@ -54,12 +54,12 @@ const (
 	ListKeys
 	// QueueLen counts the values of a queue.
 	QueueLen
-	// Yield is for a process that has waited for Keys and leaves them to others: where
-	// one is a queue with values, another process that waits for it is woken.
+	// Yield ends a process's interest in Keys that it has waited for. If one of them is a
+	// queue with values, another waiting process is woken.
 	Yield
 )
 
-// Op is one operation. Which fields it uses depends on its kind.
+// Op is one operation. Its kind determines which fields it uses.
 type Op struct {
 	Kind     Kind
 	Key      string
@@ -76,7 +76,7 @@ type Pair struct {
 	Value []byte
 }
 
-// Result is the answer to an operation. Values are shared: do not change them.
+// Result is the result of an operation. Values are shared: do not change them.
 type Result struct {
 	Number int64
 	Value  []byte
@@ -85,38 +85,36 @@ type Result struct {
 }
 
 var (
-	// ErrOver is the answer once the ring is over.
+	// ErrOver means that the ring has ended.
 	ErrOver = errors.New("store: the ring is over")
-	// ErrForeign is the answer to a rank whose process is not of this host.
+	// ErrForeign means that the rank's process is not on this host.
 	ErrForeign = errors.New("store: rank of another host")
-	// ErrTooMuch is the answer to an operation beyond a bound.
+	// ErrTooMuch means that an operation exceeds a bound.
 	ErrTooMuch = errors.New("store: beyond the bounds of the store")
-	// ErrNumber is the answer to Add where the value is no number.
+	// ErrNumber means that Add found a value that is not a number.
 	ErrNumber = errors.New("store: value is not a number")
-	// ErrUnknown is the answer to an operation of no known kind.
+	// ErrUnknown means that the operation's kind is unknown.
 	ErrUnknown = errors.New("store: unknown operation")
 )
 
-// Bounds of one operation. Those of keys, and of the keys of one operation, are
-// PyTorch's own (MAX_STRING_LEN, MAX_PAYLOAD_LEN and MAX_KEY_COUNT in
-// TCPStoreLibUvBackend.cpp).
+// Bounds of one operation. The bounds of keys, and of the number of keys, are PyTorch's own
+// (MAX_STRING_LEN, MAX_PAYLOAD_LEN and MAX_KEY_COUNT in TCPStoreLibUvBackend.cpp).
 const (
 	// MaxKey is the longest key in bytes.
 	MaxKey = 8 << 10
-	// MaxValue is the longest value in bytes. The addresses of one rank among n take
-	// 136 bytes times n.
+	// MaxValue is the longest value in bytes. In a group of n ranks, the addresses of one
+	// rank take 136 bytes times n.
 	MaxValue = 8 << 20
 	// MaxKeys is how many keys one operation may have.
 	MaxKeys = 128 << 10
-	// MaxOp is how many bytes one operation may take, 64 for each key of a list among
-	// them.
+	// MaxOp is the largest operation in bytes, including 64 for each key of a list.
 	MaxOp = 16 << 20
 )
 
 // changes reports whether an operation of this kind goes into the log.
 func (k Kind) changes() bool { return k >= Set && k <= Pop }
 
-// size is what the operation takes, in bytes.
+// size returns the operation's size in bytes.
 func (o *Op) size() int {
 	n := opExtra + len(o.Key) + len(o.Value) + len(o.Expected)
 	for _, k := range o.Keys {

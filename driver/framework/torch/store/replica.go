@@ -13,16 +13,16 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Bounds of the operations of one rank that its host has not applied yet. A
-// connection has one at a time, unless it ends before the answer.
+// Bounds of the operations of one rank that its host has not applied yet. A connection has
+// one such operation at a time, unless it ends before the answer.
 const (
 	maxPending      = 1024
 	maxPendingBytes = maxStored
 )
 
-// maxOnTheWay bounds the operations of all ranks of a host that are not applied yet;
-// others wait for room. With a log of maxLog they have to fit into a Snapshot, a
-// message of at most 256 MiB in which bytes take 4/3 of their length.
+// maxOnTheWay bounds the operations of all ranks of a host that are not applied yet; others
+// wait. Together with a log of maxLog they must fit into a Snapshot, a message of at most
+// 256 MiB in which bytes take 4/3 of their length.
 const maxOnTheWay = 112 << 20
 
 // Replica is the store of one ring on one of its hosts. It is the host's side of the
@@ -32,23 +32,23 @@ type Replica struct {
 	host  string
 	hosts int // of the ring
 	ranks map[int]*rank
-	// owners are the hosts of all ranks.
+	// owners has the host of each rank.
 	owners map[int]string
 
 	table   *table
 	waiters waiters
 
-	// applied entries of the log, of which own are operations of this host. The
-	// last of them, tail, may be missing elsewhere.
+	// applied is the number of applied entries, own the number of this host's operations
+	// among them. The last of the entries, tail, may be missing on other hosts.
 	applied, own uint64
 	tail         []entry
-	// pending are the operations of this host that are not applied yet, numbered
-	// from own+1. The leader has been given the first sent of them.
+	// pending are the operations of this host that are not applied yet, numbered from
+	// own+1. The leader has been sent the first of them, as many as sent.
 	pending []*pending
 	sent    int
 	bytes   int           // of pending
-	room    chan struct{} // closed when bytes is less, nil while no one waits for it
-	// unreported: the leader has yet to be given applied.
+	room    chan struct{} // closed when bytes decreases; nil while no one waits
+	// unreported means that the leader has not been sent applied yet.
 	unreported bool
 
 	news  chan struct{}
@@ -62,7 +62,7 @@ type rank struct {
 	pending, bytes  int // operations not applied yet, and their size
 }
 
-// pending is an operation on its way.
+// pending is an operation that is not applied yet.
 type pending struct {
 	rank   *rank
 	op     []byte
@@ -74,7 +74,7 @@ type outcome struct {
 	err error
 }
 
-// NewReplica begins the store of a ring on a host that has members in it.
+// NewReplica starts the store of a ring on a host with members in it.
 func NewReplica(host elastic.HostID, r *elastic.Ring) (*Replica, error) {
 	p := &Replica{
 		host: string(host), hosts: len(r.Hosts()), ranks: map[int]*rank{}, owners: map[int]string{},
@@ -91,7 +91,7 @@ func NewReplica(host elastic.HostID, r *elastic.Ring) (*Replica, error) {
 		return nil, fmt.Errorf("store: host %s has no member in ring %d", host, r.Generation)
 	}
 	if p.hosts > 1 {
-		p.unreported = true // the leader gives entries to the hosts that it has heard of
+		p.unreported = true // the leader sends entries only to hosts that it has heard from
 		p.wake()
 	}
 	return p, nil
@@ -106,8 +106,8 @@ type Client struct {
 // Client returns the store for the process of a rank.
 func (r *Replica) Client(rank int) *Client { return &Client{replica: r, rank: rank} }
 
-// Do performs one operation. One that changes the store is performed even if ctx ends
-// before the answer is there. ErrOver is the answer once the ring is over.
+// Do performs one operation. An operation that changes the store is performed even if ctx
+// ends before its answer. Do returns ErrOver once the ring has ended.
 func (c *Client) Do(ctx context.Context, op Op) (Result, error) {
 	if err := op.valid(); err != nil {
 		return Result{}, err
@@ -121,7 +121,7 @@ func (c *Client) Do(ctx context.Context, op Op) (Result, error) {
 		return Result{}, c.replica.barrier(ctx, c.rank, op.Key, op.Number)
 	}
 	res, err := c.replica.read(c.rank, &op)
-	slices.Sort(res.Keys) // takes long for many, so without the lock
+	slices.Sort(res.Keys) // without the lock, because many keys take long
 	return res, err
 }
 
@@ -139,7 +139,7 @@ func (r *Replica) read(n int, o *Op) (Result, error) {
 	return r.table.read(o)
 }
 
-// local finds a process of this host.
+// local returns the rank of a process on this host.
 func (r *Replica) local(n int) (*rank, error) {
 	if r.ended {
 		return nil, ErrOver
@@ -182,8 +182,8 @@ func (r *Replica) change(ctx context.Context, n int, o *Op) (Result, error) {
 	}
 }
 
-// submit puts an operation on its way, unless it has to wait for room. With no other
-// host in the ring, that is all.
+// submit queues an operation, unless it must wait for room. If the ring has no other host,
+// it applies the operation at once.
 func (r *Replica) submit(n int, o *Op) (_ *pending, room <-chan struct{}, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +217,7 @@ func (r *Replica) submit(n int, o *Op) (_ *pending, room <-chan struct{}, _ erro
 	return p, nil, nil
 }
 
-// apply performs an operation and wakes those who waited for it.
+// apply performs an operation and wakes the processes that waited for it.
 func (r *Replica) apply(n int, o *Op) outcome {
 	res, err := r.table.apply(n, o)
 	for _, p := range o.Pairs {
@@ -232,7 +232,7 @@ func (r *Replica) apply(n int, o *Op) outcome {
 	return outcome{res, err}
 }
 
-// notice wakes those who wait for a key, if it is there.
+// notice wakes the processes that wait for a key, if it exists.
 func (r *Replica) notice(key string) {
 	if _, found := r.table.values[key]; !found || len(r.waiters.byKey[key]) == 0 {
 		return
@@ -240,7 +240,7 @@ func (r *Replica) notice(key string) {
 	r.waiters.value(key, r.reached(key))
 }
 
-// reached is the number of a key, the least there is if it has none.
+// reached returns the number at a key, the least possible if it has none.
 func (r *Replica) reached(key string) int64 {
 	n, err := r.table.number(key)
 	if err != nil {
@@ -249,7 +249,7 @@ func (r *Replica) reached(key string) int64 {
 	return n
 }
 
-// wait waits until each of the keys has been there.
+// wait waits until each of the keys has existed.
 func (r *Replica) wait(ctx context.Context, n int, keys []string) error {
 	return r.await(ctx, n, func() ([]string, int64) {
 		var missing []string
@@ -277,7 +277,8 @@ func (r *Replica) barrier(ctx context.Context, n int, key string, least int64) e
 	})
 }
 
-// await waits for the keys that look finds missing, or not to have a number yet.
+// await waits for the keys that look reports as missing, or as not having reached their
+// number yet.
 func (r *Replica) await(ctx context.Context, n int, look func() (missing []string, least int64)) error {
 	r.mu.Lock()
 	if _, err := r.local(n); err != nil {
@@ -310,7 +311,7 @@ func (r *Replica) await(ctx context.Context, n int, look func() (missing []strin
 	}
 }
 
-// yield wakes another one of those who wait for queues that have values.
+// yield wakes one other waiter for each of the queues that has values.
 func (r *Replica) yield(keys []string) {
 	for _, k := range keys {
 		if len(r.table.queues[k]) > 0 {

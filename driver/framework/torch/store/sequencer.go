@@ -13,29 +13,29 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Bounds of the log. Operations that it has no room for wait until the slowest host
-// has applied more of it; more of one host than it may have on its way are refused.
+// Bounds of the log. Operations that do not fit wait until the slowest host has applied
+// more of it. A host that has more operations waiting than its bound is refused.
 const (
 	maxLog   = 64 << 20 // of entries that some host has not applied, in bytes
 	maxHeld  = 2 * maxOnTheWay
 	maxBatch = 4 << 20 // of the entries of one Fill, unless it has only one
 )
 
-// Sequencer is the leader's side of one ring's exchange: it gives operations their
-// order. It keeps no values, only the entries that some host has yet to apply. It does
-// no I/O. All methods may be called concurrently, but Fills for one host should
-// reach it in the order in which they were returned.
+// Sequencer is the leader's side of one ring's exchange: it puts the operations in order.
+// It keeps no values, only the entries that some host has yet to apply. It does no I/O. All
+// methods may be called concurrently, but Fills for one host should reach it in the order
+// in which they were returned.
 type Sequencer struct {
 	mu    sync.Mutex
 	hosts map[string]*member
 	size  int // hosts of the ring, 0 while not known
-	// expected are the hosts that a leader that took over has yet to hear of.
+	// expected are the hosts that a new leader has yet to hear from.
 	expected map[string]bool
-	// log has the entries after the first base, and bytes is its size.
+	// log has the entries after the first base; bytes is its size.
 	base  uint64
 	log   []entry
 	bytes int
-	// held are operations that have no place in the log yet, as they came.
+	// held are operations that have no place in the log yet, in order of arrival.
 	held []entry
 }
 
@@ -44,18 +44,18 @@ type member struct {
 	known   bool   // it has reported have
 	have    uint64 // entries that it has applied
 	given   uint64 // entries that it was given
-	ordered uint64 // the last of its operations that is in the log
+	ordered uint64 // the last of its operations that are in the log
 	held    int    // its operations that have no place in the log yet, in bytes
 }
 
-// NewSequencer begins the log of a ring.
+// NewSequencer starts the log of a ring.
 func NewSequencer() *Sequencer {
 	return &Sequencer{hosts: map[string]*member{}, expected: map[string]bool{}}
 }
 
-// Expect is for a leader that took over in the middle of a ring: it names the hosts
-// that have a part in it. Until it has heard of all of them, what the leader
-// before gave out is not known.
+// Expect names the hosts that take part in a ring. It is for a leader that takes over in
+// the middle of one: until it has heard from all of them, it does not know what the
+// previous leader handed out.
 func (s *Sequencer) Expect(hosts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,19 +64,19 @@ func (s *Sequencer) Expect(hosts []string) {
 	}
 }
 
-// Submit takes what a host sends during a session, and returns what is to be sent out.
-// A host that has joined the ring after it registered begins with have.
+// Submit takes a host's messages during a session, and returns the messages to send out. A
+// host that joins the ring after it registered begins with have.
 func (s *Sequencer) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.take(host, puts)
 }
 
-// Restore takes a host's snapshot, and returns what is to be sent out.
+// Restore takes a host's snapshot, and returns the messages to send out.
 func (s *Sequencer) Restore(host string, snap wire.Snapshot) ([]wire.Fill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The snapshot has them again, and what the host was given may be lost.
+	// The snapshot repeats them, and entries that the host was sent may be lost.
 	s.held = slices.DeleteFunc(s.held, func(e entry) bool { return e.host == host })
 	m := s.member(host)
 	m.known, m.held = false, 0
@@ -85,7 +85,7 @@ func (s *Sequencer) Restore(host string, snap wire.Snapshot) ([]wire.Fill, error
 
 func (s *Sequencer) take(host string, puts []wire.Put) ([]wire.Fill, error) {
 	var errs []error
-	// Later there is no other log than this leader's.
+	// After this there is no other log than this leader's.
 	takesOver := len(s.expected) > 0
 	for _, p := range puts {
 		if p.Scope == scopeLog && !takesOver {
@@ -134,7 +134,7 @@ func (s *Sequencer) put(host string, p wire.Put) error {
 	}
 }
 
-// report takes how far a host is.
+// report takes the number of entries that a host has applied.
 func (s *Sequencer) report(host string, p wire.Put) error {
 	have, own, err := decodeHave(p)
 	if err != nil {
@@ -162,11 +162,11 @@ func (s *Sequencer) member(host string) *member {
 	return m
 }
 
-// last is the index of the last entry.
+// last returns the index of the last entry.
 func (s *Sequencer) last() uint64 { return s.base + uint64(len(s.log)) }
 
-// extend takes the end of a log that the leader before gave out, if it is longer. No
-// host has dropped entries that another one lacks, so that logs overlap.
+// extend takes the end of a log that the previous leader handed out, if it is longer. No
+// host has dropped entries that another one lacks, so the logs overlap.
 func (s *Sequencer) extend(b batch) error {
 	if s.last() == 0 {
 		for h, m := range s.hosts {
@@ -226,7 +226,7 @@ func (s *Sequencer) trim() {
 	s.base += n
 }
 
-// stable is how many entries all hosts of the ring have applied.
+// stable returns how many entries all hosts of the ring have applied.
 func (s *Sequencer) stable() uint64 {
 	stable, known := s.last(), 0
 	for _, m := range s.hosts {
@@ -241,8 +241,8 @@ func (s *Sequencer) stable() uint64 {
 	return stable
 }
 
-// give returns the next entries for each host that has applied what it was given
-// before: one Fill for all that are equally far.
+// give returns the next entries for each host that has applied the ones it was sent before.
+// Hosts that have applied the same number share one Fill.
 func (s *Sequencer) give() []wire.Fill {
 	if len(s.expected) > 0 {
 		return nil
@@ -264,7 +264,7 @@ func (s *Sequencer) give() []wire.Fill {
 	return fills
 }
 
-// next returns as many entries after the first have as one Fill carries.
+// next returns the entries after the first have, as many as fit into one Fill.
 func (s *Sequencer) next(have uint64) batch {
 	b := batch{first: have + 1, stable: s.base}
 	rest, bytes := s.log[have-s.base:], 0
@@ -278,9 +278,9 @@ func (s *Sequencer) next(have uint64) batch {
 	return b
 }
 
-// Withdraw reports that values of a process that died may have been read. Nothing is
+// Withdraw reports whether values of a process that died may have been read. Nothing is
 // withdrawn from a log.
 func (s *Sequencer) Withdraw(puts []wire.Put) (visible bool) { return len(puts) > 0 }
 
-// Connected does nothing: processes use the store while they train, too.
+// Connected does nothing, because processes also use the store while they train.
 func (s *Sequencer) Connected() {}

@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
 )
 
-// alone is a store that only one process uses.
+// alone returns a store that only one process uses.
 func alone(t *testing.T) (*store.Replica, *store.Client) {
 	t.Helper()
 	r, err := store.NewReplica("h0", ringOf(1))
@@ -31,7 +31,7 @@ func do(t *testing.T, c *store.Client, op store.Op) store.Result {
 	return res
 }
 
-// What operations leave is PyTorch's: also where that is odd.
+// Operations have the same effects as in PyTorch, even the odd ones.
 func TestOperations(t *testing.T) {
 	set := func(key, value string) store.Op { return store.Op{Kind: store.Set, Key: key, Value: []byte(value)} }
 	for name, tc := range map[string]struct {
@@ -93,7 +93,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// No rank gets beyond the bounds, and what it frees it can use again.
+// No rank exceeds the bounds, and freed space can be used again.
 func TestBounds(t *testing.T) {
 	w := newWorld(1, 2, 1)
 	w.join("h0")
@@ -131,7 +131,7 @@ func TestBounds(t *testing.T) {
 	must.NoError(t, try(a, store.Op{Kind: store.Push, Key: "q", Value: value}))
 }
 
-// Operations that the leader does not answer, and waits, have bounds, too.
+// Waits, and operations that the leader does not answer, have bounds, too.
 func TestBounds_Pending(t *testing.T) {
 	w := newWorld(1, 1, 1)
 	w.join("h0")
@@ -161,8 +161,8 @@ func TestBounds_Pending(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == 0 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
-// However much all ranks of a host store at once, another leader can be given it in one
-// message; the rest waits.
+// However much all ranks of a host store at once, it fits into one message to another
+// leader; the rest waits.
 func TestBounds_Snapshot(t *testing.T) {
 	const ranks, each, message = 9, 2, 256 << 20
 	w := newWorld(1, ranks, 1)
@@ -185,8 +185,7 @@ func TestBounds_Snapshot(t *testing.T) {
 	must.Eq(t, ranks*each, int(do(t, w.replicas["h1"].Client(ranks), store.Op{Kind: store.NumKeys}).Number))
 }
 
-// Waits end when all keys have been there, once for each value of a queue, and with the
-// ring.
+// Waits end when all keys have existed, once for each value of a queue, and with the ring.
 func TestWait(t *testing.T) {
 	r, c := alone(t)
 	wait1 := func(op store.Op) chan error {
@@ -226,7 +225,7 @@ func TestWait(t *testing.T) {
 	must.False(t, open)
 }
 
-// A wait that is canceled as it ends takes the value of a queue from no one.
+// A wait that is canceled just as it ends takes no queue value from another process.
 func TestWait_CanceledAsItEnds(t *testing.T) {
 	r, c := alone(t)
 	op := store.Op{Kind: store.Wait, Keys: []string{"q"}}
@@ -272,8 +271,8 @@ func TestReplica_OneHost(t *testing.T) {
 	must.Error(t, err)
 }
 
-// A process is up when it reports that it is connected, and known to others once it
-// has changed anything.
+// A process is up when it reports that it is connected, and visible to others once it has
+// changed anything.
 func TestReplica_Members(t *testing.T) {
 	r, err := store.NewReplica("h0", ringOf(2))
 	must.NoError(t, err)
@@ -294,7 +293,7 @@ func TestReplica_Members(t *testing.T) {
 	<-r.News()
 }
 
-// Entries that all hosts have applied are kept nowhere, however many there are.
+// Entries that all hosts have applied are dropped everywhere, however many there are.
 func TestLog_IsTrimmed(t *testing.T) {
 	w := newWorld(1, 1, 1, 1)
 	for _, h := range w.hosts {
@@ -313,7 +312,7 @@ func TestLog_IsTrimmed(t *testing.T) {
 	}
 }
 
-// A host that applies nothing holds up the others at a bound, and is caught up with.
+// A host that applies nothing delays the others only at a bound, and later catches up.
 func TestLog_SlowHost(t *testing.T) {
 	w := newWorld(1, 1, 1)
 	w.join("h0")

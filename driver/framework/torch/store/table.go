@@ -13,20 +13,20 @@ import (
 	"strings"
 )
 
-// Bounds of what the ranks store. Each is charged for the values that it stored last.
+// Bounds for the values of the ranks. A value is charged to the rank that stored it last.
 const (
 	maxStored = 16 << 20 // of one rank, in bytes
-	maxKeys   = 1 << 20  // of the ring, values of queues among them
-	keyExtra  = 256      // bytes accounted for each value besides its own
-	opExtra   = 64       // bytes accounted for each operation, and for each key of a list
+	maxKeys   = 1 << 20  // of the ring, including the values of queues
+	keyExtra  = 256      // bytes charged for each value in addition to its own
+	opExtra   = 64       // bytes charged for each operation, and for each key of a list
 )
 
-// table is the store after some entries of the log: the same on each host, which
-// is why everything in it depends on the entries alone.
+// table is the store after some entries of the log. It must be the same on each host, so
+// everything in it depends on the entries alone.
 type table struct {
 	values map[string]item
 	queues map[string][]item
-	// stored is what each rank is charged for, in bytes; held counts all values.
+	// stored is the number of bytes charged to each rank; held counts all values.
 	stored map[int]int
 	held   int
 }
@@ -81,7 +81,7 @@ func (t *table) apply(rank int, o *Op) (Result, error) {
 	}
 }
 
-// set stores a copy of a value: the value itself may be a small part of a large message.
+// set stores a copy of a value, since the original may be a small part of a large message.
 func (t *table) set(rank int, key string, value []byte) error {
 	it, err := t.charge(rank, key, slices.Clone(value), t.values[key])
 	if err == nil {
@@ -113,7 +113,7 @@ func (t *table) add(rank int, o *Op) (Result, error) {
 	return Result{Number: n}, t.set(rank, o.Key, strconv.AppendInt(nil, n, 10))
 }
 
-// append keeps the rank that set the value in charge of it.
+// append appends to a value. The rank that set the value continues to be charged for it.
 func (t *table) append(rank int, o *Op) error {
 	old, found := t.values[o.Key]
 	if !found {
@@ -144,7 +144,7 @@ func (t *table) pop(key string) Result {
 	return Result{Number: int64(len(queue)), Value: first.data}
 }
 
-// charge accounts for a value that takes the place of another, or of none.
+// charge charges a rank for a value that replaces another, or none.
 func (t *table) charge(rank int, key string, data []byte, old item) (item, error) {
 	it := item{data: data, rank: rank, cost: len(key) + len(data) + keyExtra}
 	stored := t.stored[rank] + it.cost
@@ -171,8 +171,8 @@ func (t *table) release(it item) {
 	}
 }
 
-// number is the decimal number of a key, 0 where it is missing. Like C's strtoll,
-// which PyTorch's store uses, it ignores spaces before it and anything after it.
+// number returns the decimal number at a key, 0 if the key is missing. Like C's strtoll,
+// which PyTorch's store uses, it ignores spaces before the number and anything after it.
 func (t *table) number(key string) (int64, error) {
 	it, found := t.values[key]
 	if !found {
@@ -196,8 +196,7 @@ func (t *table) has(key string) bool {
 	return found || len(t.queues[key]) > 0
 }
 
-// read performs an operation that only reads and does not wait. Lists of keys are in
-// no order.
+// read performs an operation that only reads and does not wait. Lists of keys are unsorted.
 func (t *table) read(o *Op) (Result, error) {
 	switch o.Kind {
 	case Get:

@@ -14,9 +14,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
 )
 
-// BenchmarkTraffic is what one host of a ring sends and gets when each rank stores a
-// blob of 256 bytes and reads all others: when all come at once, and when each comes
-// only after all hosts know of the one before.
+// BenchmarkTraffic measures the messages of one host of a ring while each rank stores a
+// blob of 256 bytes and reads all others. The ranks do so all at once, or each only after
+// all hosts know of the previous one.
 func BenchmarkTraffic(b *testing.B) {
 	for _, at := range []string{"at once", "one by one"} {
 		for _, c := range []struct{ ranks, hosts int }{{64, 8}, {256, 32}, {256, 128}, {1024, 32}, {1024, 128}} {
@@ -61,8 +61,8 @@ func traffic1(b *testing.B, ranks, hosts int, apart bool) *world {
 	return w
 }
 
-// What process groups leave behind stays far below the bound: a rank keeps one key for
-// each group of gloo, with its addresses.
+// The keys that process groups leave behind stay far below the bound: a rank keeps one key
+// for each gloo group, with its addresses.
 func TestBounds_ManyGroups(t *testing.T) {
 	const ranks, groups = 64, 10000
 	_, c := alone(t)

@@ -5,25 +5,25 @@ package store
 
 import "slices"
 
-// maxWaiters bounds the waits of one host's processes. A process has one for each of
-// its connections.
+// maxWaiters bounds the waits of one host's processes. A process has at most one for each
+// of its connections.
 const maxWaiters = 4096
 
-// waiter waits until each of its keys has been there.
+// waiter waits until each of its keys has existed.
 type waiter struct {
 	keys    []string
 	missing int
 	least   int64         // the number that the key has to reach, for a barrier
-	ready   chan struct{} // closed when none is missing
+	ready   chan struct{} // closed when no key is missing
 }
 
-// waiters are those of one host, by key.
+// waiters are the waiters of one host, by key.
 type waiters struct {
 	byKey map[string][]*waiter
 	count int
 }
 
-// add waits for the keys, none of which is there.
+// add adds a waiter for the keys, none of which exists yet.
 func (ws *waiters) add(least int64, keys ...string) *waiter {
 	w := &waiter{keys: keys, missing: len(keys), least: least, ready: make(chan struct{})}
 	for _, k := range keys {
@@ -33,7 +33,7 @@ func (ws *waiters) add(least int64, keys ...string) *waiter {
 	return w
 }
 
-// value wakes those who wait for a key that has a value now, or this number.
+// value wakes the waiters for a key that now has a value, or this number.
 func (ws *waiters) value(key string, number int64) {
 	list := slices.DeleteFunc(ws.byKey[key], func(w *waiter) bool {
 		if w.least > max(number, 0) {
@@ -45,7 +45,7 @@ func (ws *waiters) value(key string, number int64) {
 	ws.put(key, list)
 }
 
-// queued wakes the first of those who wait for a queue: one value is for one of them.
+// queued wakes the first waiter for a queue: one value is for one waiter.
 func (ws *waiters) queued(key string) {
 	list := ws.byKey[key]
 	if i := slices.IndexFunc(list, func(w *waiter) bool { return w.least == 0 }); i >= 0 {
@@ -62,7 +62,7 @@ func (ws *waiters) arrived(w *waiter) {
 	}
 }
 
-// drop forgets a waiter that waits no longer, and reports whether it was woken before.
+// drop removes a waiter, and reports whether it was woken before.
 func (ws *waiters) drop(w *waiter) (woken bool) {
 	if w.missing == 0 {
 		return true

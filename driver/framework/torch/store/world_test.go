@@ -28,7 +28,7 @@ var (
 	_ leader.Exchange = (*store.Sequencer)(nil)
 )
 
-// ringOf is a ring with so many processes on each host: h0, h1, and so on.
+// ringOf returns a ring with so many processes on each host: h0, h1, and so on.
 func ringOf(perHost ...int) *elastic.Ring {
 	r := &elastic.Ring{Generation: 1, Term: 1}
 	for h, n := range perHost {
@@ -51,8 +51,8 @@ func ringOf(perHost ...int) *elastic.Ring {
 //	              ^                        │
 //	              └───────(toHost)─────────┘
 //
-// Messages of one session keep their order. What a session that breaks has on its way
-// is lost, in both directions. A leader that takes over knows nothing.
+// Messages of one session keep their order. When a session breaks, messages on their way
+// are lost in both directions. A leader that takes over knows nothing.
 type world struct {
 	rng       *rand.Rand
 	ring      *elastic.Ring
@@ -75,7 +75,7 @@ func (t *traffic) add(bytes int) {
 	t.bytes += bytes
 }
 
-// length is that of a message, as a session sends it.
+// length returns the length of a message as a session sends it.
 func length(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -110,8 +110,8 @@ func (w *world) join(h string) {
 	w.replicas[h], w.joined[h], w.attached[h] = r, true, true
 }
 
-// carry moves one message or batch of one host, in a direction; it reports whether
-// there was any.
+// carry moves one message or batch of one host in one direction. It reports whether there
+// was any.
 func (w *world) carry(h string, direction int) (bool, error) {
 	if !w.joined[h] {
 		return false, nil
@@ -222,7 +222,7 @@ func (w *world) settle() error {
 	return nil
 }
 
-// started is an operation of a process whose answer is awaited elsewhere.
+// started is a process's operation whose answer is awaited elsewhere.
 type started struct {
 	rank   int
 	op     store.Op
@@ -260,7 +260,8 @@ func (w *world) replicaOf(rank int) *store.Replica {
 	return w.replicas[string(w.ring.Members[rank].Proc.Slot.Host)]
 }
 
-// randomOp is one of a rank, all of whose results are compared with the model's.
+// randomOp returns an operation of a rank. All of its results are compared with the
+// model's.
 func (w *world) randomOp(rank, n int) store.Op {
 	key := "k" + strconv.Itoa(w.rng.IntN(5))
 	value := []byte(fmt.Sprintf("%d.%d", rank, n))
@@ -327,8 +328,8 @@ func (w *world) run(t *testing.T, steps int, faults bool) [][]*started {
 	return done
 }
 
-// Whatever breaks on the way, all hosts apply the same operations in the same order,
-// each once, and each process is answered what the store answers in that order.
+// Whatever breaks, all hosts apply the same operations in the same order, each once, and
+// each process gets the answers that follow from that order.
 func TestWorld(t *testing.T) {
 	seeds := 50
 	switch {
@@ -380,7 +381,7 @@ func check(t *testing.T, w *world, done [][]*started) {
 	}
 }
 
-// contents are all values of a store.
+// contents returns all values of a store.
 func contents(t *testing.T, c *store.Client) map[string]string {
 	t.Helper()
 	keys, err := c.Do(t.Context(), store.Op{Kind: store.ListKeys})

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package taskdriver is PyTorch as the Nomad task driver needs it: what it adds to a
-// task's configuration, and which installation a client has.
+// Package taskdriver has PyTorch's part of the Nomad task driver: its additions to a task's
+// configuration, and the detection of a client's installation.
 package taskdriver
 
 import (
@@ -18,21 +18,22 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/release"
 )
 
-// PyTorch is the framework of a task driver.
+// PyTorch implements the task driver's framework.
 type PyTorch struct {
 	options.Task
 
 	Logger hclog.Logger
 }
 
-// Probe asks python which PyTorch this host has. See describe.
+// Probe returns node attributes for the PyTorch of a Python program on this host. See
+// describe.
 func (p PyTorch) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	attributes, remark = describe(probe.Look(ctx, python, timeout, p.Logger))
 	return attributes, remark, nil
 }
 
-// describe returns node attributes and a remark on the installation. None keeps tasks
-// from bringing their own.
+// describe returns node attributes and a remark on the installation. None of them prevents
+// tasks from bringing their own.
 func describe(found *probe.Installation) (attributes map[string]any, remark string) {
 	if !found.Installed {
 		return map[string]any{"installed": false}, "no PyTorch on this host (" + found.Why + "), tasks must bring their own"

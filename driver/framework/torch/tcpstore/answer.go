@@ -20,7 +20,8 @@ const (
 	notReady     = 1
 )
 
-// answerWriter writes answers. A client that takes none for a while is given up.
+// answerWriter writes answers. It gives up on a client that does not read for a
+// while.
 type answerWriter struct {
 	conn  net.Conn
 	w     *bufio.Writer
@@ -41,7 +42,7 @@ func (a *answerWriter) Write(b []byte) (int, error) {
 	return a.conn.Write(b)
 }
 
-func (a *answerWriter) byte(b byte) { _ = a.w.WriteByte(b) } // its error is Flush's, as of all below
+func (a *answerWriter) byte(b byte) { _ = a.w.WriteByte(b) } // Flush returns its error, as that of all below
 
 func (a *answerWriter) int64(n int64) {
 	_, _ = a.w.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) //nolint:gosec // two's complement
@@ -54,7 +55,7 @@ func (a *answerWriter) bytes(b []byte) {
 
 func (a *answerWriter) flush() error { return a.w.Flush() }
 
-// answer writes what a command is answered with.
+// answer writes the answer to a command.
 func (a *answerWriter) answer(c command, res store.Result) error {
 	switch c {
 	case cmdCheck:

@@ -24,7 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/tcpstore"
 )
 
-// timeout is far above what anything here takes.
+// timeout is far longer than anything here takes.
 const timeout = time.Minute
 
 // anyPeer admits everyone.
@@ -101,7 +101,7 @@ func (j *job) client(rank int) *store.Client {
 	return j.replicas[j.ring.Members[rank].Proc.Slot.Host].Client(rank)
 }
 
-// process is one whose place comes when the test says so.
+// process is a process that gets its place when the test says so.
 type process struct {
 	placed chan struct{}
 	store  tcpstore.Store
@@ -116,7 +116,7 @@ func (p *process) Store(ctx context.Context) (tcpstore.Store, error) {
 	}
 }
 
-// placed is a process that has its place.
+// placed returns a process that has its place.
 func placed(s tcpstore.Store) *process {
 	p := &process{placed: make(chan struct{}), store: s}
 	close(p.placed)
@@ -131,7 +131,7 @@ func serve(t testing.TB, p tcpstore.Process, limits tcpstore.Limits) *tcpstore.S
 	return s
 }
 
-// client is what TCPStore's client sends and takes.
+// client sends and receives the same as TCPStore's client.
 type client struct {
 	t    testing.TB
 	conn net.Conn

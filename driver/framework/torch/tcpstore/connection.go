@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/gate"
 )
 
-// connection is one client. A goroutine reads its requests while another performs
-// them in turn, so that a wait can be canceled.
+// connection is one client. One goroutine reads its requests while another performs them in
+// turn, so that a wait can be canceled.
 //
 //	read ── requests ──> run ──> answers
 type connection struct {
@@ -26,10 +26,10 @@ type connection struct {
 	conn     net.Conn
 	ctx      context.Context // ends with the connection
 	requests chan request    // closed when no more will come
-	readErr  error           // why, nil at a clean end; set before requests is closed
+	readErr  error           // why requests was closed, nil at a clean end; set before that
 	answers  *answerWriter
 	store    Store // nil before the first operation
-	// waited are the keys of the wait that the request before was, if it was one.
+	// waited are the keys of the previous request, if it was a wait.
 	waited []string
 }
 
@@ -50,7 +50,7 @@ func (c *connection) run() error {
 	}()
 	err := c.perform()
 	if err == nil {
-		stop() // the client may have yet to take the last answer
+		stop() // the client may not have read the last answer yet
 	}
 	cancel()
 	for req := range c.requests {
@@ -60,7 +60,7 @@ func (c *connection) run() error {
 	return err
 }
 
-// read reads requests until the client ends the connection.
+// read reads requests until the client closes the connection.
 func (c *connection) read() error {
 	r := &requestReader{r: bufio.NewReader(c.conn), budget: &c.server.budget}
 	for first := true; ; first = false {
@@ -83,7 +83,7 @@ func (c *connection) read() error {
 	}
 }
 
-// next reads one request. The first has to validate the protocol, and only it.
+// next reads one request. Only the first must validate the protocol, and it must do so.
 func (c *connection) next(r *requestReader, first bool) (request, error) {
 	var deadline time.Time // a connection may be idle
 	if first {
@@ -127,7 +127,7 @@ func (c *connection) perform() error {
 
 // handle performs one request.
 func (c *connection) handle(req request) error {
-	if req.command == cmdCancelWait { // the wait was over already
+	if req.command == cmdCancelWait { // the wait had already ended
 		c.yield()
 	}
 	waited := c.waited
@@ -145,12 +145,12 @@ func (c *connection) handle(req request) error {
 	}
 }
 
-// operate performs an operation that does not wait; waited are the keys that the
-// client has just waited for.
+// operate performs an operation that does not wait; waited are the keys of the client's
+// previous wait.
 func (c *connection) operate(req request, waited []string) error {
 	res, err := c.do(c.ctx, req.op)
 	for err == nil && req.command == cmdQueuePop && res.Number == 0 && slices.Equal(waited, []string{req.op.Key}) {
-		// Another process has taken the value that ended the wait.
+		// Another process has popped the value that ended the wait.
 		if _, err = c.do(c.ctx, store.Op{Kind: store.Wait, Keys: waited}); err == nil {
 			res, err = c.do(c.ctx, req.op)
 		}
@@ -197,7 +197,7 @@ func (c *connection) wait(req request) error {
 			return c.readErr
 		case next.command != cmdCancelWait:
 			return fmt.Errorf("%w: command %d during a wait", errProtocol, next.command)
-		case err == nil: // it was over first: the client takes both answers
+		case err == nil: // the wait ended first: the client reads both answers
 			if err := c.waitOver(req, nil); err != nil {
 				return err
 			}
@@ -211,14 +211,15 @@ func (c *connection) wait(req request) error {
 	}
 }
 
-// yield leaves what the client has waited for to others: it is not going to take it.
+// yield leaves the keys that the client has waited for to others, since it will not pop
+// them.
 func (c *connection) yield() {
 	if len(c.waited) > 0 && c.store != nil {
-		_, _ = c.store.Do(c.ctx, store.Op{Kind: store.Yield, Keys: c.waited}) // fails only once no one waits
+		_, _ = c.store.Do(c.ctx, store.Op{Kind: store.Yield, Keys: c.waited}) // fails only if no one waits any longer
 	}
 }
 
-// waitOver answers a wait that has ended by itself.
+// waitOver answers a wait that was not canceled.
 func (c *connection) waitOver(req request, err error) error {
 	if err != nil {
 		return err

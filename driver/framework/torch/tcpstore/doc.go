@@ -2,20 +2,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package tcpstore serves the wire protocol of PyTorch's TCPStore to the process of one
-// slot, on a loopback port of its own. The process connects as a client
-// (is_master=False), with libuv's option or without, which differ only in the server.
-// What the operations do is package store's.
+// slot, on a loopback port of its own. The process connects as a client (is_master=False).
+// It may use libuv or not, because that changes only PyTorch's server. Package store
+// implements the operations.
 //
 //	process ── TCP ──> gate ──> Server ──> connection ── Op ──> Store
 //	                  refused: reset
 //
 // # Protocol
 //
-// As in PyTorch 2.2 to 2.10: torch/csrc/distributed/c10d/TCPStore.cpp (the client),
-// TCPStoreBackend.hpp (numbers), TCPStoreLibUvBackend.cpp (what a server answers). A
-// request is a byte for the command and its fields. Integers are little-endian; a
-// string is its length in 8 bytes and its bytes; a list is its length in 8 bytes and
-// its elements.
+// The protocol is that of PyTorch 2.2 to 2.10: torch/csrc/distributed/c10d/TCPStore.cpp
+// (the client), TCPStoreBackend.hpp (numbers), TCPStoreLibUvBackend.cpp (a server's
+// answers). A request is a byte for the command, followed by its fields. Integers are
+// little-endian; a string is its length in 8 bytes and its bytes; a list is its length in 8
+// bytes and its elements.
 //
 //	command          fields                     answer
 //	 0 VALIDATE      4 bytes, 0x3C85F7CE        none; the first request
@@ -38,15 +38,15 @@
 //	17 LIST_KEYS                                keys
 //	18 BARRIER       key, 8 bytes               0 when so many have come
 //
-// A client sends nothing while it waits for an answer but CANCEL_WAIT. After
-// that it takes the answer of the wait, if it was sent already, and that of CANCEL_WAIT.
-// A pop that waits is WAIT and QUEUE_POP; where another process was faster, the pop
-// here waits on, and the client needs no second try.
+// While a client waits for an answer, it may send only CANCEL_WAIT. After that it reads the
+// answer of the wait, if that was sent already, and that of CANCEL_WAIT. A blocking pop is
+// WAIT and QUEUE_POP. If another process pops first, this server makes the pop wait again,
+// so the client needs no second try.
 //
-// # What is held, and what ends
+// # Which requests wait, and when connections end
 //
-// VALIDATE and PING are answered at once. All else is held until the process has a
-// place in a ring; from then on the connection belongs to that ring: when the ring is
-// over, waits and later requests reset it. A connection may be idle for as long as it
-// likes. One that breaks the protocol or a bound is reset.
+// VALIDATE and PING are answered at once. Everything else waits until the process has a
+// place in a ring. From then on the connection belongs to that ring: when the ring ends,
+// pending waits and later requests reset the connection. A connection may be idle for any
+// time. A connection that violates the protocol or a bound is reset.
 package tcpstore

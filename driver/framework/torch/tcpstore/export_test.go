@@ -13,21 +13,21 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/gate"
 )
 
-// Limits are limits for tests.
+// Limits exports limits for tests.
 type Limits = limits
 
-// ListenLimits is Listen with limits of the test's.
+// ListenLimits is Listen with the given limits.
 func ListenLimits(p Process, callers gate.Callers, logger hclog.Logger, bounds Limits) (*Server, error) {
 	return listen(p, callers, logger, bounds)
 }
 
-// Used is what the requests that the server has not answered take, in bytes.
+// Used returns the size in bytes of the requests that the server has not answered yet.
 func (s *Server) Used() int64 { return s.budget.used.Load() }
 
-// Open is how many connections there are.
+// Open returns the number of connections.
 func (s *Server) Open() int { return len(s.open) }
 
-// ReadRequest reads one request after its first byte; used is what it takes of a budget.
+// ReadRequest reads one request after its first byte; used is its share of a budget.
 func ReadRequest(first byte, rest io.Reader, most int64) (op store.Op, used int64, err error) {
 	b := &budget{most: most}
 	req, err := (&requestReader{r: bufio.NewReader(rest), budget: b}).read(command(first))

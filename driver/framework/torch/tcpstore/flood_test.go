@@ -21,7 +21,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 )
 
-// What is not TCPStore's protocol, or beyond a bound, is reset, and the server lives on.
+// Connections that violate TCPStore's protocol, or a bound, are reset, and the server
+// survives.
 func TestServer_Refuses(t *testing.T) {
 	j := newJob(t, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{})
@@ -66,7 +67,7 @@ func TestServer_Refuses(t *testing.T) {
 	dial(t, s).open()
 }
 
-// A length alone allocates nothing.
+// A length alone does not allocate memory.
 func TestRequest_Lengths(t *testing.T) {
 	headers := map[byte][]byte{
 		1: append(str("k"), i64(store.MaxValue)...), 3: i64(store.MaxKey), 6: i64(store.MaxKeys), 11: i64(store.MaxKeys),
@@ -84,7 +85,7 @@ func TestRequest_Lengths(t *testing.T) {
 	}
 }
 
-// Connections beyond the limit are reset, and take none from those that are open.
+// Connections beyond the limit are reset, and displace no open ones.
 func TestServer_ManyConnections(t *testing.T) {
 	j := newJob(t, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{Conns: 4})
@@ -128,7 +129,7 @@ func TestServer_ManyBytes(t *testing.T) {
 	must.Eq(t, 0, s.Used())
 }
 
-// A request that comes slowly is given up; a connection that is idle is not.
+// A slow request is given up; an idle connection is not.
 func TestServer_SlowSenders(t *testing.T) {
 	j := newJob(t, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{Validate: time.Second, Transfer: time.Second})
@@ -141,7 +142,7 @@ func TestServer_SlowSenders(t *testing.T) {
 	idle.open()
 }
 
-// A client that takes no answers is given up.
+// A client that reads no answers is given up.
 func TestServer_SlowTakers(t *testing.T) {
 	j := newJob(t, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{Transfer: time.Second})
@@ -156,8 +157,8 @@ func TestServer_SlowTakers(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 }), wait.Timeout(timeout)))
 }
 
-// Peers that the gate does not admit are reset before they are heard, and take no
-// connection from those that it admits.
+// Peers that the gate refuses are reset before anything is read, and displace no admitted
+// connection.
 func TestServer_Gate(t *testing.T) {
 	const foreigners = 300
 	j := newJob(t, 1)
@@ -183,8 +184,8 @@ func TestServer_Gate(t *testing.T) {
 	must.Eq(t, foreigners, callers.Refused.Load())
 }
 
-// FuzzRequest: whatever is sent, a request is within its bounds, and what is refused
-// takes nothing.
+// FuzzRequest: whatever is sent, a request is within its bounds, and a refused one uses
+// none of the budget.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range [][]byte{
 		append([]byte{1}, append(str("key"), str("value")...)...), append([]byte{6}, list("a", "b")...),

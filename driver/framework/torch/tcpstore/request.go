@@ -40,7 +40,7 @@ const (
 	cmdBarrier
 )
 
-// validation is what a client sends with cmdValidate.
+// validation is the number that a client sends with cmdValidate.
 const validation = 0x3C85F7CE
 
 var (
@@ -48,12 +48,12 @@ var (
 	errTooLarge = errors.New("request is too large")
 )
 
-// request is what a client asks. op is for commands that are operations of the store.
+// request is one request of a client. op is set for commands that are operations of the store.
 type request struct {
 	command command
 	number  uint32 // of cmdValidate and cmdPing
 	op      store.Op
-	size    int64 // what it takes of the budget
+	size    int64 // its share of the budget
 }
 
 // budget bounds the memory of the requests of all connections of a slot.
@@ -64,17 +64,17 @@ type budget struct {
 
 func (b *budget) release(n int64) { b.used.Add(-n) }
 
-// requestReader reads requests. Nothing is allocated for a length before the bytes are there,
-// except a small part of them.
+// requestReader reads requests. For a length it allocates only a small part of the memory until the
+// bytes arrive.
 type requestReader struct {
 	r      *bufio.Reader
 	budget *budget
-	size   int64 // of the present request
-	err    error // the first; then all fields are empty
+	size   int64 // of the current request
+	err    error // the first error, after which all fields are empty
 }
 
-// read reads the request that begins with a command byte, after that byte. What it takes of the budget
-// is the caller's, unless there is an error.
+// read reads the rest of a request after its command byte. Unless it returns an error, the caller
+// must return the request's share of the budget.
 func (r *requestReader) read(c command) (request, error) {
 	r.size, r.err = 0, nil
 	req := request{command: c}
@@ -128,7 +128,7 @@ func (r *requestReader) int64() int64 {
 	return int64(binary.LittleEndian.Uint64(r.fixed(make([]byte, 8)))) //nolint:gosec // two's complement, as it was sent
 }
 
-// length reads a length that is at most the given.
+// length reads a length of at most most.
 func (r *requestReader) length(what string, most int) int {
 	n := r.int64()
 	if r.err == nil && (n < 0 || n > int64(most)) {
@@ -140,7 +140,7 @@ func (r *requestReader) length(what string, most int) int {
 	return int(n)
 }
 
-// step is how much memory a length gets before bytes are there.
+// step is how much memory is allocated for a length before bytes arrive.
 const step = 64 << 10
 
 // bytes reads n bytes.
@@ -175,7 +175,7 @@ func (r *requestReader) key() string { return string(r.bytes(r.length("key", sto
 
 func (r *requestReader) value() []byte { return r.bytes(r.length("value", store.MaxValue)) }
 
-// keyCost is what a key of a list takes besides its bytes; see store.MaxOp.
+// keyCost is charged for a key of a list in addition to its bytes; see store.MaxOp.
 const keyCost = 64
 
 func (r *requestReader) keys() []string {

@@ -21,31 +21,29 @@ import (
 
 // Store is the store of one ring as a process uses it.
 type Store interface {
-	// Do performs one operation, and may block. ctx ends when the client goes away
-	// or the server is closed; an operation that changes the store is performed
-	// nevertheless.
+	// Do performs one operation, and may block. ctx ends when the client goes away or the
+	// server is closed. An operation that changes the store is performed even then.
 	Do(ctx context.Context, op store.Op) (store.Result, error)
 }
 
-// Process is the process that a server is for.
+// Process is the process that a server serves.
 type Process interface {
-	// Store returns the store of the ring in which the process was placed last.
-	// Before its first place it blocks until there is one, or ctx ends. Each
-	// connection asks once, with its first operation.
+	// Store returns the store of the process's latest ring. Before the process's first
+	// place it blocks until there is one, or ctx ends. Each connection calls it once, with
+	// its first operation.
 	Store(ctx context.Context) (Store, error)
 }
 
-// limits bound what one process can make its server do. Zero fields take the default.
+// limits bound what one process can make its server do. Zero fields mean the default.
 type limits struct {
-	// Conns is how many connections are open at once, 128 by default; more are
-	// reset. A process needs one or two for each of its process groups.
+	// Conns is how many connections may be open at once, 128 by default; more are reset. A
+	// process needs one or two for each of its process groups.
 	Conns int
-	// Bytes is how much memory the requests of all connections take, 64 MiB by
-	// default.
+	// Bytes bounds the memory for the requests of all connections, 64 MiB by default.
 	Bytes int64
-	// Validate bounds the time until a connection's first request, and Transfer that
-	// of sending a request that has begun, and of taking an answer; 10 s and 30 s by
-	// default. The time between requests is not bounded.
+	// Validate bounds the time until a connection's first request, 10 s by default.
+	// Transfer bounds the time to send the rest of a request, and to read an answer, 30 s
+	// by default. The time between requests is not bounded.
 	Validate, Transfer time.Duration
 }
 
@@ -65,15 +63,15 @@ func (l limits) withDefaults() limits {
 	return l
 }
 
-// loudRefusals is how many connections that break a rule are logged as warnings: enough
-// to find out why, too few to fill the log.
+// loudRefusals is how many connections that violate a rule are logged as warnings: enough
+// to find the cause, too few to fill the log.
 const loudRefusals = 20
 
-// acceptPause is how long a server rests after a connection that could not be taken.
+// acceptPause is how long a server pauses after a failed accept.
 const acceptPause = 50 * time.Millisecond
 
-// Server serves the store to one process. The port identifies the slot; that it is a
-// process of the task that connects is up to the gate.
+// Server serves the store to one process. The port identifies the slot; the gate ensures
+// that the client is a process of the task.
 type Server struct {
 	process Process
 	limits  limits
@@ -88,13 +86,13 @@ type Server struct {
 	refused atomic.Int64
 }
 
-// Listen starts a server on a free port of 127.0.0.1. It serves those that callers admits
-// until Close.
+// Listen starts a server on a free port of 127.0.0.1. It serves the peers that callers
+// admits until Close.
 func Listen(p Process, callers gate.Callers, logger hclog.Logger) (*Server, error) {
 	return listen(p, callers, logger, limits{})
 }
 
-// listen is Listen with limits of the caller's.
+// listen is Listen with the given limits.
 func listen(p Process, callers gate.Callers, logger hclog.Logger, bounds limits) (*Server, error) {
 	bounds = bounds.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
@@ -112,11 +110,10 @@ func listen(p Process, callers gate.Callers, logger hclog.Logger, bounds limits)
 	return s, nil
 }
 
-// Port is the server's TCP port on 127.0.0.1. It never changes.
+// Port returns the server's TCP port on 127.0.0.1. It never changes.
 func (s *Server) Port() int { return s.port }
 
-// Close resets all connections and waits for what is being served. It may be called
-// again.
+// Close resets all connections and waits for their goroutines. It may be called again.
 func (s *Server) Close() error {
 	s.stop()
 	err := s.ln.Close()
@@ -136,7 +133,7 @@ func (s *Server) accept() {
 				gate.Reset(conn)
 			}
 			return
-		case err != nil: // no file descriptor is free, for one; that passes
+		case err != nil: // for example no free file descriptor; that passes
 			s.log.Warn("store's endpoint cannot take a connection", "error", err)
 			select {
 			case <-time.After(acceptPause):
@@ -181,7 +178,7 @@ func (s *Server) refuse(err error) {
 	s.log.Log(level, "reset a connection to the store", "error", err)
 }
 
-// isNetwork reports that the client is gone, or stalls.
+// isNetwork reports whether the error means that the client is gone, or stalls.
 func isNetwork(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF)

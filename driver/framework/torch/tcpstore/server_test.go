@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/torch/tcpstore"
 )
 
-// The bytes that PyTorch's client sends, and those that it expects.
+// The bytes are those that PyTorch's client sends and expects.
 func TestServer_Frames(t *testing.T) {
 	j := newJob(t, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{})
@@ -68,8 +68,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// Before the process has a place, only the connection itself is answered. What it asks is
-// performed once it has.
+// Before the process has a place, its connection is accepted, but its requests wait until
+// it has one.
 func TestServer_Held(t *testing.T) {
 	j := newJob(t, 1, 1)
 	p := &process{placed: make(chan struct{}), store: j.client(0)}
@@ -88,7 +88,8 @@ func TestServer_Held(t *testing.T) {
 	must.Eq(t, []byte{0}, patient.take(1))
 }
 
-// Waits end with what they wait for, on whichever host it comes, or when they are canceled.
+// Waits end when their keys exist, no matter which host set them, or when they are
+// canceled.
 func TestServer_Wait(t *testing.T) {
 	j := newJob(t, 1, 1)
 	a, b := dial(t, serve(t, placed(j.client(0)), tcpstore.Limits{})), dial(t, serve(t, placed(j.client(1)), tcpstore.Limits{}))
@@ -111,8 +112,8 @@ func TestServer_Wait(t *testing.T) {
 	must.Eq(t, []byte{0}, b.take(1))
 }
 
-// Of several that wait for one value of a queue, on several hosts, one gets it, and
-// the others wait for the next.
+// If several clients on several hosts wait for one value of a queue, one gets it, and the
+// others wait for the next.
 func TestServer_Pop(t *testing.T) {
 	j := newJob(t, 2, 2)
 	var clients []*client
@@ -141,8 +142,8 @@ func TestServer_Pop(t *testing.T) {
 	must.Eq(t, 0, clients[0].number())
 }
 
-// A client whose wait has ended, and that is gone or gives up before it takes the value,
-// leaves it to another one.
+// A client whose wait has ended may end, or give up, before it pops the value. The value
+// then goes to another client.
 func TestServer_PopGivenUp(t *testing.T) {
 	for name, giveUp := range map[string]func(*client){
 		"gone":     func(c *client) { must.NoError(t, c.conn.Close()) },
@@ -168,8 +169,8 @@ func TestServer_PopGivenUp(t *testing.T) {
 	}
 }
 
-// A client that ends in the middle of a wait leaves nothing behind, and what it has
-// sent before is performed.
+// If a client ends in the middle of a wait, nothing remains of it, and its earlier requests
+// are performed.
 func TestServer_ClientEnds(t *testing.T) {
 	j := newJob(t, 1, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{})
@@ -183,7 +184,7 @@ func TestServer_ClientEnds(t *testing.T) {
 	must.Eq(t, 0, s.Used())
 }
 
-// A ring that is over resets what waits in it, and what comes later.
+// When a ring ends, its pending waits and later requests are reset.
 func TestServer_RingOver(t *testing.T) {
 	j := newJob(t, 1, 1)
 	s := serve(t, placed(j.client(0)), tcpstore.Limits{})
@@ -197,7 +198,7 @@ func TestServer_RingOver(t *testing.T) {
 	idle.ended()
 }
 
-// Close ends held and waiting connections.
+// Close ends waiting connections.
 func TestServer_Close(t *testing.T) {
 	j := newJob(t, 1)
 	p := &process{placed: make(chan struct{}), store: j.client(0)}

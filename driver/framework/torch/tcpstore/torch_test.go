@@ -34,11 +34,11 @@ func torch(t *testing.T) string {
 	return python
 }
 
-// noLibuv is what scripts print where the option cannot be used: Debian's PyTorch is
-// built without it. It makes no difference to what the client sends.
+// noLibuv is printed by scripts if the option cannot be used, because Debian's PyTorch is
+// built without libuv. The client sends the same either way.
 const noLibuv = "no libuv"
 
-// runPython runs a script with more in its environment, and returns what it prints.
+// runPython runs a script with additional environment variables, and returns its output.
 func runPython(t *testing.T, python, script string, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
@@ -60,8 +60,8 @@ func serveTask(t *testing.T, p tcpstore.Process) *tcpstore.Server {
 	return s
 }
 
-// PyTorch's client finds what it would find at PyTorch's server, with one host and
-// with two.
+// PyTorch's client gets the same results as from PyTorch's server, with one host and with
+// two.
 func TestTorch_Client(t *testing.T) {
 	python := torch(t)
 	for _, perHost := range [][]int{{1}, {1, 1}} {
@@ -83,8 +83,8 @@ func TestTorch_Client(t *testing.T) {
 	}
 }
 
-// Unmodified processes form gloo's groups, as torchrun would start them; those that
-// get their place late are waited for.
+// Unmodified processes, started as by torchrun, form gloo groups. Processes that get their
+// place late are waited for.
 func TestTorch_Group(t *testing.T) {
 	python := torch(t)
 	for _, perHost := range [][]int{{2}, {2, 2}} {

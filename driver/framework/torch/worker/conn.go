@@ -12,24 +12,23 @@ import (
 )
 
 // conn is a connection with messages to send. A process that does not read, because
-// it was stopped or hangs, keeps no one waiting.
+// it was stopped or hangs, blocks no one.
 type conn struct {
 	net.Conn
-	known bool // it has said hello; of the server's lock
+	known bool // it has said hello; guarded by the server's lock
 
 	mu    sync.Mutex
 	queue [][]byte
-	more  chan struct{} // has an element when there are messages
+	more  chan struct{} // receives an element when there are messages
 	ended bool          // nothing more is added
-	over  chan struct{} // closed when everything was written, or can't be
+	over  chan struct{} // closed when everything was written, or cannot be
 }
 
 func newConn(c net.Conn) *conn {
 	return &conn{Conn: c, more: make(chan struct{}, 1), over: make(chan struct{})}
 }
 
-// maxQueue bounds the messages that wait to be read. Those that are repeated wait
-// once.
+// maxQueue bounds the queued messages. A repeated message is queued once.
 const maxQueue = 64
 
 // send queues a message.

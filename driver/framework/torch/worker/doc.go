@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package worker is the agent's end of the worker protocol, by which the package
+// Package worker is the agent's side of the worker protocol, by which the package
 // kolo.torch in a training process asks for its place in the process group.
 //
 //	training process ──hello, ready, formed, progress──> Server ──> Handler
@@ -10,9 +10,9 @@
 //
 // # The protocol, version 1
 //
-// One TCP connection over loopback, which stays open: JSON objects, one a line of at
-// most 64 KiB. Unknown types and fields are ignored. A generation is the number
-// of a ring (a process group) and grows.
+// The protocol uses one TCP connection over loopback, which stays open. Messages
+// are JSON objects, one per line of at most 64 KiB. Unknown types and fields are
+// ignored. A generation is the number of a ring (a process group) and grows.
 //
 //	from the process
 //	  hello     version, secret, client, torch (its version), ends   first of all
@@ -29,12 +29,13 @@
 //	  end       generation: the answer to ready where there is no next place; to a
 //	            process with ends in its hello
 //
-// The answer to ready may take hours. A connection that ends means nothing: the
-// process's exit counts. Another connection takes its place, and a ready that
-// is repeated gets the same answer.
+// The answer to ready may take hours. The end of a connection means nothing; only
+// the process's exit counts. A new connection replaces the old one, and a repeated
+// ready gets the same answer.
 //
 // # Who is answered
 //
-// Processes of the task (package gate) that know the slot's secret. What they send
-// is bounded in length and rate, so that one of them costs its agent little.
+// The server answers processes of the task (package gate) that know the slot's
+// secret. It bounds the length and rate of their messages, so that one process
+// costs its agent little.
 package worker

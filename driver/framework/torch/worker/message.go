@@ -15,15 +15,15 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Version is the protocol's.
+// Version is the version of the protocol.
 const Version = 1
 
-// Hello is how a process introduces itself.
+// Hello is the message with which a process introduces itself.
 type Hello struct {
 	// Client names the client and its version, Torch is PyTorch's version.
 	Client string `json:"client"`
 	Torch  string `json:"torch"`
-	// Ends reports that the process takes end.
+	// Ends states that the process understands end.
 	Ends bool `json:"ends"`
 }
 
@@ -36,13 +36,13 @@ type Place struct {
 	LocalSize  int    `json:"local_size"`
 	CrossRank  int    `json:"cross_rank"`
 	CrossSize  int    `json:"cross_size"`
-	// Replica is how many members with consecutive ranks share one copy of a sharded
-	// model, 0 where each has all of it.
+	// Replica is the number of consecutive ranks that share one copy of a sharded model, 0
+	// if each rank has a full copy.
 	Replica int `json:"replica,omitempty"`
-	// Newcomers are the ranks that do not hold the training state.
+	// Newcomers are the ranks that do not have the training state.
 	Newcomers []int `json:"newcomers"`
-	// Attests reports that the process is to wait for attested before it sends or
-	// receives the state.
+	// Attests states that the process must wait for attested before it sends or receives
+	// the state.
 	Attests bool `json:"attests,omitempty"`
 }
 
@@ -62,26 +62,27 @@ const (
 	typeEnd      = "end"
 )
 
-// request is a message of a process, with all fields that any has; Progress's are
-// read by wire.ParseProgress.
+// request is a message of a process, with the fields of all types; wire.ParseProgress reads
+// Progress's.
 type request struct {
 	Type       string `json:"type"`
 	Version    int    `json:"version"`
 	Secret     string `json:"secret"`
 	Generation uint64 `json:"generation"`
 	Reason     string `json:"reason"`
-	// Round counts the groups that the process has formed in a generation, from 1.
+	// Round is the number, from 1, of the group that the process forms in a generation.
 	Round int `json:"round"`
-	// Listening has the addresses at which the process listens for the others, nil
-	// where it does not report them.
+	// Listening has the addresses at which the process listens for the others, nil if it
+	// does not report them.
 	Listening *[]string `json:"listening"`
 	Hello
 }
 
-// maxListening bounds the addresses of one process: it has a few groups, each with one.
+// maxListening bounds the addresses of one process, which has a few groups with one address
+// each.
 const maxListening = 256
 
-// group returns what a message about a group has, or why it can't be.
+// group returns the fields of a message about a group, or an error if they are invalid.
 func (r request) group() (round int, listening []netip.AddrPort, known bool, err error) {
 	if r.Round < 0 || r.Round > maxRounds {
 		return 0, nil, false, fmt.Errorf("field \"round\" of message %q: is %d, must be from 1 to %d", r.Type, r.Round, maxRounds)
@@ -102,7 +103,7 @@ func (r request) group() (round int, listening []netip.AddrPort, known bool, err
 	return max(r.Round, 1), listening, true, nil
 }
 
-// maxRounds bounds the groups of one generation, of which there are two.
+// maxRounds bounds the groups of one generation. A generation has two.
 const maxRounds = 16
 
 func parse(line []byte) (request, error) {
@@ -119,7 +120,7 @@ func parse(line []byte) (request, error) {
 	return r, nil
 }
 
-// jsonType is what JSON calls a field's type.
+// jsonType returns JSON's name for a field's type.
 func jsonType(t reflect.Type) string {
 	if t.Kind() == reflect.Uint64 {
 		return "whole number, 0 or more"
@@ -127,7 +128,7 @@ func jsonType(t reflect.Type) string {
 	return cmp.Or(map[reflect.Kind]string{reflect.Int: "whole number"}[t.Kind()], t.String())
 }
 
-// The answers, without their line's end.
+// The agent's messages, without their newline.
 
 func welcome() []byte { return encode(typeWelcome, map[string]any{"version": Version}) }
 

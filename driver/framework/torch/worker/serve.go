@@ -21,8 +21,8 @@ var (
 	errLine   = fmt.Errorf("a line is longer than %d bytes", maxLine)
 )
 
-// serve speaks with a process until its connection ends. What is wrong is the last
-// that it is sent.
+// serve talks to a process until its connection ends. If that is due to an error,
+// the process is sent the error last.
 func (s *Server) serve(c *conn) {
 	in := bufio.NewReaderSize(c.Conn, maxLine)
 	err := s.greet(c, in)
@@ -38,7 +38,7 @@ func (s *Server) serve(c *conn) {
 	s.handler.Refused(err)
 }
 
-// greet takes a process's hello.
+// greet handles a process's hello.
 func (s *Server) greet(c *conn, in *bufio.Reader) error {
 	_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
 	line, err := readLine(in)
@@ -68,7 +68,7 @@ func (s *Server) greet(c *conn, in *bufio.Reader) error {
 	return nil
 }
 
-// follow takes a process's messages.
+// follow handles a process's further messages.
 func (s *Server) follow(c *conn, in *bufio.Reader) error {
 	pace := rate.NewLimiter(maxRate, maxBurst)
 	for {
@@ -76,7 +76,7 @@ func (s *Server) follow(c *conn, in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		_ = pace.Wait(context.Background()) // of one line, which is less than a burst
+		_ = pace.Wait(context.Background()) // for one line, which is less than a burst
 		r, err := parse(line)
 		if err != nil {
 			return err
@@ -87,8 +87,7 @@ func (s *Server) follow(c *conn, in *bufio.Reader) error {
 	}
 }
 
-// handle passes on a message, unless another connection has taken the place of
-// this one.
+// handle passes on a message, unless another connection has replaced this one.
 func (s *Server) handle(c *conn, r request, line []byte) (bool, error) {
 	s.handling.Lock()
 	defer s.handling.Unlock()
@@ -121,7 +120,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return nil, errLine
 	case err != nil:
-		return nil, io.EOF // however the connection ended, or no hello came
+		return nil, io.EOF // regardless of why the connection ended
 	}
 	return line, nil
 }

@@ -19,42 +19,42 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/gate"
 )
 
-// Handler takes what a process sends. Its methods are called one after the other,
-// and delay what the process sends next.
+// Handler handles a process's messages. Its methods are called one after the other, and the
+// next message waits for them.
 type Handler interface {
-	// Hello decides whether the process can take part; its error is the answer.
+	// Hello decides whether the process can take part. Its error is sent to the process.
 	Hello(Hello) error
-	// Ready: the process has left the ring of a generation, 0 when it was in none,
+	// Ready means that the process has left the ring of a generation, 0 if it was in none,
 	// and waits for its next place.
 	Ready(generation uint64)
-	// Forming: it still connects to a group of the ring of a generation, and listens at
-	// these addresses so far.
+	// Forming means that the process is still connecting to a group of the generation's
+	// ring, and listens at these addresses so far.
 	Forming(generation uint64, round int, listening []netip.AddrPort)
-	// Formed: it is connected to a group of the ring of a generation, and listens at
-	// these addresses for the others; known is false where it doesn't report them.
+	// Formed means that the process is connected to a group of the generation's ring, and
+	// listens at these addresses for the others; known is false if it doesn't report them.
 	Formed(generation uint64, round int, listening []netip.AddrPort, known bool)
-	// Progress: it reports how far the ring has come. The line is JSON and valid
-	// until the method returns.
+	// Progress means that the process reports the ring's progress. The line is JSON and
+	// valid until the method returns.
 	Progress(generation uint64, line []byte)
-	// Refused: the server has sent an error to a process of the task.
+	// Refused means that the server has sent an error to a process of the task.
 	Refused(err error)
 }
 
-// Bounds of what the processes of a task can make a server do.
+// Bounds on what the processes of a task can make a server do.
 const (
 	maxLine = 64 << 10 // bytes
-	// maxStrangers bounds the connections that have not said hello, helloTimeout the
-	// time until they do.
+	// maxStrangers bounds the connections that have not said hello, and helloTimeout the
+	// time until they must.
 	maxStrangers = 16
 	helloTimeout = 10 * time.Second
-	// maxRate and maxBurst bound the lines that are read in a second.
+	// maxRate and maxBurst bound the lines that are read per second.
 	maxRate, maxBurst = 1000, 2000
 	// sendTimeout is how long a process may take to read a message.
 	sendTimeout = time.Minute
 )
 
-// Server is the agent's end of the protocol for one slot, on a loopback port of its
-// own. It speaks with one process at a time, the one that said hello last.
+// Server is the agent's side of the protocol for one slot, on a loopback port of its own.
+// It talks to one process at a time, the one that said hello last.
 type Server struct {
 	handler  Handler
 	log      hclog.Logger
@@ -67,9 +67,9 @@ type Server struct {
 	handling sync.Mutex
 
 	mu      sync.Mutex
-	conns   map[*conn]bool // all that are open
-	unknown int            // of them, those that have not said hello
-	present *conn          // the process's
+	conns   map[*conn]bool // all open ones
+	unknown int            // number of those that have not said hello
+	present *conn          // the current process's
 	closed  bool
 }
 
@@ -90,14 +90,14 @@ func Listen(h Handler, callers gate.Callers, logger hclog.Logger) (*Server, erro
 	return s, nil
 }
 
-// Port is the server's on 127.0.0.1.
+// Port returns the server's port on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
 
-// Secret is what a process has to send with its hello.
+// Secret returns the secret that a process must send with its hello.
 func (s *Server) Secret() string { return s.secret }
 
-// Close ends all connections. It does not wait for a method of the handler that is
-// being called: that one may wait for the caller.
+// Close ends all connections. It does not wait for a running method of the handler, which
+// may itself wait for the caller of Close.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -113,16 +113,16 @@ func (s *Server) Close() error {
 // Place sends the process its place.
 func (s *Server) Place(p Place) { s.send(place(p)) }
 
-// Change notifies the process that its ring is to change.
+// Change notifies the process that its ring is about to change.
 func (s *Server) Change(generation uint64) { s.send(change(generation)) }
 
-// Broken reports to the process that its ring has lost a member.
+// Broken tells the process that its ring has lost a member.
 func (s *Server) Broken(generation uint64) { s.send(broken(generation)) }
 
-// Attested tells the process that the connections of a group are between members alone.
+// Attested tells the process that a group's connections are between members only.
 func (s *Server) Attested(generation uint64, round int) { s.send(attested(generation, round)) }
 
-// End tells the process, which has left the ring of a generation, that it has no next
+// End tells the process, which has left the ring of a generation, that it gets no next
 // place.
 func (s *Server) End(generation uint64) { s.send(end(generation)) }
 
@@ -143,7 +143,7 @@ func (s *Server) accept() {
 			return
 		case err != nil:
 			s.log.Warn("worker protocol: accept", "error", err)
-			time.Sleep(100 * time.Millisecond) // too many open files, for one
+			time.Sleep(100 * time.Millisecond) // for example too many open files
 			continue
 		}
 		c := newConn(nc)
@@ -183,7 +183,7 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// adopt makes c the process's connection, in place of the one before.
+// adopt makes c the process's connection, in place of the previous one.
 func (s *Server) adopt(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -242,7 +242,7 @@ func TestAnotherConnectionTakesTheProcessesPlace(t *testing.T) {
 	must.Eq(t, "change", second.hear()["type"].(string))
 }
 
-// Connections without a hello keep the slot's process from nothing that it has.
+// Connections without a hello displace no connection of the slot's process.
 func TestStrangersAreBounded(t *testing.T) {
 	t.Parallel()
 	s, r := start(t)
@@ -279,7 +279,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	dial(t, s).hello(s)
 }
 
-// A flood is read at its rate, and what follows it is not lost.
+// A flood is read at a limited rate, and later messages are not lost.
 func TestAFloodIsSlowedDown(t *testing.T) {
 	t.Parallel()
 	s, r := start(t)
@@ -291,7 +291,7 @@ func TestAFloodIsSlowedDown(t *testing.T) {
 	must.Greater(t, 300*time.Millisecond, time.Since(began))
 }
 
-// A process that reads nothing keeps its agent waiting for nothing.
+// A process that reads nothing does not block its agent.
 func TestAProcessThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)

@@ -16,17 +16,17 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// Reservation is what device plugins gave for a task.
+// Reservation has what device plugins assigned to a task.
 type Reservation struct {
 	Env   map[string]string
 	Given []*drivers.DeviceConfig `json:"Devices"`
 }
 
-// Devices lists all device nodes of an isolated task: those that device plugins
+// Devices returns all device nodes of an isolated task: those that device plugins
 // named, and those of the reserved GPUs (UUIDs). root is the client's file system.
 //
-// Nomad passes the former to the first start of a task only, so they are kept in
-// file, with the reservation that they belong to.
+// Nomad passes the plugins' nodes only to the first start of a task, so Devices
+// keeps them in file, together with the reservation that they belong to.
 func (r Reservation) Devices(root fs.FS, gpus []string, file string) ([]*drivers.DeviceConfig, error) {
 	given, err := r.recall(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r Reservation) Devices(root fs.FS, gpus []string, file string) ([]*drivers
 	return merge(given, nodes), nil
 }
 
-// recall returns the devices that were given, now or at the first start.
+// recall returns the devices that were assigned, now or at the first start.
 func (r Reservation) recall(file string) ([]*drivers.DeviceConfig, error) {
 	if len(r.Given) > 0 {
 		data, err := json.Marshal(r)

@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/gpu"
 )
 
-// reserved is what a device plugin gave for a task.
+// reserved returns a device plugin's assignment for a task.
 func reserved(gpus string, nodes ...string) Reservation {
 	r := Reservation{Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": gpus}}
 	for _, node := range nodes {
@@ -30,8 +30,8 @@ func paths(devices []*drivers.DeviceConfig) []string {
 	return paths
 }
 
-// TestDevicesOfALaterStart is about a restart of a task after one of the client:
-// Nomad gives the reservation again, but not the nodes that go with it.
+// TestDevicesOfALaterStart restarts a task after a restart of the client: Nomad
+// passes the reservation again, but not its nodes.
 func TestDevicesOfALaterStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "devices.json")
 	r := reserved("MIG-x", "/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1")

@@ -1,8 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package devnode knows which device nodes belong to the GPUs that a task has
-// reserved.
+// Package devnode finds the device nodes of the GPUs that a task has reserved.
 //
 //	device plugins ──> Reservation ── Devices ──> device nodes
 package devnode

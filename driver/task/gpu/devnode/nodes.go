@@ -15,19 +15,20 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// controlNodes are those that any CUDA program opens besides its GPUs'.
+// controlNodes are the nodes that every CUDA program opens in addition to those of
+// its GPUs.
 var controlNodes = []string{
 	"dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia-uvm-tools", "dev/nvidia-modeset",
 }
 
 var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 
-// nodesOf lists the device nodes that GPUs (UUIDs) need besides those that the
-// device plugin named (given), and the GPUs whose node neither the kernel driver's
-// files in /proc nor the plugin names. The plugin's have no UUIDs: they must be at
-// least as many as the GPUs that /proc does not list, each of which has one; MIG
-// instances have that of the one GPU that they are parts of. root is the client's
-// file system.
+// nodesOf returns the device nodes that GPUs (UUIDs) need in addition to the ones
+// that the device plugin named (given). It also returns the GPUs whose node is
+// neither in the kernel driver's files in /proc nor among the plugin's. The
+// plugin's nodes have no UUIDs, so nodesOf counts: there must be at least one for
+// each GPU that /proc does not list. MIG instances share the node of the GPU that
+// they are parts of. root is the client's file system.
 func nodesOf(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (paths, unknown []string) {
 	if len(gpus) == 0 {
 		return nil, nil
@@ -64,7 +65,8 @@ func nodesOf(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (paths, u
 	return slices.Compact(paths), nil
 }
 
-// minorNumbers reads from the kernel driver which GPU has which minor number.
+// minorNumbers returns the minor number of each GPU, as the kernel driver lists
+// them.
 func minorNumbers(root fs.FS) map[string]string {
 	minors := map[string]string{}
 	const dir = "proc/driver/nvidia/gpus"
@@ -87,7 +89,7 @@ func minorNumbers(root fs.FS) map[string]string {
 	return minors
 }
 
-// merge adds nodes to those that were given, each once.
+// merge adds nodes to the given ones, each once.
 func merge(given []*drivers.DeviceConfig, nodes []string) []*drivers.DeviceConfig {
 	for _, node := range nodes {
 		if !slices.ContainsFunc(given, func(d *drivers.DeviceConfig) bool { return d.TaskPath == node }) {

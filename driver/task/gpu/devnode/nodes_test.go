@@ -11,7 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// gpuHost is the file system of a host with three GPUs whose minor numbers do
+// gpuHost returns the file system of a host with three GPUs whose minor numbers do
 // not follow the order of their bus ids, one of them cut into MIG instances.
 func gpuHost() fstest.MapFS {
 	info := func(uuid, minor string) *fstest.MapFile {
@@ -41,7 +41,7 @@ func TestNodes(t *testing.T) {
 			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1"},
 		},
 		"MIG instance": {[]string{"GPU-b", "MIG-x"}, nil, []string{"MIG-x"}, []string{"/dev/nvidiactl"}},
-		"GPU of no host beside one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"MIG-x", "GPU-y"}, []string{"/dev/nvidia0"}},
+		"GPU of no host, and one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"MIG-x", "GPU-y"}, []string{"/dev/nvidia0"}},
 		"GPUs whose nodes the device plugin has named": {
 			[]string{"GPU-y", "GPU-z"}, []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}, nil, []string{"/dev/nvidia4", "/dev/nvidia5"},
 		},

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What does not work, and is refused at the start."""
+"""Checks that refuse, at the start, what is not supported."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ REFUSED = ("BaseFinetuning", "BatchSizeFinder", "GradientAccumulationScheduler",
 
 
 def check_trainer(trainer: Any, global_batch: Optional[int]) -> None:
-    """Raises ValueError for what does not work."""
+    """Raises ValueError for a Trainer or module that is not supported."""
     module = trainer.lightning_module
-    interval = getattr(trainer, "val_check_interval", 1.0)  # is not there with fast_dev_run
+    interval = getattr(trainer, "val_check_interval", 1.0)  # missing with fast_dev_run
     refused = {
         "manual optimization (automatic_optimization = False)": not module.automatic_optimization,
         "torch.compile": getattr(module, "_compiler_ctx", None) is not None,

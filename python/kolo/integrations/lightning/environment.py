@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The processes, as Lightning asks for them."""
+"""Ranks and sizes, as Lightning asks for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kolo.torch import place
 
 
 class Environment(ClusterEnvironment):  # type: ignore[misc] # Lightning is not there where this is checked
-    """Answers from the present group. Before there is one, each process is by itself, with the rank that it was started with."""
+    """Answers from the present group. Before the first one, each process is alone, with the rank with which it was started."""
 
     creates_processes_externally = True
     main_address = ""

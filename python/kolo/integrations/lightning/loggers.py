@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Loggers, when rank 0 becomes another process."""
+"""Loggers, when another process becomes rank 0."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 def reopen(logger: Any, writes: bool) -> None:
-    """Lets a CSVLogger write to the file that another process may have begun, and which it would delete."""
+    """Lets a CSVLogger continue the file that another process may have begun. By itself it would delete the file."""
     logger._experiment = None
     path = os.path.join(logger.log_dir, "metrics.csv")
     if writes and os.path.isfile(path):
         with open(path, newline="", encoding="utf-8") as file:
             content = file.read()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of that deletion
+            warnings.simplefilter("ignore")  # about that deletion
             writer = logger.experiment
         with open(path, "w", newline="", encoding="utf-8") as file:
             file.write(content)

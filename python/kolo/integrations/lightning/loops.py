@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Lightning's loops, in which the group changes (lightning/pytorch/loops, 2.6)."""
+"""Lightning's loops with changes of the group (lightning/pytorch/loops, 2.6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .training import Training
 
 
 class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
-    """Lightning's loop over epochs, in one group after the other."""
+    """Lightning's loop over epochs, which runs again in each group."""
 
     _combined_loader: Any
 
@@ -42,7 +42,7 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
             inner()
 
         state = training.begin()
-        self.trainer._signal_connector.teardown()  # SIGTERM ends this process as without Lightning, and not the training of all
+        self.trainer._signal_connector.teardown()  # SIGTERM then ends only this process, and not the training of all
         try:
             train(state)
         finally:
@@ -62,16 +62,16 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
         self._data_fetcher = _select_data_fetcher(self.trainer, RunningStage.TRAINING)
         self._data_fetcher.setup(self._combined_loader)
         iter(self._data_fetcher)
-        self._resuming_from_checkpoint = True  # else later epochs than the first begin with another iter()
+        self._resuming_from_checkpoint = True  # otherwise epochs after the first begin with another iter()
 
     def update_restart_stage(self) -> None:
-        """Within an epoch that this process has begun, there is no begin of it."""
+        """Skips the start of an epoch that this process has begun in an earlier group."""
         super().update_restart_stage()
         if self._kolo.within and not self._kolo.first:
             self._restart_stage = RestartStage.RESTARTED_MID_EPOCH
 
     def on_run_start(self) -> None:
-        """Runs the hooks of a process that begins. All set up the data to validate with, which takes collectives."""
+        """Runs the start hooks in a new process. All processes set up the validation data, which takes collectives."""
         trainer, loop = self.trainer, self.epoch_loop
         if self._kolo.first:
             super().on_run_start()
@@ -88,7 +88,7 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
 
 
 class ElasticEpochLoop(_TrainingEpochLoop):  # type: ignore[misc]
-    """Lightning's loop over the steps of an epoch, in which the group changes."""
+    """Lightning's loop over the steps of an epoch, with changes of the group."""
 
     @property
     def _kolo(self) -> Training:
@@ -106,11 +106,11 @@ class ElasticEpochLoop(_TrainingEpochLoop):  # type: ignore[misc]
         super().advance(data_fetcher)
 
     def _broadcast_sigterm_tensor(self) -> None:
-        """Is left out: a process that gets SIGTERM leaves, and the others go on."""
+        """Does nothing: a process that gets SIGTERM leaves, and the others go on."""
 
 
 def adopt(trainer: Any) -> None:
-    """Makes the loops of a trainer those of this module, if they are Lightning's."""
+    """Replaces Lightning's loops in a trainer with those of this module."""
     loop = trainer.fit_loop
     for present, expected, ours in ((loop, _FitLoop, ElasticFitLoop), (loop.epoch_loop, _TrainingEpochLoop, ElasticEpochLoop)):
         if type(present) not in (expected, ours):
@@ -121,12 +121,12 @@ def adopt(trainer: Any) -> None:
                                  (expected.__name__, lightning.__version__, name))
         present.__class__ = ours
     connector = trainer._data_connector
-    if "prepare_data" in vars(connector):  # of an earlier fit
+    if "prepare_data" in vars(connector):  # set by an earlier fit
         return
     prepare = connector.prepare_data
 
     def one_after_another() -> Any:
-        """Before there is a group, each process prepares the data: it does not know which others are on its host."""
+        """Prepares the data in each process if there is no group yet, because it is not known which others are on the same host."""
         if place.current():
             return prepare()
         path = os.path.join(tempfile.gettempdir(), "kolo-prepare-data-%d" % os.getuid())

@@ -22,11 +22,11 @@ from .environment import Environment
 from .loops import adopt
 from .training import Training
 
-KEY = "kolo"  # of what a checkpoint of Lightning has for this module
+KEY = "kolo"  # of this module's entry in Lightning's checkpoints
 
 
 class Launcher(_Launcher):  # type: ignore[misc]
-    """Starts nothing: Kolo's agent has started the processes. Makes a fit elastic."""
+    """Makes a fit elastic. It starts no processes, because Kolo's agent has done so."""
 
     is_interactive_compatible = False
 
@@ -40,17 +40,17 @@ class Launcher(_Launcher):  # type: ignore[misc]
 
 
 class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
-    """Lets Trainer.fit go on while processes come and go. Raises ValueError with the reason where that cannot be.
+    """Lets Trainer.fit go on while processes come and go. Raises ValueError with the reason if that is not supported.
 
-    Under Kolo the number of processes is the scheduler's; Trainer's devices and
-    num_nodes do not count. Under torchrun and with plain python it trains with the
-    processes that are there.
+    Under Kolo the scheduler decides on the number of processes; Trainer's devices
+    and num_nodes are ignored. Under torchrun and with plain python, the number of
+    processes stays the same.
 
-    global_batch is the number of samples of an optimizer step, regardless of the
-    number of processes: each does as many forward passes of at most the data loader's
-    batch_size as its share takes. Without it, each process does
-    accumulate_grad_batches passes, so that a step has more samples the more
-    processes there are, and an epoch fewer steps.
+    global_batch is the number of samples of an optimizer step, for any number of
+    processes. Each process does as many forward passes of at most the data loader's
+    batch_size as its share needs. Without global_batch, each process does
+    accumulate_grad_batches passes: with more processes, a step has more samples, and
+    an epoch has fewer steps.
 
     arguments are those of DistributedDataParallel.
     """
@@ -64,7 +64,7 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
         super().__init__(cluster_environment=Environment())
         self.global_batch = global_batch
         self.arguments = arguments
-        self.checkpoint: Optional[Dict[str, Any]] = None  # what the one that was loaded last has for this module, {}: nothing
+        self.checkpoint: Optional[Dict[str, Any]] = None  # this module's entry in the last checkpoint that was loaded; {} if it has none
         self.training: Optional[Training] = None
 
     @property
@@ -83,7 +83,7 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
         self.set_world_ranks()
 
     def setup(self, trainer: Any) -> None:
-        """Sets up the model and its optimizers; DistributedDataParallel comes with a group."""
+        """Sets up the model and its optimizers. DistributedDataParallel is made for each group."""
         if trainer.state.fn == TrainerFn.FITTING:
             self.training = Training(trainer, self)
         super(DDPStrategy, self).setup(trainer)
@@ -92,7 +92,7 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
         return model
 
     def optimizer_step(self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **named: Any) -> Any:
-        """Computes the gradients before the optimizer's step, whose hooks send them to processes that observe."""
+        """Computes the gradients before the optimizer's step, because its hooks send them to observers."""
         precision = self.precision_plugin
         if getattr(precision, "scaler", None) is not None:
             return super().optimizer_step(optimizer, closure, model, **named)

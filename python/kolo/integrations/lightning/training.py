@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What kolo knows of a Trainer that fits: the state that is committed, and what is made for each group."""
+"""Connects a Trainer with Kolo: the state that is committed, and the objects that are made for each group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.fields: Dict[str, Any] = {}
-        self.loaded = False  # the trainer has yet to be set to them
+        self.loaded = False  # the trainer is not set to them yet
 
     def state_dict(self) -> Dict[str, Any]:
         return dict(self.fields)
@@ -44,7 +44,7 @@ class Kept:
 
 
 class Own(Kept):
-    """What each process keeps for itself: the metrics of the epoch, which all ranks are asked for at its end."""
+    """Values that each process keeps for itself, such as the epoch's metrics. Lightning gathers them from all ranks at its end."""
 
 
 class OwnHandler(kolo.StateDictHandler):
@@ -57,7 +57,7 @@ kolo.register_handler(Own, OwnHandler)
 
 
 class EpochBatches(RankBatches):
-    """RankBatches that count all passes of an epoch: those that are done, too."""
+    """RankBatches whose length includes the passes of the epoch that are done."""
 
     def __init__(self, training: "Training") -> None:
         super().__init__(training.position, training.order, training.step, training.loader.batch_size, kolo.rank(), kolo.size())
@@ -68,7 +68,7 @@ class EpochBatches(RankBatches):
 
 
 class Training:
-    """What kolo knows of a trainer that fits."""
+    """Connects a Trainer that fits with Kolo."""
 
     def __init__(self, trainer: Any, strategy: Any) -> None:
         self.trainer, self.strategy = trainer, strategy
@@ -80,16 +80,16 @@ class Training:
         self.validation: Any = None
         if trainer.enable_validation:
             source = trainer.fit_loop.epoch_loop.val_loop._data_source
-            source.instance = self.validation = _request_dataloader(source)  # once, and not for each group
+            source.instance = self.validation = _request_dataloader(source)  # once, instead of for each group
         self.position = Position(len(self.loader.dataset), self.loader.drop_last)
         self.progress, self.own = Kept(), Own()
         self.accumulate = trainer.accumulate_grad_batches
         self.step = self._step(1)
-        self.unit = self.step.accumulate  # forward passes of a step, as the loops have counted them
-        self.passes = self._left()  # of the epoch: those that are done, and those that are left to the present group
-        self.within = False  # an epoch that has begun is to go on
-        self.first: Optional[bool] = None  # whether this process has yet to begin, in the present group; None before there is one
-        self.begun = False  # the hooks of that have run
+        self.unit = self.step.accumulate  # forward passes per step in the counts of the loops
+        self.passes = self._left()  # of the epoch: those that are done, and those that are left for the present group
+        self.within = False  # an epoch has begun and is to go on
+        self.first: Optional[bool] = None  # whether the start hooks are still to run in this process; None before its first group
+        self.begun = False  # the start hooks have run in this process
         self.zero = trainer.is_global_zero
         self.state: Optional[kolo.State] = None
         self.forward = self.module.forward
@@ -99,10 +99,10 @@ class Training:
                 and trainer.val_check_interval * self.unit > self.passes:
             raise ValueError("val_check_interval=%d is more than the %d steps of an epoch" % (trainer.val_check_interval, self.passes // self.unit))
         if not any(isinstance(one, Steps) for one in trainer.callbacks):
-            trainer.callbacks.insert(0, Steps())  # before those that make checkpoints
+            trainer.callbacks.insert(0, Steps())  # before callbacks that write checkpoints
 
     def begin(self) -> kolo.State:
-        """Makes the state, with what Trainer has set up."""
+        """Makes the state from the objects that Trainer has set up."""
         trainer, strategy = self.trainer, self.strategy
         optimizer, = strategy.optimizers
         if isinstance(optimizer, (torch.optim.LBFGS, _MockOptimizer)):
@@ -124,9 +124,9 @@ class Training:
         trainer, strategy, loop = self.trainer, self.strategy, self.trainer.fit_loop
         strategy.set_world_ranks()
         strategy.model = self.module
-        self.module.forward = self.forward  # a failure within a forward pass has left that of the old group
+        self.module.forward = self.forward  # after a failure within a forward pass, it is still the old group's
         self.first = not self.begun
-        if trainer.validating:  # a failure has ended that
+        if trainer.validating:  # a failure has ended a validation
             loop.epoch_loop.val_loop._on_evaluation_model_train()
         trainer.training = True
         self.step = self._step(kolo.size())
@@ -134,7 +134,7 @@ class Training:
         trainer.accumulate_grad_batches = self.step.accumulate
         self.passes = loop.max_batches = self._left() + (loop.epoch_loop.batch_progress.current.ready if self.within else 0)
         loop._combined_loader = loop.epoch_loop.val_loop._combined_loader = None
-        if isinstance(self.validation, CombinedLoader):  # its loaders are replaced by those of a group
+        if isinstance(self.validation, CombinedLoader):  # Lightning replaces its loaders in each group
             loop.epoch_loop.val_loop._data_source.instance = CombinedLoader(self.validation.iterables, self.validation._mode)
         self._show()
         strategy._pl_static_graph_delay_done = False
@@ -160,13 +160,13 @@ class Training:
         self.passes = self._left()
 
     def commit(self) -> None:
-        """Commits the steps that are done. Before the next one, so that what was to be done after a step is done."""
+        """Commits the last steps. Called before the next step, when everything that follows the last one is done."""
         done = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
         if self.state is None or done % self.step.accumulate or self.trainer.global_step == self.progress.fields["step"]:
             return
         self.within = True
         self._keep()
-        self.within = False  # in the present group
+        self.within = False  # the present group itself does not start within the epoch
         total = self._total()
         kolo.progress(step=self.trainer.global_step, epoch=self.position.epoch,
                       samples=self.position.epoch * self.position.samples + self.position.used,
@@ -174,18 +174,18 @@ class Training:
         self.state.commit()
 
     def note(self) -> Dict[str, Any]:
-        """What a checkpoint has for _resume."""
+        """Returns the entry of a checkpoint, for _resume."""
         return {**self.position.state_dict(), "accumulate": self.step.accumulate}
 
     def order(self, epoch: int) -> List[int]:
         """The order of the samples in an epoch."""
         if type(self.loader.sampler) is SequentialSampler:
             return list(range(self.position.samples))
-        seed = int(os.environ.get("PL_GLOBAL_SEED") or 0)  # as Lightning's DistributedSampler
+        seed = int(os.environ.get("PL_GLOBAL_SEED") or 0)  # the same as in Lightning's DistributedSampler
         return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
 
     def val_check_batch(self) -> int:
-        """After how many forward passes there is a validation: always after whole steps."""
+        """Returns after how many forward passes a validation runs, which is always after whole steps."""
         interval = self.trainer.val_check_interval
         steps = interval if isinstance(interval, int) else max(1, int(self.passes // self.step.accumulate * interval))
         return steps * self.step.accumulate
@@ -194,11 +194,11 @@ class Training:
         return Step.shared(size, self.loader.batch_size, self.accumulate, self.global_batch)
 
     def _left(self) -> int:
-        """The forward passes of this rank that are left of the epoch."""
+        """Returns how many forward passes of this rank are left of the epoch."""
         return self.position.steps(self.step.samples) * self.step.accumulate
 
     def _total(self) -> Optional[int]:
-        """The steps of this training, if the present group does the rest of it; None where there is no limit."""
+        """Returns the steps of this training, if the group does not change again; None if there is no limit."""
         trainer = self.trainer
         counts = [] if trainer.max_steps == -1 else [trainer.max_steps]
         if trainer.max_epochs is not None and trainer.max_epochs != -1:
@@ -206,7 +206,7 @@ class Training:
         return min(counts, default=None)
 
     def _resume(self, note: Dict[str, Any]) -> None:
-        """Goes on from the checkpoint of Lightning that was loaded; note is empty if Lightning has made it without Kolo."""
+        """Goes on from the checkpoint that Lightning has loaded. note is empty if it was made without Kolo."""
         loop = self.trainer.fit_loop
         epochs, batches = loop.epoch_progress, loop.epoch_loop.batch_progress
         if note:
@@ -218,7 +218,7 @@ class Training:
         elif batches.is_last_batch:
             self.position.epoch = epochs.current.processed + 1
         else:
-            raise ValueError("the checkpoint was made within an epoch, without ElasticStrategy: it does not have which samples are done. "
+            raise ValueError("the checkpoint was made within an epoch, without ElasticStrategy: it does not state which samples are done. "
                              "Take one from the end of an epoch")
         self.within = self.position.used > 0
         self.unit = note.get("accumulate", 1)
@@ -228,7 +228,7 @@ class Training:
         _begin_anew(loop)
 
     def _keep(self) -> None:
-        """Notes the present values, for the next commit."""
+        """Copies the trainer's present values into the state, for the next commit."""
         trainer, loop, connector = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector
         self.progress.fields = {
             "step": trainer.global_step, "within": self.within, "unit": self.unit, "loops": loop.state_dict(),
@@ -245,7 +245,7 @@ class Training:
         }
 
     def _set(self) -> None:
-        """Makes the loops, callbacks and metrics what they were at the last commit, where that is not so already."""
+        """Sets the loops, callbacks and metrics to the last commit, unless they are there already."""
         trainer, loop, connector, fields = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector, self.progress.fields
         if self.progress.loaded:
             loop.load_state_dict(fields["loops"])
@@ -273,11 +273,11 @@ class Training:
         batches = loop.epoch_loop.batch_progress
         _count(batches, *(tracker.completed // self.unit * self.step.accumulate for tracker in (batches.total, batches.current)))
         self.unit = self.step.accumulate
-        if self.within and self.first:  # this process has yet to begin the epoch
+        if self.within and self.first:  # this process has not begun the epoch yet
             _count(loop.epoch_progress, self.position.epoch, self.position.epoch)
 
     def _show(self) -> None:
-        """Lets the present rank 0 log and show what it does, where the last one has left off."""
+        """Lets the present rank 0 continue the logs and the progress bar of the last one."""
         trainer, before, self.zero = self.trainer, self.zero, self.trainer.is_global_zero
         for logger, version in zip(trainer.loggers, self.progress.fields["versions"]):
             if version is not None and logger.version != version:
@@ -294,7 +294,7 @@ class Training:
         if self.zero and not self.first:
             if not before:
                 bar.on_train_start(trainer, self.module)
-            bar.on_train_epoch_start(trainer, self.module)  # with another number of steps
+            bar.on_train_epoch_start(trainer, self.module)  # the number of steps has changed
 
 
 def _count(progress: Any, total: int, current: int) -> None:
@@ -304,7 +304,7 @@ def _count(progress: Any, total: int, current: int) -> None:
 
 
 def _begin_anew(loop: Any) -> None:
-    """Lets a loop and its parts begin, as if they had loaded no checkpoint."""
+    """Lets a loop and its parts begin as if they had loaded no checkpoint."""
     loop.on_iteration_done()
     for part in vars(loop).values():
         if isinstance(part, _Loop):

@@ -7,6 +7,7 @@
                                   |                       | the observers have all
               observers:          +-- slices, gradients --+--> switch --> group of all --> function
 
-At a planned change in between, the observers get the rest at that commit,
-because the members may be about to leave. After a failure they begin again.
+If a planned change comes before the switch, the observers receive the rest at that
+commit, because the members may be about to leave. After a failure, the observers
+begin again.
 """

@@ -1,11 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A chain of processes along which one sends to all others.
+"""A chain of processes, along which the first sends to all others.
 
     member --> observer --> observer
 
-Each passes on what it gets, piece by piece, so that several receivers cost the
+Each process passes the data on, piece by piece. So several receivers cost the
 sender as much as one.
 """
 
@@ -26,7 +26,7 @@ _TAG = 1
 
 
 class Channel:
-    """This process's part of the chain of a pending."""
+    """This process's link in the chain of a pending group."""
 
     def __init__(self, pending: PendingGroup) -> None:
         self._path = pending.roles.members[:1] + pending.roles.observers
@@ -37,29 +37,29 @@ class Channel:
         self.moved = 0  # bytes
 
     def send(self, tree: Any, tensors: Sequence[torch.Tensor] = ()) -> None:
-        """Sends a tree of values to all others of the chain, and then tensors that they can receive in place."""
+        """Sends a tree of values along the chain, followed by tensors that the others receive in place."""
         transfer.send(tree, self._move, PIECE)
         transfer.exchange(list(tensors), self._move, False, PIECE)
 
     def receive(self) -> Any:
-        """The next tree that the first process sends; waits for it without limit."""
+        """Returns the next tree that the first process sends. Waits for it without limit."""
         return transfer.receive(self._move, PIECE)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Receives the tensors that have been sent with a tree."""
+        """Receives the tensors that follow a tree."""
         transfer.exchange(list(tensors), self._move, True, PIECE)
 
     def answer(self, tree: Any) -> None:
-        """Sends a tree to the first process alone."""
+        """Sends a tree to the first process only."""
         transfer.send(tree, lambda tensor: self._wait([self._send(tensor, self._path[0])], self._timeout))
 
     def answers(self) -> List[Any]:
-        """Waits for the answer of each of the others."""
+        """Waits for the answers of all other processes, and returns them."""
         return [transfer.receive(lambda tensor: self._wait([self._receive(tensor, rank)], self._timeout))
                 for rank in self._path[1:]]
 
     def _move(self, tensor: torch.Tensor) -> None:
-        """Receives a tensor, unless this process is the first, and sends it, unless it is the last."""
+        """Receives a tensor unless this process is the first, and passes it on unless it is the last."""
         data = tensor
         if tensor.device.type != "cpu":
             data = torch.empty_like(tensor, device="cpu") if self._position else tensor.cpu()
@@ -69,7 +69,7 @@ class Channel:
                 self._wait([self._receive(piece, self._path[self._position - 1])], _LONG)
             if self._position + 1 < len(self._path):
                 sends.append(self._send(piece, self._path[self._position + 1]))
-        self._wait(sends, self._timeout)  # a receiver that hangs must not stop training for ever
+        self._wait(sends, self._timeout)  # a receiver that hangs must not stop training forever
         self.moved += data.numel() * data.element_size()
         if data is not tensor and self._position > 0:
             tensor.copy_(data)
@@ -89,7 +89,7 @@ class Channel:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Names errors of the backend for what they are."""
+        """Turns errors of the backend into GroupFailed."""
         try:
             yield
         except RuntimeError as err:

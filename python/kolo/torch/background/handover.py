@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""When the state is sent in the background, and what each process does when all of it has arrived."""
+"""Decides whether the state is sent in the background, and has each process's part in the switch."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .slices import total, units
 from .stream import Stream
 
 VARIABLE = "KOLO_TORCH_BACKGROUND"
-THRESHOLD = 32 * 1024 * 1024  # bytes; less is sent while the group forms
+THRESHOLD = 32 * 1024 * 1024  # bytes; a smaller state is sent while the group forms
 
 
 def wanted(core: Core, setting: Optional[bool]) -> bool:
-    """Whether a process that holds this state is to send it in the background."""
+    """Whether a process that holds this state should send it in the background."""
     text = os.environ.get(VARIABLE, "")
     if setting is None and text:
         setting = text.lower() not in ("0", "false", "no", "off")
-    if setting is False or core.has_parts():  # those of a replica are not those of another member
+    if setting is False or core.has_parts():  # members have different parts, so one cannot send all of the state
         return False
     return total(units(core.handlers).values()) >= (1 if setting else THRESHOLD)
 
 
 class Bystander:
-    """The part of a member that neither sends nor receives. It implements Transport, like the others here."""
+    """The part of a member that neither sends nor receives. It implements Transport, as do Sender and Receiver."""
 
     def deliver(self, core: Core) -> None:
         core.reset()
@@ -65,12 +65,12 @@ class Sender(Bystander):
         log("group %d: %.0f of %.0f MB were received while training went on, %.0f MB at the switch",
             stream.generation, (whole - rest) / 1e6, whole / 1e6, rest / 1e6)
         if stream.again:
-            log("group %d: %d values, as %s, were changed outside of the optimizer's step and had to be sent again",
+            log("group %d: %d values, such as %s, were changed outside of the optimizer's step and had to be sent again",
                 stream.generation, len(stream.again), stream.again[0])
 
 
 class Receiver:
-    """The part of a process that has observed."""
+    """The part of an observer."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -78,7 +78,7 @@ class Receiver:
     def deliver(self, core: Core) -> None:
         number, _ = self._observer.finish()
         core.reset()
-        core.ledger.agree(number + 1)  # which it holds from its own first commit on
+        core.ledger.agree(number + 1)  # it can be restored only from this process's first commit on
 
     def abandon(self) -> None:
         pass
@@ -88,5 +88,5 @@ class Receiver:
 
 
 def take_over(core: Core, observer: Observer) -> None:
-    """Makes a state whole that the members are leaving."""
+    """Completes an observer's state when the members leave the group before the switch."""
     core.take_over(*observer.finish())

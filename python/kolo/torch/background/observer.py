@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The receiving side: takes the state of a group that trains, and keeps equal what it has.
+"""The receiving side: receives the state of a group that trains, and keeps the received part up to date.
 
-The script's function does not run meanwhile. Its optimizers do: each step with
-the gradients of a member.
+Meanwhile the script's function does not run. Only its optimizers do: they step
+with the gradients of a member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .slices import Slice, Unit, set_hyperparameters, units
 
 
 class Observer:
-    """Receives a State from a channel. What it returns at the end is whole."""
+    """Receives a State from a channel. The state is complete after finish()."""
 
     def __init__(self, core: Core, channel: Channel) -> None:
         self._core = core
@@ -31,11 +31,11 @@ class Observer:
         self._units = units(core.handlers)
         self._gradients: Dict[str, torch.Tensor] = {}  # memory that is used again for each step
         self._differing: List[str] = []
-        # The first commit of this process falls into a step for which all wait. A channel that waits for this would slow the sender.
+        # All wait for the first commit of this process, so its memory is prepared. A separate thread does it, to not delay the sender.
         self._reserving = ThreadPoolExecutor(1, "kolo-reserve")
 
     def follow(self) -> str:
-        """Does what the stream sends until it ends; returns how: switch, leave or end."""
+        """Follows the stream until its last message, and returns that: switch, leave or end."""
         try:
             return self._follow()
         finally:
@@ -62,7 +62,7 @@ class Observer:
                 raise Malformed("observers know no message %.80r" % (kind,))
 
     def finish(self) -> Tuple[int, bool]:
-        """Receives what is left. Returns the number of the commit, and whether the state is that of this commit."""
+        """Receives the rest. Returns the number of the last commit, and whether the state is still that of this commit."""
         slices, tree, calls, commits, fresh = self._channel.receive()
         self._take(slices)
         remainder.put(self._core.handlers, tree)
@@ -74,7 +74,7 @@ class Observer:
             self._channel.fill([tensor for slice_ in map(Slice._make, slices) for tensor in self._unit(slice_.key).put(slice_)])
 
     def _step(self, name: str, groups: List[Dict[str, Any]], steps: List[Tuple[str, int]]) -> None:
-        """Does a step of an optimizer. What is not there yet gets zeros, and is overwritten when it comes."""
+        """Does a step of an optimizer. Elements that have not come yet get zero gradients, and are overwritten when they come."""
         optimizer = self._core.handlers[name].value
         set_hyperparameters(optimizer, groups)
         parts = []
@@ -86,7 +86,7 @@ class Observer:
             parts.append(gradient.view(-1)[:count] if gradient.is_contiguous() else gradient)
             parameter.grad = gradient
         self._channel.fill(parts)
-        with compat.without_pre_hooks(optimizer):  # the script's have seen these gradients
+        with compat.without_pre_hooks(optimizer):  # the script's hooks have run on the sender
             type(optimizer).step(optimizer)
         for key, _ in steps:
             self._unit(key).tensor.grad = None

@@ -1,15 +1,16 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Sends along a channel in a thread of its own, in order, so that training goes on meanwhile.
+"""Sends along a channel in a separate thread, in order, so that training goes on meanwhile.
 
-The main thread never waits in gloo here: gloo leaves a process that has sent or
-received a part of a message waiting for the timeout, whatever happens to the
-connection (Pair::signalException, gloo/transport/tcp/pair.cc). The sender may be
-the only process that holds the state, and must not be lost by that. Its thread
-is given up: it is a daemon, no one joins it, and it keeps the tensors and the
-gloo group that it uses. The end of a gloo group does not wait for messages of
-one process to another, as it does for collectives.
+The main thread never waits in gloo here. A process that has sent or received only
+a part of a message waits in gloo until the timeout, even if the connection ends
+(Pair::signalException, gloo/transport/tcp/pair.cc). The sender may be the only
+process that holds the state, so it must not be stuck in that wait.
+
+Its sending thread may be, and is then given up. It is a daemon that no one joins,
+and it keeps the tensors and the gloo group that it uses. The end of a gloo group
+waits for collectives, but not for point-to-point messages.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from ..group.group import GroupFailed
 from ..state.tree import join, nbytes, split
 from .channel import Channel
 
-_MEASURED = 256 * 1024  # bytes; less does not show how fast a channel is
+_MEASURED = 256 * 1024  # bytes; smaller messages do not show how fast a channel is
 T = TypeVar("T")
 
 
 class Outbox:
-    """What is to be sent. An error of the thread is raised at the next call."""
+    """The messages to send. An error of the thread is raised at the next call."""
 
     def __init__(self, channel: Channel) -> None:
         self.rate = 0.0  # bytes a second
@@ -43,25 +44,25 @@ class Outbox:
         threading.Thread(target=self._run, name="kolo-send", daemon=True).start()
 
     def post(self, tree: Any, tensors: Sequence[torch.Tensor] = ()) -> None:
-        """Sends a copy of tree, and then tensors, which must not change until settle() has returned."""
+        """Sends a copy of tree, followed by tensors. These must not change until settle() has returned."""
         skeleton, live = split(tree)
         copies = [tensor.clone() for tensor in live]
         self._add(functools.partial(self._send, join(skeleton, copies.__getitem__), tensors),
                   any(tensor.is_cuda for tensor in (*copies, *tensors)))
 
     def do(self, function: Callable[[], object]) -> None:
-        """Does something else with the channel, in its turn."""
+        """Runs a function in the thread, after what is pending."""
         self._add(function, torch.cuda.is_initialized())
 
     def call(self, function: Callable[[], T]) -> T:
-        """Does what function does with the channel, in the thread, and returns its result."""
+        """Runs a function in the thread, after what is pending, and returns its result."""
         results: List[T] = []
         self.do(lambda: results.append(function()))
         self.settle()
         return results[0]
 
     def settle(self) -> None:
-        """Waits until all is done, or given up."""
+        """Waits until nothing is pending. Raises the error if the thread has failed, or was given up."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending == 0 or self._error is not None)
             self._raise()
@@ -71,12 +72,12 @@ class Outbox:
         self._fail(GroupFailed("group %d has lost a member" % self._channel.generation))
 
     def close(self) -> None:
-        """Ends the thread, after what is pending."""
+        """Ends the thread when nothing is pending. Does not wait for it."""
         self._queue.put(None)
 
     def _add(self, function: Callable[[], object], cuda: bool) -> None:
         if cuda:
-            torch.cuda.current_stream().synchronize()  # the thread has another stream
+            torch.cuda.current_stream().synchronize()  # the thread uses another stream
         with self._changed:
             self._raise()
             self._pending += 1
@@ -95,7 +96,7 @@ class Outbox:
         for function in iter(self._queue.get, None):
             try:
                 function()
-            except BaseException as err:  # what is raised here, the main thread judges
+            except BaseException as err:  # the main thread handles it
                 self._fail(err)
                 return
             with self._changed:

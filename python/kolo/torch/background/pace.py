@@ -1,15 +1,18 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""How much is sent between two commits so that training is hardly slower. Pure.
+"""Limits how much is sent between two commits, so that training is hardly slower. Pure.
 
     intervals without sending  -->  the usual one
     intervals with sending     -->  training waits, or the interval is longer  -->  less room, or none
 
-Two things count: the time in which training itself waits for the sender, and by
-how much an interval is longer than the usual one, because the sender takes a
-core, memory or the network from training. One that is long for another reason
-leaves no room after it; only when there are many of them does the sending end.
+An interval is the time between two commits; its room is how many bytes may be
+sent in it. Two things count against it: the time for which training waits for the
+sender, and by how much the interval is longer than the usual one. It can be longer
+because the sender takes a core, memory or the network from training.
+
+An interval that is long for another reason leaves no room in the next one, either.
+Sending ends only after many of them.
 """
 
 from __future__ import annotations
@@ -24,16 +27,16 @@ VARIABLE = "KOLO_TORCH_SLOWDOWN"
 LIMIT = 0.2  # by how much training may be slower
 SHARE = 0.1  # of the time between two commits, for slices
 FLOOR = 1024 * 1024  # bytes of slices that each commit with room sends at least
-LITTLE = 4 * FLOOR  # bytes of gradients below which what training loses has other causes as well
+LITTLE = 4 * FLOOR  # bytes of gradients; with fewer, a slowdown has other causes, too
 BUSY = 0.75  # of the time between two commits, for all that is sent: beyond that, training waits
-QUIET = 4  # intervals without sending; the second longest is the usual one, as some are long anyway
-LONG = 10.0  # seconds after which fewer of them do
-LEAST = 0.05  # bytes of slices for one of gradients; with less the end would not come
-PATIENCE = 6  # commits without room, less those with it, after which to wait for room is in vain
+QUIET = 4  # intervals without sending; the second longest is the usual one, because single ones are long by chance
+LONG = 10.0  # seconds of such intervals; then fewer of them are enough
+LEAST = 0.05  # bytes of slices for each byte of gradients; with fewer, sending would not end
+PATIENCE = 6  # commits without room, minus those with room, after which there is no hope for room
 
 
 def limit() -> float:
-    """By how much training may be slower: 0.2 is 20 %, inf does not limit it."""
+    """Returns by how much training may become slower: 0.2 is 20 %, inf is no limit."""
     text = os.environ.get(VARIABLE) or str(LIMIT)
     try:
         return float(text)
@@ -49,14 +52,14 @@ class Pace:
         self._clock = clock
         self._quiet: List[float] = []
         self._own = 0.0  # the part of the last interval in which training did not wait
-        self._slower = 0.0  # by how much training was slower in it
+        self._slower = 0.0  # by how much training was slower in that interval
         self._waited = 0.0  # since the last commit
-        self._last: Optional[float] = None
-        self._refused = 0  # commits without room, less those with it
+        self._last: Optional[float] = None  # time of the last commit
+        self._refused = 0  # commits without room, minus those with room
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measures what training waits for."""
+        """Measures for how long training waits."""
         begun = self._clock()
         try:
             yield
@@ -78,23 +81,23 @@ class Pace:
 
     @property
     def measuring(self) -> bool:
-        """Whether nothing is to be sent, because the usual interval is not known yet."""
+        """Whether the usual interval is not known yet. Nothing is sent until it is."""
         return not math.isinf(self._limit) and len(self._quiet) < QUIET and sum(self._quiet) < LONG
 
     @property
     def exhausted(self) -> bool:
-        """Whether there will be no room for the rest."""
+        """Whether to give up waiting for room for the rest."""
         return self._refused >= PATIENCE
 
     def share(self, rate: float) -> int:
-        """Bytes that a commit may send of what is sent once, at so many bytes a second."""
+        """Returns how many bytes a commit may send of data that is sent only once, at a rate in bytes per second."""
         return max(FLOOR, int(SHARE * rate * self._own))
 
     def room(self, rate: float, followed: int) -> int:
-        """Bytes of slices that a commit may send if it sends so many of gradients as well.
+        """Returns how many bytes of slices a commit may send, if followed bytes of gradients are sent as well.
 
-        As many as of gradients: so little is sent at first, and the end comes
-        fast. But not so many that training would be too slow with them.
+        That is as many as of gradients, so little is sent at first and more with
+        each commit. It is less if training would become too slow.
         """
         room = max(self.share(rate), followed)
         if followed and not math.isinf(self._limit):

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What is left to send of a State when some of its units are equal on both sides already."""
+"""The rest of a State: all shared values except the units, which are sent as slices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODULE, _OPTIMIZER, _WHOLE = "module", "optimizer", "whole"
 
 
 def take(handlers: Mapping[str, Handler], equal: Mapping[str, Unit]) -> Dict[str, Any]:
-    """The shared values of a State without the units that are equal."""
+    """Returns the shared values of a State without the given units."""
     tensors = {id(unit.tensor) for unit in equal.values()}
     modules, optimizers = _owners(equal)
     result: Dict[str, Any] = {}
@@ -40,7 +40,7 @@ def take(handlers: Mapping[str, Handler], equal: Mapping[str, Unit]) -> Dict[str
 
 
 def put(handlers: Mapping[str, Handler], tree: Mapping[str, Any]) -> None:
-    """Sets what take() has returned in another process."""
+    """Sets the values that take() has returned in another process."""
     for name, handler in handlers.items():
         if name not in tree:
             continue
@@ -65,5 +65,5 @@ def _put_optimizer(optimizer: torch.optim.Optimizer, groups: Any, states: Mappin
 
 
 def _owners(equal: Mapping[str, Unit]) -> Tuple[Set[str], Set[str]]:
-    """The names in the State of the modules and the optimizers that have units."""
+    """Returns the names, in the State, of the modules and of the optimizers that have units."""
     return {key.partition(".")[0] for key in equal}, {unit.name for unit in equal.values() if unit.name}

@@ -3,10 +3,10 @@
 
 """The parts of a State that can be sent one after the other while training goes on.
 
-A Unit is a parameter with all that its optimizer keeps for it, or a large
-tensor that no optimizer changes. Optimizers of the KINDS below update each
-element of a parameter by itself. So a unit can be cut: who has the first n
-elements, and gets the first n of each gradient from then on, keeps them equal.
+A Unit is a parameter with its optimizer state, or a large tensor that no
+optimizer changes. The optimizers in KINDS update each element of a parameter
+independently, so a unit can be cut into slices. An observer that has the first n
+elements keeps them up to date with the first n elements of each gradient.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .. import compat
 from ..state.handlers import Handler, StateDictHandler
 from ..state.tree import nbytes
 
-# Optimizers that update each element by itself, and skip parameters without a gradient.
+# Optimizers that update each element independently, and skip parameters without a gradient.
 KINDS = tuple(getattr(torch.optim, name) for name in (
     "SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop"))
-STATIC = 1024 * 1024  # bytes from which on a tensor that no optimizer changes is a unit
+STATIC = 1024 * 1024  # least bytes of a tensor that is a unit although no optimizer changes it
 
 
 class Slice(NamedTuple):
-    """Elements begin to end of a unit. Their values are tensors that follow it."""
+    """The header of a slice: elements begin to end of a unit. Tensors with their values follow it."""
 
     key: str
     shape: Tuple[int, ...]  # of the unit
     begin: int
     end: int
-    types: Dict[str, torch.dtype]  # of the tensors with these elements: "" is the parameter, the others its optimizer's
-    whole: Dict[str, Any]  # what else the optimizer has for the unit
+    types: Dict[str, torch.dtype]  # of the tensors that follow: "" is the parameter, the others are its optimizer state
+    whole: Dict[str, Any]  # the rest of its optimizer state, such as a step counter
 
 
 class Unit:
@@ -42,15 +42,15 @@ class Unit:
     def __init__(self, key: str, tensor: torch.Tensor, name: str = "", optimizer: Optional[torch.optim.Optimizer] = None) -> None:
         self.key = key
         self.tensor = tensor
-        self.name = name  # of the optimizer in the State
+        self.name = name  # of its optimizer in the State
         self.optimizer = optimizer
 
     def kept(self) -> Dict[str, Any]:
-        """What the optimizer keeps for this parameter."""
+        """Returns the optimizer state of this parameter."""
         return self.optimizer.state.get(self.tensor, {}) if self.optimizer else {}
 
     def ranges(self) -> Dict[str, torch.Tensor]:
-        """The tensors that have an element for each of the parameter."""
+        """Returns the parameter, as "", and the tensors of its optimizer state with the same shape."""
         return {"": self.tensor.detach(), **{
             name: value for name, value in self.kept().items()
             if isinstance(value, torch.Tensor) and value.shape == self.tensor.shape}}
@@ -62,14 +62,14 @@ class Unit:
         return all(tensor.is_contiguous() for tensor in self.ranges().values())
 
     def slice(self, begin: int, end: int) -> Tuple[Slice, List[torch.Tensor]]:
-        """A slice of the live values, and its tensors. A unit that cannot be cut has one slice only."""
+        """Returns a slice and its tensors, which are the live ones. A unit that cannot be cut has one slice only."""
         ranges = self.ranges()
         whole = {name: value for name, value in self.kept().items() if name not in ranges}
         return (Slice(self.key, tuple(self.tensor.shape), begin, end, {name: tensor.dtype for name, tensor in ranges.items()}, whole),
                 [_range(tensor, begin, end) for tensor in ranges.values()])
 
     def put(self, slice_: Slice) -> List[torch.Tensor]:
-        """Takes a slice of another process; returns the memory for its tensors."""
+        """Prepares for a slice of another process, and returns the memory for its tensors."""
         kept = self.optimizer.state if self.optimizer is not None else {}
         if slice_.begin == 0:
             kept.pop(self.tensor, None)
@@ -88,12 +88,12 @@ class Unit:
         return [_range(room[name], slice_.begin, slice_.end) for name in slice_.types]
 
     def version(self) -> Any:
-        """Changes whenever an operation on the tensors does something that autograd sees."""
+        """Returns a value that changes with each in-place operation on the tensors that autograd sees."""
         kept = self.kept().values()
         return compat.version(self.tensor), [(id(value), compat.version(value)) for value in kept if isinstance(value, torch.Tensor)]
 
     def checksum(self, count: int) -> int:
-        """Of the first count elements. Differs, all but surely, where a bit does."""
+        """Returns a checksum of the first count elements. If a bit differs, it almost certainly does, too."""
         total = 0
         for tensor in self.ranges().values():
             data = tensor.reshape(-1)[:count].view(torch.uint8)
@@ -105,7 +105,7 @@ class Unit:
 
 
 def units(handlers: Dict[str, Handler]) -> Dict[str, Unit]:
-    """The units by key: those that no optimizer changes first, because to keep them equal costs nothing."""
+    """Returns the units by key. Those that no optimizer changes come first, because they need no updates."""
     optimizers = {name: handler.value for name, handler in handlers.items() if _is_known(handler)}
     others = [h.value for h in handlers.values()
               if isinstance(h.value, torch.optim.Optimizer) and not any(h.value is known for known in optimizers.values())]
@@ -130,13 +130,13 @@ def units(handlers: Dict[str, Handler]) -> Dict[str, Unit]:
 
 
 def _is_plain(handler: Handler) -> bool:
-    """Whether what a handler sends is the state dict of its object and nothing else."""
+    """Whether a handler sends exactly the state dict of its object."""
     kind, plain = type(handler), StateDictHandler
     return (kind.tree, kind.load, kind.shared) == (plain.tree, plain.load, True)
 
 
 def _is_known(handler: Handler) -> bool:
-    """Whether a handler has an optimizer whose steps another process can do, if it has the gradients."""
+    """Whether a handler has an optimizer whose steps another process can repeat with the same gradients."""
     optimizer = handler.value
     return _is_plain(handler) and type(optimizer) in KINDS and not compat.has_post_hooks(optimizer)
 
@@ -147,7 +147,7 @@ def parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 
 
 def hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
-    """What the groups of an optimizer have besides their parameters."""
+    """Returns the optimizer's parameter groups without their parameters."""
     return [{name: value for name, value in group.items() if name not in ("params", "param_names")}
             for group in optimizer.param_groups]
 
@@ -161,17 +161,17 @@ def set_hyperparameters(optimizer: torch.optim.Optimizer, groups: List[Dict[str,
 
 
 def total(parts: Iterable[Unit]) -> int:
-    """Bytes of units."""
+    """Returns the bytes of units."""
     return sum(unit.nbytes() for unit in parts)
 
 
 def _range(tensor: torch.Tensor, begin: int, end: int) -> torch.Tensor:
-    """A view of elements begin to end; the tensor itself where it has no such view."""
+    """Returns a view of elements begin to end, or the whole tensor if it is not contiguous."""
     return tensor.view(-1)[begin:end] if tensor.is_contiguous() else tensor
 
 
 def _tensors(handlers: Dict[str, Handler]) -> Iterator[Tuple[str, torch.Tensor]]:
-    """The tensors of modules that are sent as they are, by a name that is the same in all processes."""
+    """Yields the tensors of modules that do not override state_dict, by a name that is the same in all processes."""
     plain = torch.nn.Module
     for name, handler in handlers.items():
         kind = type(handler.value)

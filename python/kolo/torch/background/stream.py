@@ -8,18 +8,20 @@
                       -->  no more, or no room: checksums   -->  they compare, and answer
     switch or leave   -->  what is left, what has changed   -->  they hold the state
 
-Nothing but the optimizer's own steps is seen. So whatever else changes a unit
-has it sent again at the end.
+The stream follows only the optimizer's own steps. A unit that anything else has
+changed is sent again at the end.
 
 Slices and checksums are read from the live memory while the next gradients are
-computed, and the step waits for that. Gradients are copied, because a script may
-zero them at once. Those of all that observers have go to them in every step; if
-that makes training too slow, see pace, the rest of the state is left for the end.
+computed, and the step waits until they are read. Gradients are copied, because a
+script may zero them at once.
 
-Were observers silent members of the group, its allreduce would bring them the
-gradients. But the world size, the averages and the collectives of the script
-would count them; and gradients that the optimizer gets, clipped and unscaled,
-are not those that the allreduce yields.
+In every step, observers receive the gradients of all that they have. If that makes
+training too slow (see pace), the rest of the state is left for the end.
+
+Observers could instead be silent members of the group and get the gradients from
+its allreduce. But then the world size, the averages and the script's collectives
+would count them. Also, the optimizer does not use the gradients that the allreduce
+yields, but clipped and unscaled ones.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from .outbox import Outbox
 from .pace import Pace, limit
 from .slices import Slice, Unit, hyperparameters, total, units
 
-CHECKED = 4  # times as many bytes are compared as would be sent
+CHECKED = 4  # bytes that are compared, for each that would be sent
 
 
 class Stream:
@@ -51,17 +53,17 @@ class Stream:
         self._units = units(core.handlers)
         self._waiting = list(self._units.values())  # to be sent
         self._unchecked = list(self._units.values())
-        self._asked = False  # for the result of the comparison
+        self._asked = False  # the observers for the result of their comparison
         self._answers: List[List[str]] = []
         self._sent: Dict[str, int] = {}  # elements that the observers have, by unit
-        self._versions: Dict[str, Any] = {}  # of the units, as the observers have them
+        self._versions: Dict[str, Any] = {}  # of the units, when the observers were last equal
         self._checked: Dict[str, Tuple[int, int]] = {}  # elements and their checksum
-        self._changed: Set[str] = set()  # units that something else than their optimizer has changed
+        self._changed: Set[str] = set()  # units that anything but their optimizer has changed
         self._gradients: Dict[str, torch.Tensor] = {}  # copies that are being sent
         self._followed = 0  # bytes of gradients since the last commit
         self._following = False
         self.at_end = 0  # bytes of the units that finish() has sent
-        self.again: List[str] = []  # units that had to be sent again, because something else than a step changed them
+        self.again: List[str] = []  # units that had to be sent again, because anything but a step changed them
         self._hooks: List[Any] = []
         self._names: Dict[int, str] = {}
         for unit in self._waiting:
@@ -71,23 +73,23 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        """Whether the observers have, and have compared, all that can be sent meanwhile; so no member waits for that."""
+        """Whether the observers have received and compared all that is sent before the switch, so that no member waits for it."""
         return bool(self._answers)
 
     @property
     def generation(self) -> int:
-        """The group of the members."""
+        """The generation of the members' group."""
         return self._channel.generation
 
     def nbytes(self) -> int:
-        """Bytes that are sent meanwhile."""
+        """Returns how many bytes can be sent while training goes on."""
         return total(self._units.values())
 
     def advance(self) -> None:
-        """Sends the next slices, or checksums; called at each commit."""
+        """Sends the next slices or checksums. Called at each commit."""
         with self._pace.waiting():
             if not self._followed:
-                self._outbox.settle()  # else the step has done so
+                self._outbox.settle()  # otherwise the step has done so
         self._pace.commit()
         followed, self._followed = self._followed, 0
         if not self._following:
@@ -105,12 +107,12 @@ class Stream:
                 self._ask()
 
     def switch(self) -> None:
-        """Lets the observers come to the group in which all are members. There, finish() is to follow."""
+        """Has the observers join the group in which all are members. Call finish() there."""
         self._ask()
         self._say("switch")
 
     def leave(self) -> None:
-        """Lets the observers leave the group with the state."""
+        """Completes the observers' state, with which they leave the group."""
         self._ask()
         self._say("leave")
         self.finish()
@@ -121,13 +123,13 @@ class Stream:
         self.close()
 
     def _say(self, word: str) -> None:
-        """Sends the last message of those that observers follow."""
+        """Sends the last message of the stream."""
         self._outbox.post((word,))
         self._outbox.settle()
         self._detach()
 
     def finish(self) -> None:
-        """Sends what is left of the state."""
+        """Sends the rest of the state."""
         differing = {key for keys in self._answers for key in keys}
         self.again = sorted(differing | self._changed)
         slices: List[Slice] = []
@@ -154,13 +156,13 @@ class Stream:
         self._outbox.close()
 
     def _detach(self) -> None:
-        """Lets the optimizers alone."""
+        """Removes the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
     def _follow(self) -> None:
-        """Sees the gradients from now on, after all hooks that the script's function has registered at its begin."""
+        """Registers hooks for the gradients. They run after those that the script's function has registered before its first commit."""
         self._following = True
         for optimizer in {id(unit.optimizer): unit.optimizer for unit in self._units.values() if unit.optimizer}.values():
             self._hooks.append(optimizer.register_step_pre_hook(self._before_step))
@@ -207,7 +209,7 @@ class Stream:
             self._outbox.do(send)
 
     def _ask(self) -> None:
-        """Has the observers answer which units differ, once."""
+        """Asks the observers, once, which units differ."""
         if self._asked:
             return
 
@@ -219,14 +221,14 @@ class Stream:
         self._outbox.do(ask)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Sends the gradients, as the optimizer has them, of what the observers have."""
+        """Sends the gradients of what the observers have, as the optimizer gets them."""
         with self._pace.waiting():
             self._send_gradients(optimizer, args, kwargs)
 
     def _send_gradients(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         mine = [self._units[key] for key in self._sent if self._units[key].optimizer is optimizer and key not in self._changed]
         if len(args) > 1 or kwargs.get("closure") is not None or getattr(optimizer, "grad_scale", None) is not None:
-            self._changed.update(unit.key for unit in mine)  # these are not the gradients with which it will step
+            self._changed.update(unit.key for unit in mine)  # the step will use other gradients
             return
         steps, tensors = [], []
         for unit in mine:
@@ -250,17 +252,17 @@ class Stream:
                 self._versions[key] = self._units[key].version()
 
     def _is_equal(self, unit: Unit) -> bool:
-        """Whether what the observers have of the unit is as it is now, provided that it was when they compared it."""
+        """Whether a unit has not changed since the observers compared it."""
         if unit.key in self._changed or unit.key not in self._checked:
             return False
         if unit.version() == self._versions[unit.key]:
             return True
-        # DistributedDataParallel writes buffers that stay the same.
+        # DistributedDataParallel writes buffers without changing their values.
         count, checksum = self._checked[unit.key]
         return unit.optimizer is None and unit.checksum(count) == checksum
 
     def _copy(self, key: str, gradient: torch.Tensor) -> torch.Tensor:
-        """A copy of a gradient, in memory that is used again: the script may zero the gradient at once."""
+        """Copies a gradient into memory that is reused. The script may zero the gradient at once."""
         memory = self._gradients.get(key)
         if memory is None or memory.dtype != gradient.dtype:
             memory = self._gradients[key] = torch.empty(self._units[key].tensor.numel(), dtype=gradient.dtype, device=gradient.device)

@@ -7,9 +7,11 @@
                   |        |             |        |
     newcomers     +- - ->  . - - -> ...  v        v
 
-Each part comes from a member that has it, along its column of the mesh: no
-checkpoint, and no resharding. Members that fail at different commits differ by
-one, because a step needs all of them; so each has the last two.
+Newcomers get each part from a member that has it, along its column of the mesh.
+That needs no checkpoint and no resharding.
+
+Members that fail at different commits are one commit apart, because a step needs
+all of them. So each member keeps its last two commits.
 """
 
 from __future__ import annotations
@@ -24,24 +26,24 @@ from ..state.core import Core
 
 
 def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional[int]:
-    """The highest commit of which there are all parts; -1: none has one yet. None: it is lost."""
+    """Returns the highest commit that all parts have. It is -1 if no member has a commit yet, and None if the state is lost."""
     for commit in sorted({*last, *before} - {-1}, reverse=True):
         have = {rank % replica for rank in range(len(last)) if commit in (last[rank], before[rank])}
         if commit >= 0 and len(have) == replica:
             return commit
-    # Commit 0 is what the training begins with.
+    # Commit 0 is the state with which the training begins.
     return None if any(commit > 0 or commit < -1 for commit in last) else -1
 
 
 def sync(core: Core, group: Group) -> int:
-    """Gives all members the state of one commit, and returns its number. Afterwards their parts are there."""
+    """Gives all members the state of one commit, including their parts, and returns its number."""
     at = group.place
-    if at.rank in at.newcomers:  # what it has may be another part, or of a branch that was left
+    if at.rank in at.newcomers:  # its commits may be of another part, or of steps that the others have done again
         core.ledger.disown()
     last, before = group.gather(core.ledger.held), group.gather(core.ledger.before)
     commit = common(last, before, at.replica)
     if commit is None:
-        raise StateLost("the training state is lost: no replica has all of its members, and of the others one part is missing")
+        raise StateLost("the training state is lost: no replica is whole, and the remaining members lack a part")
     if commit < 0:
         core.begin()
         send(core, 0, group)
@@ -59,7 +61,7 @@ def sync(core: Core, group: Group) -> int:
 
 
 def send(core: Core, root: int, group: Group) -> None:
-    """Sends from one member to all others the values that are shared, except for parts."""
+    """Sends the shared values, except for parts, from the member root to all others."""
     (core.send if group.place.rank == root else core.receive)(lambda tensor: group.broadcast(tensor, root))
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Sends the training state from one member to the others, where that is necessary."""
+"""Sends the training state from one member to the others, if necessary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import replicas
 
 
 class Broadcast:
-    """Sends the state within a group all of whose processes are members. It implements Transport."""
+    """Sends the state within a group that has no observers. It implements Transport."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -20,7 +20,7 @@ class Broadcast:
         sync(core, self._group)
 
     def abandon(self) -> None:
-        pass  # the group itself is broken, and that ends its collectives
+        pass  # breaking the group ends its collectives
 
     def close(self) -> None:
         pass
@@ -29,13 +29,13 @@ class Broadcast:
 def sync(core: Core, group: Group) -> None:
     """Gives all members of a group the same state.
 
-    Nothing is sent when all of them have the same commit, as after members have
-    left. Otherwise the member with the latest commit sends (the lowest rank of
-    several), all others receive.
+    Nothing is sent if all of them have the same commit, such as after members
+    have left. Otherwise the member with the latest commit sends, or the lowest
+    rank of several, and all others receive.
 
-    What is saved here, because a callback or another member has changed it, is
-    another commit: a member that fails before it saves must not be taken for
-    one that has saved.
+    If the state is saved here, because a callback or another member has changed
+    it, it is saved as another commit. Otherwise a member that fails before it
+    saves would seem to have the same state as one that has saved.
     """
     if core.has_parts():
         commit = replicas.sync(core, group)

@@ -5,12 +5,13 @@
 
     store --> offers --> roles --> gloo group of all --> default group of the members --> attested
 
-A group forms in a thread of its own, because a member that dies meanwhile
-leaves the others in a wait that ends at the timeout only. That thread is given
-up, and cannot finish: see Forming.abandon.
+A group forms in a separate thread. If a member dies meanwhile, the others are
+left in a wait that ends only at the timeout. Their threads are then given up and
+kept from finishing; see Forming.abandon.
 
-Offers go through the agents' store, which no stranger writes to. What a group's
-own connections carry is not believed before the agents have attested them.
+Offers go through the agents' store, to which only processes of the job can write.
+Data from a group's own connections is not trusted before the agents have attested
+these.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ from .roles import Offer, among, decide
 
 
 class Abandoned(BaseException):
-    """Raised in the thread of a group that must no longer form."""
+    """Raised in the thread that forms a group, to stop it."""
 
 
 class Connecting(threading.Thread):
-    """Connects to the store that the agent serves, ahead of the group that is going to use it.
+    """Connects to the store that the agent serves, before a group needs it.
 
-    Newer releases of PyTorch look up the host name of the address first (2.15 does,
-    2.6 does not), which takes ten seconds where no name server answers. The agent
-    gives a connection its ring with the first operation, so that a connection may
-    be older than its group.
+    Newer releases of PyTorch first look up the host name of the address (2.15
+    does, 2.6 does not), which takes ten seconds if no name server answers. A
+    connection may be older than its group, because the agent assigns it to a
+    group at the first operation.
     """
 
     def __init__(self, timeout: timedelta) -> None:
         super().__init__(name="kolo-store", daemon=True)
-        self.spent = False  # a group has it, or has learned why there is none
+        self.spent = False  # a group has taken the connection, or its error
         self._timeout = timeout
         self._store: Any = None
         self._error: Optional[BaseException] = None
@@ -68,7 +69,7 @@ class Connecting(threading.Thread):
             self._sockets = {descriptor: ends for descriptor, ends in opened if ends[1][1] == port}
 
     def take(self) -> Tuple[Any, Dict[int, sockets.Ends]]:
-        """Returns the client of the store with its sockets; raises what has prevented it."""
+        """Returns the store's client and its sockets. Raises the error if connecting failed."""
         self.join()
         self.spent = True
         if self._error is not None:
@@ -77,9 +78,9 @@ class Connecting(threading.Thread):
 
 
 class Forming(threading.Thread):
-    """Forms a group. When done is set, either group or error is.
+    """Forms a group. When done is true, either group or error is set.
 
-    The processes of a pending group are connected already, and all of them become members.
+    If pending is given, its processes are connected already, and all of them become members.
     """
 
     def __init__(self, place: Place, backend: str, timeout: timedelta, wake: Callable[[], None], offer: Offer,
@@ -99,39 +100,39 @@ class Forming(threading.Thread):
             if self._device is not None:
                 torch.cuda.set_device(self._device)
             self.group = self._whole(self._pending) if self._pending else self._form()
-        except BaseException as err:  # what is raised here, the main thread judges
+        except BaseException as err:  # the main thread handles it
             self.error = err
         finally:
             self.done = True
             self._wake()
 
     def finish(self) -> Group:
-        """The group, once done; raises what has prevented it."""
+        """Returns the group, once done is true. Raises the error if it did not form."""
         if self.group is None:
             raise self.error or RuntimeError("the group did not form")
         self.group.connections = self._opened().connections
         return self.group
 
     def listening(self) -> Optional[List[str]]:
-        """Where this group listens for members, None where that is unknown."""
+        """Returns the addresses at which this process listens for members; None if they are unknown."""
         return self._opened().addresses() if self._before else None
 
     def abandon(self) -> None:
         """Gives this group up, so that the next can form at once.
 
-        The thread may be inside torch, until the timeout. An exception is put
-        before the first line of Python that it comes to; so it never reaches
-        the lines that would make its group the default one. Its connections
-        are shut down, which mostly ends the wait as well.
+        The thread may stay inside torch until the timeout. An exception is raised
+        in it at the next line of Python that it reaches, so it never makes its
+        group the default one. Its connections are shut down, which usually ends
+        the wait, too.
         """
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(Abandoned))
         sockets.shut(self._opened().connections)
         self.join(0.02)
-        if self.group is not None:  # it was faster
+        if self.group is not None:  # it has formed meanwhile
             self.group.failed = True
             self.group.leave()
             self.group = None
-        elif dist.is_initialized():  # it came to torch's globals, and no further
+        elif dist.is_initialized():  # only torch's default group was made
             dist.destroy_process_group()
         clear()
 
@@ -165,7 +166,7 @@ class Forming(threading.Thread):
         return self._initialize(own, store, self._gloo("control", store, own), pending)
 
     def _whole(self, pending: PendingGroup) -> Group:
-        """The group in which the observers of a pending group are members."""
+        """Forms the group in which the observers of a pending group are members."""
         return self._initialize(pending.place, dist.PrefixStore("whole", pending.store), pending.control)
 
     def _gloo(self, name: str, store: Any, place: Place) -> Any:
@@ -181,9 +182,9 @@ class Forming(threading.Thread):
 
 
 def _exchange(store: Any, offer: Offer, place: Place) -> List[Offer]:
-    """The offers of all processes, by rank."""
+    """Publishes an offer, and returns those of all processes, by rank."""
     store.set("offer/%d" % place.rank, json.dumps(offer))
-    texts = store.multi_get(["offer/%d" % rank for rank in range(place.size)])  # waits for all
+    texts = store.multi_get(["offer/%d" % rank for rank in range(place.size)])  # waits for all offers
     return [Offer(*json.loads(text)) for text in texts]
 
 

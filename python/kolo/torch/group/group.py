@@ -1,15 +1,15 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Process groups that are formed, broken and left while the process lives.
+"""Process groups, several of which a process forms and leaves in its life.
 
     place --> Forming (thread) --> Group --> leave() --> next place
                  |  broken            |  broken
               abandon()            break_()
 
 In addition to the default group, which the script uses, each Group has a gloo group
-of its own, on which the members agree. A Group may have a pending group: its members
-and the observers, processes that are no members yet and receive the state from one.
+through which the members agree on changes. A Group may have a pending group: its
+members, and observers. Observers are not members yet; a member sends them the state.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ..state.values import Malformed
 from . import sockets
 from .roles import Roles
 
-# What gloo's RuntimeErrors contain; NCCL's have a type.
+# Text in gloo's RuntimeErrors; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
-PATIENCE = timedelta(seconds=60)  # of a commit with those of other ranks, before it is reported
+PATIENCE = timedelta(seconds=60)  # after which a commit reports that it waits for other ranks
 _LEAVE = "kolo-leave"
 
 
@@ -45,7 +45,7 @@ class GroupFailed(RuntimeError):
 class PendingGroup(NamedTuple):
     """The connected processes of the next group: the members of the present one, and its observers."""
 
-    place: Place  # this process's, among all of them
+    place: Place  # of this process, among all of them
     roles: Roles
     store: Any
     control: Any  # gloo group of all of them
@@ -53,12 +53,12 @@ class PendingGroup(NamedTuple):
 
     @property
     def observing(self) -> bool:
-        """Whether this process is no member yet."""
+        """Whether this process is an observer."""
         return self.place.rank in self.roles.observers
 
 
 class Group:
-    """A connected process group. That of an observer has no members."""
+    """A connected process group. For an observer, it has no members, only a pending group."""
 
     def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta, pending: Optional[PendingGroup] = None) -> None:
         self.place = place
@@ -73,10 +73,10 @@ class Group:
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
     def agree(self, flag: int) -> int:
-        """The highest flag of a member at the last call. All members call it equally often and get the same answer.
+        """Returns the highest flag that a member passed in the call before. All members call it equally often and get the same result.
 
-        0 means that there is nothing to do, and asks again. The answer of a call arrives while the members train on; so none waits,
-        and none of them is ahead by more than one call.
+        The result 0 means that there is nothing to do; only then this call's flag is sent. Its result arrives while the members
+        train, so no member waits, and no member is ahead by more than one call.
         """
         if self._control is None:
             return flag
@@ -92,13 +92,12 @@ class Group:
         return 0
 
     def verify(self) -> None:
-        """Raises if the group has failed.
+        """Raises if the group has failed. Called before state is saved.
 
-        Called before state is saved. NCCL's collectives run later than the code
-        that starts them and end without an error where they are aborted, so
-        their results are waited for.
+        NCCL's collectives run later than the code that starts them, and end without
+        an error if they are aborted. So this waits for the GPU before it decides.
         """
-        if self._flag_work is not None:  # none saves a commit while another has yet to save the one before the last
+        if self._flag_work is not None:  # no member saves a commit before all have saved the one before the last
             self._finish(self._flag_work, PATIENCE)
         if compat.has_nccl():
             torch.cuda.synchronize()
@@ -106,7 +105,7 @@ class Group:
             raise GroupFailed("group %d has lost a member" % self.place.generation)
 
     def gather(self, value: int) -> List[int]:
-        """A number of each member, by rank."""
+        """Returns each member's value, by rank."""
         if self._control is None:
             return [value]
         mine = torch.tensor([value], dtype=torch.int64)
@@ -115,7 +114,7 @@ class Group:
         return [int(tensor) for tensor in all_]
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
-        """Sends a tensor of one member to the others, in place."""
+        """Sends a tensor from the member root to the others, which receive it in place."""
         if tensor.device.type == "cpu":
             options = dist.BroadcastOptions()
             options.rootRank, options.rootTensor = root, 0
@@ -124,7 +123,7 @@ class Group:
             dist.broadcast(tensor, root)
 
     def finish(self, timeout: timedelta = timedelta(seconds=30)) -> None:
-        """Waits until all members are here, so that the end of one is no failure to another."""
+        """Waits until all members are here, so that none takes the end of another for a failure."""
         if self._control is None:
             return
         try:
@@ -137,7 +136,7 @@ class Group:
             pass  # this process has its result; the others form a group of their own
 
     def waiting(self) -> bool:
-        """Whether a call of agree() may still wait for the others."""
+        """Whether the collective of the last agree() may still wait for other members."""
         return self._flag_work is not None
 
     def is_failure(self, error: BaseException) -> bool:
@@ -151,23 +150,24 @@ class Group:
         self._wrapped.append(weakref.ref(module))
 
     def break_(self) -> None:
-        """Ends the collectives of this group, in whatever thread they are waited for."""
+        """Ends the collectives of this group, in any thread that waits for them."""
         self.failed = True
         sockets.shut(self.connections)
         compat.abort_nccl()
 
     def leave(self, wait: bool = False) -> None:
-        """Leaves the group, so that the next can form at once. A collective in it must have ended.
+        """Leaves the group, so that the next can form at once. Its collectives must have ended.
 
-        To close its connections takes gloo tens of milliseconds. Another thread
-        waits for that, or this one, when the process ends. In a group that has failed
-        that wait may last for ever (see outbox), and is not to keep the process.
+        gloo takes tens of milliseconds to close the connections. Another thread waits
+        for that; with wait, which is for the end of the process, this one does. In a
+        group that has failed, the wait may last forever (see outbox), so the process
+        ends without it.
         """
         if self.failed:
-            self.break_()  # lets members who wait for this one know
+            self.break_()  # for members that wait for this one
         for reference in self._wrapped:
             module = reference()
-            if module is not None:  # its hooks must not stay on the parameters
+            if module is not None:  # the parameters must not keep its hooks
                 compat.unhook(module)
         backends = [self._control, self.pending and self.pending.control, *compat.gloo_backends()]
         self._flag_work = self._control = self._store = self.pending = None
@@ -179,15 +179,15 @@ class Group:
                 raise
         finally:
             clear()
-            if not wait:  # the process must not end in the middle of it
+            if not wait:  # no daemon: the process must not end while it closes, unless the group has failed
                 threading.Thread(target=_let_go, args=(backends,), name=_LEAVE, daemon=self.failed).start()
             elif self.failed:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(backends))  # never let go
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(backends))  # never freed
             else:
                 _let_go(backends)
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
-        """Waits for a collective; after patience it reports what a script may have done wrong, and waits on."""
+        """Waits for a collective. After patience, it reports what the script may do wrong, and continues to wait."""
         try:
             try:
                 work.wait(*([patience] if patience else []))
@@ -202,7 +202,7 @@ class Group:
 
 
 def finish_leaving(timeout: float) -> None:
-    """Waits until the connections of groups that were left are closed, for seconds at most."""
+    """Waits until the connections of former groups are closed, at most timeout seconds for each group."""
     for thread in threading.enumerate():
         if thread.name == _LEAVE:
             thread.join(timeout)
@@ -211,9 +211,10 @@ def finish_leaving(timeout: float) -> None:
 def _let_go(backends: List[Any]) -> None:
     """Drops the last references to the backends of a group.
 
-    Before that it lets gloo's threads drop the tensors of completed collectives.
-    They need the interpreter's lock for it, and the end of a group waits for them,
-    in some releases of torch with that lock held: for ever, if they come second.
+    First it gives gloo's threads time to free the tensors of completed collectives,
+    for which they need the interpreter's lock. The end of a group waits for these
+    threads. Some releases of torch hold the lock meanwhile, which is a deadlock if
+    the tensors are not freed yet.
     """
     for _ in range(3):
         time.sleep(0.001)
@@ -221,6 +222,6 @@ def _let_go(backends: List[Any]) -> None:
 
 
 def clear() -> None:
-    """Clears what an initialization that was given up leaves behind."""
+    """Clears the process-wide remains of a group, or of an initialization that was given up."""
     meshes.drop()
     compat.clear_groups()

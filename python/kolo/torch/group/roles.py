@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Who trains in a new group, and who observes it until it has the state. Pure."""
+"""Decides which processes of a new group are members, and which observe until they have the state. Pure."""
 
 from __future__ import annotations
 
@@ -13,30 +13,35 @@ from ..state.ledger import LOST
 
 
 class StateLost(Exception):
-    """No process that is left has the state of the training."""
+    """No remaining process has the state of the training."""
 
 
 class Offer(NamedTuple):
-    """What each process says of itself before the group forms."""
+    """What each process reports about itself before the group forms."""
 
     commit: int  # number of its last commit, -1 for a newcomer, LOST
-    background: int  # 1: would send its state while it trains
+    background: int  # 1: it would send its state while it trains
     host: int  # number of its host
 
 
 class Roles(NamedTuple):
-    """The result; ranks are those of all processes together."""
+    """The roles of all processes, by their ranks."""
 
-    members: Tuple[int, ...]  # train
-    observers: Tuple[int, ...]  # receive the state from the first member, meanwhile
+    members: Tuple[int, ...]  # they train
+    observers: Tuple[int, ...]  # they receive the state from the first member meanwhile
 
 
 def decide(offers: Sequence[Offer]) -> Roles:
-    """Distributes the roles. All processes come to the same result from the same offers.
+    """Assigns the roles. All processes come to the same result from the same offers.
 
-    Without observers all are members, and what some of them lack is broadcast. So
-    it is in the first group of a training, where members have failed at different
-    commits, and where rank 0, with which the agent speaks, would be no member.
+    There are no observers in the cases below. All processes are then members, and
+    the state is broadcast to those that lack it:
+
+    - in the first group of a training,
+    - if members have failed at different commits,
+    - if rank 0, which reports to the agent, would be no member,
+    - if rank 0 would not send its state in the background,
+    - if all processes have the state.
     """
     everyone = tuple(range(len(offers)))
     holders = tuple(rank for rank in everyone if offers[rank].commit >= 0)
@@ -52,7 +57,7 @@ def decide(offers: Sequence[Offer]) -> Roles:
 
 
 def among(place: Place, roles: Roles, offers: Sequence[Offer]) -> Optional[Place]:
-    """The place that a process has among the members; None for an observer."""
+    """Returns a process's place among the members; None for an observer."""
     if place.rank not in roles.members:
         return None
     hosts: List[int] = [offers[rank].host for rank in roles.members]

@@ -1,13 +1,15 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The TCP sockets that a process group has opened: its connections, so that they can be shut down, and where it listens.
+"""Finds the TCP sockets that a process group has opened: where it listens, and connections, which can be shut down.
 
-gloo has no abort: a collective ends when a connection of its group does, unless
-it is in the middle of a message (see outbox); the agent ends such a process. The
-death of a process closes its own; for one that hangs, or whose host is gone,
-the others have to close theirs. Works on Linux; elsewhere nothing is found, and
-a collective ends at its timeout.
+gloo has no abort. A collective ends when a connection of its group ends, unless
+it is in the middle of a message (see outbox); the agent kills such a process. A
+process that dies closes its connections. If it hangs, or its host is gone, the
+others have to close theirs.
+
+Works on Linux only. Elsewhere no sockets are found, and a collective ends at its
+timeout.
 """
 
 from __future__ import annotations
@@ -22,22 +24,22 @@ Ends = Tuple[Any, Any]
 class Opened(NamedTuple):
     """Sockets of a process by descriptor."""
 
-    connections: Dict[int, Ends]  # with both addresses
-    listeners: Dict[int, Ends]  # with their address, and None
+    connections: Dict[int, Ends]  # both addresses
+    listeners: Dict[int, Ends]  # the address and None
 
     def since(self, before: "Opened") -> "Opened":
-        """Those that were not open before."""
+        """Returns the sockets that were not open before."""
         return Opened(*({descriptor: ends for descriptor, ends in now.items() if old.get(descriptor) != ends}
                         for now, old in zip(self, before)))
 
     def addresses(self) -> List[str]:
-        """Where the listeners listen, in the form address:port."""
+        """Returns the addresses of the listeners, in the form address:port."""
         return ["[%s]:%d" % (address[0].partition("%")[0], address[1]) if ":" in address[0] else "%s:%d" % address[:2]
                 for address, _ in self.listeners.values()]
 
 
 def opened() -> Optional[Opened]:
-    """The TCP sockets of this process, None where it cannot see them."""
+    """Returns the TCP sockets of this process; None if it cannot see them."""
     found = Opened({}, {})
     try:
         names = os.listdir("/proc/self/fd")
@@ -51,7 +53,7 @@ def opened() -> Optional[Opened]:
 
 
 def shut(connections: Dict[int, Ends]) -> None:
-    """Shuts these connections down, unless their descriptors are other ones by now."""
+    """Shuts these connections down, unless their descriptors belong to other sockets by now."""
     for descriptor, ends in connections.items():
         try:
             with _open(descriptor) as connection:

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Checkpoints on disk, whole at every moment."""
+"""Checkpoints on disk, which are whole at every moment."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def save_checkpoint(state: Any, path: Path) -> None:
-    """Writes a State, or anything that torch.save takes, to path; rank 0 does, the others return.
+    """Writes a State, or anything that torch.save accepts, to path. Only rank 0 writes; the others return.
 
-    The file is written in the directory of path and renamed, so that path is always the old
+    The file is written next to path and then renamed. So path is always the old
     checkpoint or the new one, even if the process or the machine ends meanwhile.
-    A State with a sharded model is written as of its last commit; its parts are
-    in the directory path.shards. With replicas it is written as it is now, and
-    all ranks have to call this.
+
+    A State with a sharded model is written as of its last commit, with its parts in
+    the directory path.shards. With replicas, it is written as it is now, and all
+    ranks must call this function.
     """
     core = core_of(state) if isinstance(state, State) else None
     if core is not None:
@@ -63,12 +64,14 @@ def save_checkpoint(state: Any, path: Path) -> None:
 
 
 def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool:
-    """Sets a State from a checkpoint of save_checkpoint, if there is one, and returns whether there was.
+    """Sets a State from a checkpoint of save_checkpoint, and returns whether there was one.
 
-    Call it before the elastic function: members take the state of rank 0 of the
-    first group, newcomers that of the group. With weights_only (the default)
-    the file cannot run code, and whatever save_checkpoint has written of a State
-    can be read. A file that a script has written by itself may need False.
+    Call it before the elastic function. The first group takes the state of its rank
+    0, and newcomers take the state of the group that they join.
+
+    With weights_only (the default), the file cannot run code. This reads any State
+    that save_checkpoint has written. Other files of a script may need
+    weights_only=False.
     """
     if not os.path.exists(path):
         return False
@@ -83,7 +86,7 @@ def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool
 
 
 def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """A skeleton and its tensors in types that every release of PyTorch reads with weights_only."""
+    """Converts a skeleton and its tensors to types that every release of PyTorch reads with weights_only."""
     kind = type(node)
     if kind is Hole:
         return tensors[node.number]
@@ -103,7 +106,7 @@ def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def _read(node: Any) -> Any:
-    """Makes again what _written() has taken apart. All else stays as it is."""
+    """Undoes _written(). Other values stay as they are."""
     if type(node) in (list, tuple):
         return type(node)(map(_read, node))
     if type(node) is dict and MARK in node:

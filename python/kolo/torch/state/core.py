@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What is behind a State: its values, the last commits in memory, and their numbers.
+"""The core of a State: its values, its last commits in memory, and their numbers.
 
     script --> State --> Core <-- session, broadcast, background
                           |
@@ -27,36 +27,36 @@ from .values import Refused
 
 
 class Committing(Protocol):
-    """What a commit needs of the session in which the state is trained."""
+    """The part of a session that a commit needs."""
 
     @property
     def size(self) -> int:
         """The number of members of the present group."""
 
     def verify(self) -> None:
-        """Raises if what the group has computed up to here may be wrong."""
+        """Raises if the results of the group's collectives may be wrong."""
 
     def committed(self) -> None:
         """Is called when the state has been saved as a commit."""
 
     def check(self) -> None:
-        """Returns unless this process is to leave its group here."""
+        """Raises if this process is to leave its group here."""
 
 
 class Core:
-    """The values of a State by name, each with its handler, and the last commits of them."""
+    """The values of a State by name, each with its handler, and their last commits."""
 
     def __init__(self) -> None:
         self.handlers: Dict[str, Handler] = {}
         self.ledger = Ledger()
-        self.calls = 0  # of commit since it saved, for its argument every
+        self.calls = 0  # of commit(every) since the state was last saved
         self.callbacks: List[Callable[[], None]] = []
         self._snapshot = Snapshot()
-        self._previous = Snapshot()  # the commit before the last, where replicas have to agree on one
+        self._previous = Snapshot()  # the commit before the last, for replicas that failed at different ones
         self._session: Optional["weakref.ref[Committing]"] = None
 
     def admit(self, name: str, value: Any) -> None:
-        """Makes value part of the state under this name. Raises Refused for what cannot be, and changes nothing then."""
+        """Makes value part of the state under this name. Raises Refused, without a change, if it cannot be."""
         try:
             handler = handler_for(value)
         except Refused as err:
@@ -68,15 +68,15 @@ class Core:
 
     @property
     def session(self) -> Optional[Committing]:
-        """The session in which this state is trained, if there is one."""
+        """The session in which this state is trained, or None."""
         return self._session() if self._session is not None else None
 
     def attach(self, session: Committing) -> None:
-        """Makes commits those of a session."""
+        """Makes commits take part in a session."""
         self._session = weakref.ref(session)
 
     def detach(self) -> None:
-        """Makes commits save only."""
+        """Makes commits only save."""
         self._session = None
 
     def commit(self, every: int) -> None:
@@ -108,12 +108,12 @@ class Core:
     # Commits.
 
     def save(self) -> None:
-        """Saves the state in memory without anything else."""
+        """Only saves the state in memory."""
         self._snapshot.take(self.handlers)
         self.ledger.save()
 
     def keep(self, number: int) -> None:
-        """Saves the state as the commit of this number."""
+        """Saves the state as the commit with this number."""
         keeps_previous = self.has_parts()
         if keeps_previous:
             self._snapshot, self._previous = self._previous, self._snapshot
@@ -121,53 +121,53 @@ class Core:
         self.ledger.commit(number, keeps_previous)
 
     def seal(self) -> None:
-        """Makes the state with which members leave their group a commit, if it is none.
+        """Commits the state with which members leave their group, unless it is a commit already.
 
-        A member that fails at this moment goes back further, and must not be taken for equal.
+        A member that fails at this moment goes back to an earlier state, which must not have the same number.
         """
         if not self.ledger.fresh:
             self._write_commit()
             self.keep(self.ledger.number + 1)
 
     def keep_changes(self, number: int) -> None:
-        """Makes the state the commit of this number in all members; saves it if something else than training has changed it."""
+        """Makes the state the commit with this number. Saves it if anything but training has changed it."""
         if not self.ledger.fresh:
             self.save()
         self.ledger.agree(number)
 
     def restore(self) -> None:
-        """Goes back to what was last saved. Without that, nothing changes."""
+        """Goes back to the last saved state. Does nothing if there is none."""
         if self.ledger.saved:
             self._snapshot.load(self.handlers)
             self.ledger.restore()
-            self.calls = 0  # ranks may have failed on both sides of a call
+            self.calls = 0  # some ranks may have failed before a call of commit, others after it
 
     def recover(self) -> None:
-        """Goes back to the last commit after a failure, or leaves it to a transport to get it from another member."""
+        """Goes back to the last commit after a failure. If that is not whole, a transport has to get the state from another member."""
         try:
             self.restore()
         except NotWhole:
             self.ledger.lose()
 
     def go_back(self) -> None:
-        """Makes the commit before the last the last one again; the other is that of this process alone."""
+        """Goes back from the last commit, which only this process has, to the one before it."""
         self._snapshot, self._previous = self._previous, self._snapshot
         self.ledger.go_back()
         self.restore()
 
     def begin(self) -> None:
-        """Begins a training, whatever this process has of it: none has got further than this."""
+        """Begins a training, of which no process has a commit yet."""
         self.ledger.begin()
         for handler in self.handlers.values():
             handler.begin()
 
     def forget(self) -> None:
-        """Marks the state as one that must not be trained from: it is about to become partly that of others."""
+        """Marks the state as unusable, because another process's state is about to replace it part by part."""
         self.drop()
         self.ledger.forget()
 
     def take_over(self, number: int, fresh: bool) -> None:
-        """Saves the state as the commit that another process has made of it."""
+        """Saves the state, which was received from another process, as that process's commit."""
         self._snapshot.take(self.handlers)
         self.ledger.take_over(number, fresh)
 
@@ -177,7 +177,7 @@ class Core:
         return self._snapshot
 
     def tensors(self) -> List[torch.Tensor]:
-        """The tensors that make most of a commit of what is there now."""
+        """Returns the tensors that make up most of a commit of the present values."""
         return [tensor for handler in self.handlers.values() for tensor in handler.tensors()]
 
     def _write_commit(self) -> None:
@@ -187,13 +187,13 @@ class Core:
     # Values.
 
     def tree(self, shared: bool = False) -> Dict[str, Any]:
-        """The live values by name, as nested containers of tensors; shared: only what newcomers get."""
+        """Returns the live values by name, as nested containers of tensors. shared: only those that newcomers get."""
         if not shared:
             return {name: h.tree() for name, h in self.handlers.items()}
         return {name: h.common() if h.parts else h.tree() for name, h in self.handlers.items() if h.shared}
 
     def load(self, tree: Mapping[str, Any]) -> None:
-        """Sets the values that tree() has returned; names that the state does not have are left out."""
+        """Sets the values that tree() has returned. Ignores names that the state does not have."""
         self._snapshot.settle()
         for name, handler in self.handlers.items():
             if name in tree:
@@ -201,7 +201,7 @@ class Core:
         self.ledger.change()
 
     def receive(self, move: transfer.Move) -> None:
-        """Takes the shared values from another member, in memory that the next commit uses again."""
+        """Receives the shared values from another member, into memory that the next commit reuses."""
         spare = self._snapshot.spare
         tree, self.calls = transfer.receive(move, spare=spare)
         self.load(tree)
@@ -210,24 +210,24 @@ class Core:
                 spare.add(split(tree[name])[1])
 
     def follow(self, calls: int) -> None:
-        """Takes in that the values are now those of a member that has called commit this often since it saved."""
+        """Records that the values are now another member's, which has called commit so often since it last saved."""
         self.calls = calls
         self.ledger.change()
 
     def send(self, move: transfer.Move) -> None:
-        """Sends the shared values to those who receive()."""
+        """Sends the shared values to members that call receive()."""
         transfer.send((self.tree(shared=True), self.calls), move)
 
     def has_parts(self) -> bool:
-        """Whether members of a replica have parts of some value."""
+        """Whether some value is divided into parts among the members of a replica."""
         return any(handler.parts for handler in self.handlers.values())
 
     def parts(self) -> Dict[str, Any]:
-        """The values of which this process has a part, as tree()."""
+        """Returns the values of which this process has a part, in the form of tree()."""
         return {name: handler.tree() for name, handler in self.handlers.items() if handler.parts}
 
     def values(self, kind: type) -> List[Any]:
-        """The values that have a handler of this kind."""
+        """Returns the values that have a handler of this kind."""
         return [handler.value for handler in self.handlers.values() if isinstance(handler, kind)]
 
     def modules(self) -> List[torch.nn.Module]:
@@ -239,19 +239,23 @@ class Core:
         return self.values(SamplerHandler)
 
     def report(self) -> Dict[str, Any]:
-        """What a commit reports as progress."""
+        """Returns the progress that a commit reports."""
         return {name: self.handlers[name].value for name in reporting.FIELDS if name in self.handlers}
 
     # Checkpoints.
 
     def write_parts(self) -> None:
-        """Has handlers write what no single process has, before a checkpoint. All members call it."""
+        """Has handlers write the values that no single process has all of, before a checkpoint. All members call it."""
         for handler in self.handlers.values():
             if handler.parts:
                 handler.write()
 
     def kept(self, path: str) -> Dict[str, Any]:
-        """What a checkpoint has: the live values, or where a handler has to keep what a commit has written, that commit."""
+        """Returns the content of a checkpoint.
+
+        That is the live values. It is the last commit if a handler has written files for
+        the commit, which it has to keep for the checkpoint.
+        """
         whole = self.has_parts() or all(type(handler).keep is Handler.keep for handler in self.handlers.values())
         if not whole and not self.ledger.saved:
             raise RuntimeError("a state with a sharded model has no commit to write yet")
@@ -272,13 +276,13 @@ class Core:
             callback()
 
     def reset(self) -> None:
-        """Makes what is bound to a group for the present one."""
+        """Has handlers make anything that is bound to a group for the present one."""
         for handler in self.handlers.values():
             if handler.reset():
                 self.ledger.change()
 
     def drop(self) -> None:
-        """Forgets what is bound to the group that is left."""
+        """Has handlers forget anything that is bound to the group that is left."""
         reporting.flush()
         self._snapshot.settle()
         for handler in self.handlers.values():

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Skeletons of trees as bytes, for other processes.
+"""Encodes skeletons of trees as bytes, for other processes.
 
     node := tag, content
       N T F             None, True, False
@@ -12,10 +12,11 @@
       d o               dict, OrderedDict: length, keys and values; o: and its _metadata
       m                 Made: kind, parts
 
-Lengths have 4 bytes, and all numbers their least byte first. There is nothing
-else: no name of a class, no reference. loads() reads what dumps() has written,
-and raises Malformed for all else, before it takes more memory than a small
-multiple of what has come.
+Lengths have 4 bytes, and all numbers are little-endian. There is nothing else: no
+class names, no references.
+
+loads() raises Malformed for anything that dumps() cannot have written. It never
+uses more memory than a small multiple of its input.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from .tree import Hole, is_key
 from .values import DEPTH, Made, Malformed, Refused
 
 LIMIT = 64 * 1024 * 1024  # bytes
-_LEVELS = DEPTH + 16  # with those of messages around the state's
+_LEVELS = DEPTH + 16  # with those of the message around a state
 
 _COUNT, _INT, _FLOAT = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
 
 
 def dumps(node: Any) -> bytes:
-    """Encodes what split() makes of a tree."""
+    """Encodes a skeleton, as split() returns it."""
     out = bytearray()
     _write(node, out)
     if len(out) > LIMIT:
-        raise Refused("what is no tensor of it takes %d MB, and may take %d: put long lists of numbers into tensors"
+        raise Refused("its values other than tensors take %d MB, more than the limit of %d: put long lists of numbers into tensors"
                       % (len(out) // 1000000, LIMIT // 1000000))
     return bytes(out)
 
 
 def loads(data: Union[bytes, bytearray]) -> Any:
-    """Decodes what dumps() has returned."""
+    """Decodes bytes that dumps() has returned."""
     if len(data) > LIMIT:
         raise Malformed("%d bytes are more than any state may have" % len(data))
     reader = _Reader(data)
@@ -90,7 +91,7 @@ def _write(node: Any, out: bytearray) -> None:
 
 
 class _Reader:
-    """Reads nodes from data, for which no one vouches."""
+    """Reads nodes from untrusted data."""
 
     def __init__(self, data: Union[bytes, bytearray]) -> None:
         self.at = 0
@@ -113,7 +114,7 @@ class _Reader:
         return data
 
     def _count(self, size: int = 1) -> int:
-        """A length; so many parts of size bytes or more are still to come."""
+        """Reads a length, and checks that so many parts of at least size bytes can follow."""
         count: int = _COUNT.unpack(self._take(4))[0]
         if count * size > len(self._data) - self.at:
             raise Malformed("it ends too early")

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Handlers: how State copies and sets what it holds."""
+"""Handlers: how a State copies and sets its values."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .values import Refused
 class Handler:
     """Copies and sets one object of a State.
 
-    tree() returns it as nested values of the types that a State may hold; the
-    tensors may be the live ones. It is called when the State is made, before
-    there is a group, too. load() sets it from such a tree, whose tensors it may
-    keep unless copies is set.
+    tree() returns the object as nested values of the types that a State may hold;
+    the tensors may be the live ones. It is also called when the State is made,
+    before there is a group. load() sets the object from such a tree. It may keep
+    the tree's tensors, unless copies is set.
     """
 
-    copies = False  # load() copies the tensors, and so does not keep them
-    shared = True  # newcomers get it from a member; else each process has its own
+    copies = False  # load() copies the tensors instead of keeping them
+    shared = True  # newcomers get it from a member; otherwise each process has its own
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -43,20 +43,20 @@ class Handler:
         raise NotImplementedError
 
     def tensors(self) -> Iterable[torch.Tensor]:
-        """Large tensors that tree() will have, as far as they are known: memory for their copies is prepared ahead."""
+        """Returns large tensors that tree() will have, as far as they are known. Memory for their copies is prepared in advance."""
         return ()
 
     @property
     def parts(self) -> bool:
-        """Whether each member of a replica has a part of it, the same as the member with its place in another replica."""
+        """Whether each member of a replica has a part of the object. Members with the same place in other replicas have the same part."""
         return False
 
     def common(self) -> Any:
-        """Of such an object, what is no part: newcomers get it as they get all of others."""
+        """Returns the values of such an object that are not divided into parts. Newcomers get them like any other value."""
         return self.tree()
 
     def begin(self) -> None:
-        """Forgets the part of such an object: no replica has all of them, and nothing was trained yet."""
+        """Forgets the part of such an object, when a training begins from nothing."""
 
     def write(self) -> None:
         """Is called on all members before a checkpoint with such an object is written."""
@@ -65,21 +65,21 @@ class Handler:
         """Is called on all members at a commit, before tree()."""
 
     def keep(self, tree: Any, path: str) -> Any:
-        """Returns a tree for the checkpoint at path, of one that a commit has: it has to outlast this training."""
+        """Returns the tree for a checkpoint at path, given the tree of a commit. The result must outlast this training."""
         return tree
 
     def kept(self, tree: Any, path: str) -> None:
         """Is called when a checkpoint with this tree is at path."""
 
     def reset(self) -> Any:
-        """Is called on all members when their group has formed and the state is equal; true: it has changed."""
+        """Is called on all members when their group has formed and the state is equal. Returns true if it has changed the state."""
 
     def drop(self) -> None:
         """Is called when this process leaves its group."""
 
 
 class StateDictHandler(Handler):
-    """Whatever has state_dict() and load_state_dict(): EMA, stateful data loaders."""
+    """Any object with state_dict() and load_state_dict(), such as EMA or a stateful data loader."""
 
     def tree(self) -> Any:
         return self.value.state_dict()
@@ -89,7 +89,7 @@ class StateDictHandler(Handler):
 
 
 class ModuleHandler(StateDictHandler):
-    """A module. Gradients do not outlive the group: they may be views of the old one's buckets."""
+    """A module. Its gradients do not outlive a group, because they may be views of DistributedDataParallel's buckets."""
 
     copies = True
 
@@ -112,12 +112,12 @@ class ModuleHandler(StateDictHandler):
 
 
 class OptimizerHandler(StateDictHandler):
-    """An optimizer. Its parameters and its state change in its step only."""
+    """An optimizer. Its parameters and its state change only in its step."""
 
     def __init__(self, value: torch.optim.Optimizer) -> None:
         super().__init__(value)
         for parameter in self.parameters():
-            without_class(parameter)  # its state will be of the same kind
+            without_class(parameter)  # its state will have the same class
 
     def tensors(self) -> Iterable[torch.Tensor]:
         return (tensor for kept in self.value.state.values() if isinstance(kept, dict)
@@ -128,14 +128,14 @@ class OptimizerHandler(StateDictHandler):
 
 
 class ScalerHandler(StateDictHandler):
-    """A GradScaler. That gradients are unscaled does not outlive the group, since they do not."""
+    """A GradScaler. It forgets which gradients are unscaled, because gradients do not outlive a group."""
 
     def drop(self) -> None:
         compat.forget_unscaled(self.value)
 
 
 class SchedulerHandler(StateDictHandler):
-    """A learning rate's scheduler. Functions that it was made with are not part of its state, though some have them there."""
+    """A learning-rate scheduler. Functions that some schedulers have in their state dict are left out."""
 
     def tree(self) -> Any:
         return {name: value for name, value in self.value.state_dict().items() if not callable(value)}
@@ -161,8 +161,8 @@ class ValueHandler(Handler):
 class RNG:
     """The state of the random number generators of this process: torch (CPU and CUDA), random and numpy.
 
-    Part of a State (rng=kolo.RNG()), it makes a step that is done again after a
-    failure draw the same numbers. Each rank keeps its own; newcomers keep theirs.
+    As part of a State (rng=kolo.RNG()), it makes a step that is repeated after a
+    failure draw the same numbers. Each rank, also a newcomer, has its own.
     """
 
     def state_dict(self) -> Dict[str, Any]:
@@ -206,16 +206,16 @@ _own: List[Tuple[_Match, Type[Handler]]] = [
 
 
 def register_handler(match: _Match, handler: Type[Handler]) -> None:
-    """Makes State use handler for objects of a type, or for which a function returns true.
+    """Makes State use handler for objects that match: of these types, or for which match returns true.
 
-    Handlers that were registered last are asked first, and all of them before
-    the package's own.
+    The handler that was registered last is tried first; the package's own handlers
+    are tried after all of them.
     """
     context.handlers.insert(0, (match, handler))
 
 
 def handler_for(value: Any) -> Handler:
-    """The handler for a value: the first that matches, for all else ValueHandler."""
+    """Returns the first handler that matches a value, or a ValueHandler."""
     handlers: List[Tuple[_Match, Type[Handler]]] = context.handlers + _own
     for match, handler in handlers:
         if isinstance(value, match) if isinstance(match, (type, tuple)) else match(value):

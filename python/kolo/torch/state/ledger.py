@@ -1,21 +1,21 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Which commit of the training a process holds. Pure.
+"""Records which commit of the training a process holds. Pure.
 
 Members compare the numbers of their commits to decide who sends its state. So a
 number must never stand for two different states:
 
-- What is saved after anything else than training has changed the state is a
-  commit of its own: see fresh.
-- A process that was in a group that trains, and does not have its state, holds
-  LOST. It is no newcomer.
+- If anything but training changes the state, saving it is another commit; see
+  fresh.
+- A process that was in a group that trains but does not have its state holds
+  LOST. It is not a newcomer.
 """
 
 from __future__ import annotations
 
 NONE = -1  # in place of a number: no commit of any group yet
-LOST = -2  # in place of a number: the process was in a group that trains, and does not have its state
+LOST = -2  # in place of a number: the process was in a group that trains, but does not have its state
 
 
 class Ledger:
@@ -23,8 +23,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.number = NONE  # of the last commit
-        self.before = NONE  # of the one before it, where it is kept
-        self.saved = False  # there is something to restore
+        self.before = NONE  # of the commit before it, if that is kept
+        self.saved = False  # there is a saved state to restore
         self.fresh = False  # nothing but training has changed the state since it was saved
 
     @property
@@ -33,36 +33,36 @@ class Ledger:
         return self.number if self.saved or self.number < 0 else LOST
 
     def save(self) -> None:
-        """Records that the state was saved. That alone is no commit."""
+        """Records that the state was saved, without a commit."""
         self.saved = self.fresh = True
 
     def commit(self, number: int, keeps_previous: bool = False) -> None:
-        """Records that the state was saved as the commit of this number; keeps_previous: the last one is kept as well."""
+        """Records that the state was saved as the commit with this number. keeps_previous: the commit before is kept, too."""
         if keeps_previous:
             self.before = self.held
         self.save()
         self.number = number
 
     def change(self) -> None:
-        """Records that something else than training has changed the state."""
+        """Records that anything but training has changed the state."""
         self.fresh = False
 
     def restore(self) -> None:
-        """Records that the state is what was last saved."""
+        """Records that the state was restored to the last saved one."""
         self.fresh = True
 
     def go_back(self) -> None:
-        """Makes the commit before the last the last one; that one was of this process alone."""
+        """Drops the last commit, which only this process has, for the one before it."""
         self.number, self.before = self.before, NONE
 
     def begin(self) -> None:
-        """Begins a training: no process has got further than this one."""
+        """Begins a training, of which no process has a commit yet."""
         self.number = self.before = NONE
 
     def disown(self) -> None:
-        """Gives up commits that cannot be those of the group, because this process is new in it.
+        """Disowns this process's commits, because it is new in the group and they may differ from the group's.
 
-        Commit 0 is what the training begins with; all processes have it.
+        Commit 0 is the state with which the training begins; all processes have it.
         """
         if self.number >= 0:
             self.number, self.before = LOST if self.number > 0 else NONE, NONE
@@ -72,17 +72,17 @@ class Ledger:
         self.number = LOST
 
     def forget(self) -> None:
-        """Records that the state is about to become partly that of another process: there is nothing to train from."""
+        """Records that another process's state is about to replace this one's part by part. Nothing can be trained from until then."""
         self.saved = self.fresh = False
         self.number = LOST
 
     def agree(self, number: int) -> None:
-        """Gives the last commit the number that all members have for it, without saving.
+        """Gives the last commit the number on which all members agree, without saving.
 
-        Where nothing is saved, held is LOST until the next commit.
+        If nothing is saved, held is LOST until the next commit.
         """
         self.number = number
 
     def take_over(self, number: int, fresh: bool) -> None:
-        """Records that the state was saved as the commit of another process; fresh is as that process has it."""
+        """Records that the state was saved as the commit of another process, with that process's number and fresh."""
         self.saved, self.fresh, self.number = True, fresh, number

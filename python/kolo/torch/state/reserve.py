@@ -1,11 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Memory that is there before it is needed.
+"""Memory that is allocated before it is needed.
 
-The kernel gives a process a page when it is first written, and that can take
-several times as long as to copy a page. Whoever has time writes it first, so that
-no group waits for it later.
+The kernel allocates a page when it is first written, which can take several times
+as long as copying a page. So a process writes to the memory while no group waits
+for it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import torch
 
 from .tree import nbytes
 
-LARGE = 16 * 1024  # bytes of a tensor; the allocator has smaller blocks at hand
+LARGE = 16 * 1024  # least bytes of a tensor to reserve; the allocator has smaller blocks at hand
 _Kind = Tuple[torch.Size, torch.dtype, torch.device]
 
 
 class Reserve:
-    """Tensors that hold nothing, by shape and type."""
+    """Unused tensors, by shape, type and device."""
 
     def __init__(self, tensors: Iterable[torch.Tensor] = ()) -> None:
         self._free: DefaultDict[_Kind, List[torch.Tensor]] = collections.defaultdict(list)
@@ -35,12 +35,12 @@ class Reserve:
                 self._free[_kind(tensor)].append(tensor)
 
     def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Optional[torch.Tensor]:
-        """A tensor that is the caller's from now on, with any content; None if there is none of this kind."""
+        """Returns a tensor with any content, which the caller owns from now on; None if there is none of this kind."""
         free = self._free.get((shape, dtype, device))
         return free.pop() if free else None
 
     def fill(self, tensors: Iterable[torch.Tensor], used: Iterable[torch.Tensor]) -> None:
-        """Adds what is missing, so that each of tensors can have one from here or among those that are used already."""
+        """Adds tensors until each of tensors has one of its kind, either here or in used."""
         have = collections.Counter(_kind(tensor) for tensor in used)
         have.update({kind: len(free) for kind, free in self._free.items()})
         for tensor in filter(_worthwhile, tensors):
@@ -50,11 +50,11 @@ class Reserve:
                 self._free[kind].append(torch.empty_like(tensor, requires_grad=False).zero_())
 
     def tensors(self) -> List[torch.Tensor]:
-        """All that is free."""
+        """Returns all unused tensors."""
         return [tensor for free in self._free.values() for tensor in free]
 
     def clear(self) -> None:
-        """Gives all of it back."""
+        """Drops all unused tensors."""
         self._free.clear()
 
 

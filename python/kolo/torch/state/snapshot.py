@@ -3,15 +3,19 @@
 
 """The last commit, in memory.
 
-    take()          forward, backward         optimizer.step()
-      | copies what is small, buffers, all else      |
-      +------ a thread copies the rest --------> settle() --> values change
+    take()              forward, backward             optimizer.step()
+      | copies small and other tensors                       |
+      +------ a thread copies what only steps change ----> settle() --> values change
 
-The rest is what only an optimizer's step changes: its parameters and its state.
-The hook before that step waits for the thread. The first commits are copied at
-once, and what has changed before the next step stays so. Where a tensor that
-the thread copies is changed by hand for the first time, its version shows it:
-that commit is not used.
+Only an optimizer's step changes its parameters and its state. A thread can copy
+them after the commit, and a hook before the next step waits for it. All other
+tensors are copied in take().
+
+A script may also change such tensors by hand. The first commits are therefore
+copied completely in take(); tensors that differ before the next step are found to
+be changed by hand, and are copied in take() from then on. If the script changes a
+tensor by hand for the first time later, the tensor's version shows it, and that
+commit is not used.
 """
 
 from __future__ import annotations
@@ -29,40 +33,40 @@ from .handlers import Handler, ModuleHandler, OptimizerHandler
 from .reserve import Reserve
 from .tree import join, nbytes, split
 
-LARGE = 16 * 1024  # bytes of a tensor that the thread copies
-WORTHWHILE = 1024 * 1024  # bytes in all; a thread is not faster with less
-OBSERVED = 2  # commits that are copied at once, to find what is changed by hand
+LARGE = 16 * 1024  # least bytes of a tensor that the thread copies
+WORTHWHILE = 1024 * 1024  # bytes in all; with fewer, a thread is not faster
+OBSERVED = 2  # commits that are copied at once, to find tensors that are changed by hand
 
 
 class NotWhole(RuntimeError):
-    """The last commit cannot be restored: what it copied was changed meanwhile."""
+    """The last commit cannot be restored, because values were changed while it copied them."""
 
 
 class Snapshot:
-    """A copy of what handlers have, on the devices on which the tensors are.
+    """A copy of the handlers' values, on the same devices.
 
-    The second and later copies go into the same memory.
+    The second and later copies reuse the memory of the first.
     """
 
     def __init__(self) -> None:
-        self.whole = True  # as far as it is settled
-        self._parts: Dict[str, Tuple[Any, int]] = {}  # by handler: a tree with holes, the number of its first tensor
+        self.whole = True  # the copy is of one commit, as far as settle() has found out
+        self._parts: Dict[str, Tuple[Any, int]] = {}  # by name of the value: a tree with holes, the number of its first tensor
         self._buffers: List[torch.Tensor] = []
-        self.spare = Reserve()  # memory for the next commit that needs more
+        self.spare = Reserve()  # memory for a later commit that needs more
         self._addresses: List[int] = []
         self._stepped: List[int] = []  # numbers of the tensors that only a step changes
-        self._by_hand: Set[int] = set()  # those of them for which that was found to be wrong
+        self._by_hand: Set[int] = set()  # of these, the ones that the script has changed by hand
         self._observed = 0
         self._watched: List[Tuple[int, torch.Tensor, int]] = []  # number, tensor, its version at the commit
         self._copying: Optional["Future[None]"] = None
 
     def reserve(self, live: Iterable[torch.Tensor]) -> None:
-        """Has memory ready for a commit of these tensors. May be called by another thread than take()."""
+        """Prepares memory for a commit of these tensors. May be called by another thread than take()."""
         with torch.no_grad():
             self.spare.fill(live, self._buffers)
 
     def take(self, handlers: Mapping[str, Handler]) -> None:
-        """Copies what handlers have. What the thread copies is complete after settle()."""
+        """Copies the handlers' values. The thread's part is complete after settle()."""
         self.settle(used=False)
         parts: Dict[str, Tuple[Any, int]] = {}
         live: List[torch.Tensor] = []
@@ -85,7 +89,7 @@ class Snapshot:
             self.whole = True
 
     def settle(self, used: bool = True) -> None:
-        """Completes the copy. Called before a step changes what the thread copies, and before the copy is used."""
+        """Completes the copy. Called before an optimizer's step, and before the copy is used."""
         if self._copying is not None and self._copying.exception() is not None:
             self.whole = False
         if self._watched:
@@ -95,11 +99,11 @@ class Snapshot:
             if self._observed < OBSERVED:  # changes through .data have no version
                 changed |= {number for number, tensor, _ in self._watched if not torch.equal(tensor, self._buffers[number])}
             self._by_hand |= changed
-            self._observed += used  # what is saved twice without training shows nothing
+            self._observed += used  # saving twice without training between shows nothing
         self._copying, self._watched = None, []
 
     def load(self, handlers: Mapping[str, Handler]) -> None:
-        """Sets what handlers have to what was copied; raises NotWhole if that is not one commit."""
+        """Sets the handlers' values from the copy. Raises NotWhole if the copy is not of one commit."""
         self._check()
         for name, handler in handlers.items():
             if name in self._parts:
@@ -107,18 +111,18 @@ class Snapshot:
                 handler.load(join(skeleton, lambda number: self._give(first + number, handler)))
 
     def tree(self) -> Dict[str, Any]:
-        """What was copied, by handler; its tensors are not copied again."""
+        """Returns the copied values by name. Their tensors are the snapshot's own."""
         self._check()
         return {name: join(skeleton, lambda number: self._buffers[first + number])
                 for name, (skeleton, first) in self._parts.items()}
 
     def forked(self) -> None:
-        """In a process that was forked, the thread does not live."""
+        """Gives up the thread's copy in a forked process, which does not have the thread."""
         if self._copying is not None:
             self._copying, self._watched, self.whole = None, [], False
 
     def nbytes(self) -> int:
-        """Bytes of the tensors that are copied."""
+        """Returns the bytes of the copied tensors."""
         return nbytes(self._buffers)
 
     def _check(self) -> None:
@@ -131,9 +135,9 @@ class Snapshot:
         return self._buffers[number] if handler.copies else self._buffers[number].clone()
 
     def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
-        """Makes memory for tensors, and finds those that only a step changes, unless they are the same as before."""
+        """Allocates memory for tensors and finds those that only a step changes, unless the tensors are the same as before."""
         if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
-            self.spare.add(self._buffers)  # their content no longer counts
+            self.spare.add(self._buffers)  # their content is no longer needed
             self._buffers = [self._memory(tensor) for tensor in live]
             self._by_hand, self._observed, self._addresses = set(), 0, []
         self.spare.clear()
@@ -150,13 +154,13 @@ class Snapshot:
             or isinstance(handlers[name], ModuleHandler) and _deferrable(live[number]) and _place(live[number]) in owned]
 
     def _memory(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Memory into which a tensor can be copied without loss."""
+        """Returns memory into which a tensor can be copied."""
         plain = type(tensor) is torch.Tensor
         spare = self.spare.take(tensor.shape, tensor.dtype, tensor.device) if plain else None
         return torch.empty_like(tensor) if spare is None else spare
 
     def _later(self, live: List[torch.Tensor]) -> List[int]:
-        """The numbers of the tensors that the thread copies."""
+        """Returns the numbers of the tensors that the thread copies."""
         if self._observed < OBSERVED:
             return []
         later = [number for number in self._stepped if number not in self._by_hand]
@@ -164,18 +168,18 @@ class Snapshot:
 
 
 def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether one can be copied into the other without loss."""
+    """Whether two tensors have the same shape, type and device."""
     return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
 
 
 def _deferrable(tensor: torch.Tensor) -> bool:
-    """Whether it may be left to the thread. What is on a GPU is copied there, and the CPU does not wait for it."""
+    """Whether a tensor may be left to the thread. GPU tensors may not, because their copies are asynchronous anyway."""
     return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_inference()
             and nbytes([tensor]) >= LARGE)
 
 
 def _place(tensor: torch.Tensor) -> Tuple[int, int]:
-    """Where a tensor is in memory, and its length."""
+    """Returns where a tensor is in memory, and its bytes."""
     return (tensor.data_ptr() if type(tensor) in (torch.Tensor, torch.nn.Parameter) else 0), nbytes([tensor])
 
 
@@ -185,7 +189,7 @@ def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], numb
 
 
 def _watch(snapshot: Snapshot) -> None:
-    """Settles a snapshot before each step of any optimizer, also of one that is not part of the state."""
+    """Settles a snapshot before each step of any optimizer, even one that is not part of the state."""
     if context.commits.hook is None:
         context.commits.hook = register_optimizer_step_pre_hook(_settle)
     context.commits.watched.add(snapshot)

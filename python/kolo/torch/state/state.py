@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""State: all that changes while training, in one object that can be committed, restored and sent."""
+"""State: everything that changes while training, in one object that can be committed, restored and sent."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from .core import Core
 
 
 class State:
-    """All that changes while training: what newcomers need, and what a failure takes back.
+    """Everything that changes while training. Newcomers receive it, and a failure restores it.
 
         state = State(model=model, optimizer=optimizer, sampler=sampler, step=0, epoch=0)
 
-    Each argument becomes an attribute. How it is copied depends on its type, see
-    register_handler: modules, optimizers, schedulers, GradScaler, samplers, RNG
-    and whatever has state_dict and load_state_dict keep their identity; other
-    values are replaced. What could not be read back from a checkpoint, or sent
-    to a newcomer, is refused at once: see the package's README for the types.
+    Each argument becomes an attribute. How it is copied depends on its type; see
+    register_handler. Modules, optimizers, schedulers, GradScaler, samplers, RNG and
+    other objects with state_dict and load_state_dict keep their identity. Other
+    values are replaced.
 
-    step, samples, epoch, total_steps and loss, where they are there, are
-    reported to Kolo at each commit.
+    Values of types that a checkpoint or a newcomer could not read are refused at
+    once. The package's README lists the types.
+
+    Each commit reports step, samples, epoch, total_steps and loss to Kolo, as far
+    as the State has them.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -50,38 +52,38 @@ class State:
             raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
 
     def commit(self, every: int = 1) -> None:
-        """Saves the state in memory; here the group may change.
+        """Saves the state in memory. The group may change here.
 
-        All ranks call it equally often, after the optimizer's step. With every=n
-        only each n-th call does something.
+        All ranks call it equally often, after the optimizer's step. With every=n,
+        only each n-th call has an effect.
         """
         self._core.commit(every)
 
     def check(self) -> None:
-        """Lets the group change here as commit does, without saving the state: a failure goes further back."""
+        """Lets the group change here, as commit does, but does not save the state. So a failure still goes back to the last commit."""
         self._core.check()
 
     def save(self) -> None:
-        """Saves the state in memory without anything else, such as after a checkpoint has been loaded."""
+        """Only saves the state in memory, such as after a checkpoint has been loaded."""
         self._core.save()
 
     def restore(self) -> None:
-        """Goes back to what was last saved. Without that, nothing changes."""
+        """Goes back to the last saved state. Does nothing if there is none."""
         self._core.restore()
 
     def load(self, tree: Dict[str, Any]) -> None:
-        """Sets the values that tree() has returned; names that State does not have are left out."""
+        """Sets the values that tree() has returned. Ignores names that the State does not have."""
         self._core.load(tree)
 
     def tree(self, shared: bool = False) -> Dict[str, Any]:
-        """The live values by name, as nested containers of tensors; shared: only what newcomers get."""
+        """Returns the live values by name, as nested containers of tensors. shared: only those that newcomers get."""
         return self._core.tree(shared)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the epochs that are left of count, beginning with the present one.
 
-        After each, state.epoch is one more and every sampler begins again. A
-        loop that is left in the middle of an epoch goes on there.
+        After each epoch, state.epoch grows by one and every sampler starts the next
+        epoch. If the function is left within an epoch, the next call goes on there.
         """
         if "epoch" not in self._core.handlers:
             raise AttributeError("state.epochs() counts in state.epoch: give State epoch=0")
@@ -94,9 +96,9 @@ class State:
     def batches(self, loader: Iterable[Any], samples: Optional[Callable[[Any], int]] = None) -> Iterator[Any]:
         """Yields the batches of a loader and records each in the samplers of this state, and in state.samples.
 
-        A batch counts as soon as the loop's body has it, so that the commit at
-        the end of the body includes it. samples returns the number of samples of
-        a batch; by default it is the length of the first tensor in it.
+        A batch is recorded before the loop's body runs, so that the commit at the end
+        of the body includes it. samples returns the number of samples of a batch; by
+        default it is the length of the first tensor in it.
         """
         for batch in loader:
             count = samples(batch) if samples else _length(batch)
@@ -110,14 +112,13 @@ class State:
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Adds functions that each member calls when the group has changed.
 
-        They run after the new group has formed and before the state is sent, so
-        that what they change, such as a learning rate, reaches newcomers. Newcomers
-        do not call them.
+        They run after the new group has formed and before the state is sent. So their
+        changes, such as a new learning rate, reach newcomers, which do not call them.
         """
         self._core.callbacks.extend(callbacks)
 
     def report(self) -> Dict[str, Any]:
-        """What a commit reports as progress."""
+        """Returns the progress that a commit reports."""
         return self._core.report()
 
     def modules(self) -> List[torch.nn.Module]:
@@ -126,7 +127,7 @@ class State:
 
 
 def core_of(state: State) -> Core:
-    """What is behind a State, for the rest of the package. As an attribute it could not be the name of a value."""
+    """Returns the Core of a State. It is no public attribute, so that a value may have any public name."""
     return state._core
 
 

@@ -3,11 +3,12 @@
 
 """Moves trees of tensors and values, or tensors alone, between processes.
 
-The skeleton of a tree goes as bytes that can only be values, see encoding; the
-tensors as they are, small ones of a kind together. How bytes get from one
-process to the others is the caller's: a Move is given the same sequence of
-tensors on all sides; that of the sender sends them, those of the others fill
-them.
+The skeleton of a tree is sent as bytes (see encoding). The tensors are sent as
+they are, with small ones of a kind together.
+
+The caller provides a Move, which gets bytes from one process to the others. All
+sides call their Move with the same sequence of tensors. The sender's sends them,
+and the others' fill them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Move = Callable[[torch.Tensor], None]
 
 
 def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
-    """Sends a tree to those who receive(). Raises Refused, before anything is sent, for what cannot be part of a state."""
+    """Sends a tree to processes that call receive(). Raises Refused, before anything is sent, if it cannot be part of a state."""
     skeleton, live = split(tree)
     text = encoding.dumps((skeleton, [_describe(tensor) for tensor in live]))
     move(torch.tensor([len(text)], dtype=torch.int64))
@@ -40,9 +41,9 @@ def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
 
 
 def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -> Any:
-    """Returns the tree that another process sends. Its tensors are the caller's, also those from spare.
+    """Returns the tree that another process sends. The caller owns its tensors, even those from spare.
 
-    Raises Malformed for what send() does not send.
+    Raises Malformed for data that send() does not send.
     """
     length = torch.zeros(1, dtype=torch.int64)
     move(length)
@@ -52,7 +53,7 @@ def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -
     move(torch.frombuffer(text, dtype=torch.uint8))
     message = encoding.loads(text)
     if type(message) is not tuple or len(message) != 2 or type(message[1]) is not list:
-        raise Malformed("a message has a skeleton, and what its tensors are")
+        raise Malformed("a message must have a skeleton and the descriptions of its tensors")
     skeleton, described = message
     received = [_room(*_kind(text), spare) for text in described]
 
@@ -66,11 +67,11 @@ def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -
 
 
 def broadcasts(group: Any, root: int) -> Move:
-    """Moves by broadcasts of the rank root in a group of torch.distributed."""
+    """Returns a Move that broadcasts from rank root in a group of torch.distributed."""
     devices = compat.devices(group)
 
     def move(tensor: torch.Tensor) -> None:
-        here = tensor if tensor.device.type in devices else tensor.to(place.device())  # NCCL has no CPU
+        here = tensor if tensor.device.type in devices else tensor.to(place.device())  # NCCL sends only from GPUs
         dist.broadcast(here, root, group=group)
         if here is not tensor:
             tensor.copy_(here)
@@ -79,7 +80,7 @@ def broadcasts(group: Any, root: int) -> Move:
 
 
 def _describe(tensor: torch.Tensor) -> str:
-    """What a receiver must know of a tensor: type, device, shape."""
+    """Describes a tensor to a receiver: type, device, shape."""
     return " ".join((str(tensor.dtype).partition(".")[2], tensor.device.type, *map(str, tensor.shape)))
 
 
@@ -98,13 +99,13 @@ def _kind(text: Any) -> Tuple[torch.dtype, torch.device, Tuple[int, ...]]:
 
 
 def _room(kind: torch.dtype, device: torch.device, shape: Tuple[int, ...], spare: Optional[Reserve]) -> torch.Tensor:
-    """Memory for a tensor, from spare if there is some."""
+    """Returns memory for a tensor, from spare if possible."""
     ready = spare.take(torch.Size(shape), kind, device) if spare is not None else None
     return torch.empty(shape, dtype=kind, device=device) if ready is None else ready
 
 
 def exchange(tensors: List[torch.Tensor], move: Move, receiving: bool, bucket: int = BUCKET) -> None:
-    """Moves tensors of the same types and sizes on all sides: large ones as they are, small ones of a kind together."""
+    """Moves tensors, large ones as they are, small ones of a kind together. All sides pass the same types and sizes."""
     with torch.no_grad():
         for part in _buckets(tensors, bucket):
             if len(part) == 1 and part[0].is_contiguous():
@@ -118,12 +119,12 @@ def exchange(tensors: List[torch.Tensor], move: Move, receiving: bool, bucket: i
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a contiguous tensor: backends do not know all types."""
+    """Views a contiguous tensor as bytes, because backends do not support all types."""
     return tensor.view(-1).view(torch.uint8)
 
 
 def _buckets(tensors: List[torch.Tensor], limit: int) -> Iterator[List[torch.Tensor]]:
-    """Tensors of one type and device, up to limit bytes; one that is larger stays alone."""
+    """Yields groups of tensors of one type and device, up to limit bytes. A larger tensor has its own group."""
     kinds: Dict[Any, List[torch.Tensor]] = {}
     for tensor in tensors:
         if tensor.numel():
@@ -142,5 +143,5 @@ def _buckets(tensors: List[torch.Tensor], limit: int) -> Iterator[List[torch.Ten
 
 
 def _local(device: str) -> torch.device:
-    """This process's device of a type."""
+    """Returns this process's device of a type."""
     return torch.device(device, torch.cuda.current_device()) if device == "cuda" else torch.device(device)

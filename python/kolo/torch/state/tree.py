@@ -1,11 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Training state as a tree: its tensors apart from the rest of it.
+"""Separates the tensors of a training state from its other values.
 
-split() takes the tensors out of nested values, join() puts others in. What is
-left, the skeleton, has plain values only, see values: it is small, and is
-copied and sent apart from the tensors.
+split() takes the tensors out of nested values, and join() puts tensors in. The
+values without tensors are the skeleton. It has plain values only (see values), is
+small, and is copied and sent apart from the tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .values import ATOMS, DEPTH, MARK, WORD, Made, Refused, made, taken
 
 
 class Hole(NamedTuple):
-    """Stands for a tensor: its place in a list of them."""
+    """Takes the place of a tensor in a skeleton, with its number in the list of tensors."""
 
     number: int
 
@@ -28,8 +28,8 @@ class Hole(NamedTuple):
 def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
     """Returns a copy of tree with holes for its tensors, and the tensors, which are not copied.
 
-    Raises Refused, with the place in the tree of this name, for what cannot be
-    part of a State.
+    Raises Refused for values that cannot be part of a State, with their place in
+    the tree; name is that of the tree.
     """
     tensors: List[torch.Tensor] = []
 
@@ -73,12 +73,12 @@ def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
 
 
 def is_key(key: Any) -> bool:
-    """Whether a dict with this key has an encoding of its own."""
+    """Whether a dict with such keys is encoded as it is, and not as a list of pairs."""
     return type(key) in ATOMS and (type(key) is not int or -WORD <= key < WORD) or type(key) is tuple and all(map(is_key, key))
 
 
 def without_class(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as a plain one without history, in the same memory. Raises Refused where there is none."""
+    """Returns the tensor as a plain torch.Tensor in the same memory, without autograd's history. Raises Refused if that is impossible."""
     kind = type(tensor)
     if kind is not torch.Tensor:
         if compat.is_dtensor(tensor):
@@ -98,7 +98,7 @@ def _unplain(tensor: torch.Tensor) -> Refused:
 
 
 def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
-    """Puts tensors, by their number, where split() has left holes, and makes the values of all kinds again."""
+    """Undoes split(): fills each hole with the tensor of its number, and makes the values of all kinds."""
     kind = type(skeleton)
     if kind in ATOMS:
         return skeleton

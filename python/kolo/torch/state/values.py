@@ -1,15 +1,15 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What a State may hold besides tensors: one table for commits, newcomers and checkpoints.
+"""The types of values that a State may hold besides tensors, for commits, newcomers and checkpoints.
 
     None, bool, int, float, str, list, tuple, dict, OrderedDict   as they are
     the kinds of the table below                                  Made(kind, parts)
     all else                                                      Refused, with its name
 
-The parts of a value are values of these types again. Nothing is looked up by a
-name that another process sends, except in this table and among torch's dtypes:
-so what comes from the network or from a file runs no code.
+The parts of a value are again values of these types. Names that another process
+sends are looked up only in this table and among torch's dtypes, so data from the
+network or from a file cannot run code.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import torch
 
 ATOMS = frozenset((type(None), bool, int, float, str))
 DEPTH = 64  # levels of nesting
-WORD = 2 ** 63  # ints below it, and from its negative on, are atoms
-MARK = "kolo:kind"  # key of the dict that stands for a Made in a file
+WORD = 2 ** 63  # ints from -WORD to WORD - 1 are atoms
+MARK = "kolo:kind"  # key of the dict that represents a Made in a file
 
 REMEDY = ("keep what it has as numbers, strings, lists, dicts or tensors, give it state_dict() and load_state_dict(), "
           "or use kolo.register_handler")
@@ -42,7 +42,7 @@ class Refused(TypeError):
         self.where: List[str] = []
 
     def within(self, part: str) -> "Refused":
-        """Adds where the value is, from the inside out."""
+        """Adds an outer part of the value's place, and returns this error."""
         self.where.insert(0, part)
         return self
 
@@ -51,11 +51,11 @@ class Refused(TypeError):
 
 
 class Malformed(RuntimeError):
-    """What another process has sent, or a file contains, is none of this package's encodings."""
+    """Data from another process or a file is not in this package's encoding."""
 
 
 class Made(NamedTuple):
-    """Stands for a value of a kind, and has what it is made of."""
+    """Represents a value by its kind and its parts."""
 
     kind: str
     parts: Any
@@ -63,35 +63,35 @@ class Made(NamedTuple):
 
 class _Kind(NamedTuple):
     type: Optional[type]
-    take: Callable[[Any], Any]  # the parts of a value
-    make: Callable[[Any], Any]  # a value of such parts
+    take: Callable[[Any], Any]  # returns the parts of a value
+    make: Callable[[Any], Any]  # returns a value, given its parts
 
 
 _FACTORIES: Dict[str, Any] = {"None": None, **{kind.__name__: kind for kind in (bool, int, float, str, list, tuple, dict, set)}}
 
 
 def _factory(value: Any) -> str:
-    """The name of the function that makes the default of a defaultdict."""
+    """Returns the name of a defaultdict's default_factory."""
     for name, factory in _FACTORIES.items():
         if factory is value.default_factory:
             return name
-    raise Refused("a defaultdict of something else than %s" % ", ".join(_FACTORIES))
+    raise Refused("a defaultdict must be of one of these: %s" % ", ".join(_FACTORIES))
 
 
 def dtype(name: Any) -> torch.dtype:
-    """torch's dtype of a name, such as float32."""
+    """Returns torch's dtype with a name such as float32."""
     found = getattr(torch, name, None) if type(name) is str else None
     if not isinstance(found, torch.dtype):
         raise Malformed("torch has no dtype %.80r" % (name,))
     return found
 
 
-# What numpy calls a type: order of bytes, kind, size, unit of times.
+# numpy's names of types: byte order, kind, size, and the unit of times.
 _NUMPY = re.compile(r"[<>|=][biufcSUmM]\d{1,9}(\[\d*[A-Za-z]+\])?")
 
 
 def _numpy(value: Any) -> bytes:
-    """The memory of an array or a scalar of numpy."""
+    """Returns the bytes of numpy's array or scalar."""
     if not _NUMPY.fullmatch(value.dtype.str):
         raise Refused("numpy's type %s is not supported; %s" % (value.dtype, REMEDY))
     memory: bytes = value.tobytes()
@@ -113,7 +113,7 @@ def _memory(data: bytes) -> torch.Tensor:
 
 
 def _content(tensor: torch.Tensor) -> bytes:
-    """What _memory() was given; torch may be without its bridge to numpy."""
+    """Returns the bytes from which _memory() has made a tensor. Does without numpy, which torch may be built without."""
     here = tensor.cpu().contiguous()
     return ctypes.string_at(here.data_ptr(), here.numel()) if here.numel() else b""
 
@@ -136,7 +136,7 @@ _KINDS: Dict[str, _Kind] = {
     "bytes": _Kind(bytes, lambda value: value.decode("latin-1"), lambda parts: parts.encode("latin-1")),
     "set": _Kind(set, _hashable, set),
     "frozenset": _Kind(frozenset, _hashable, frozenset),
-    "dict": _Kind(dict, _pairs, dict),  # with keys that are no atoms
+    "dict": _Kind(dict, _pairs, dict),  # if a key is not an atom
     "OrderedDict": _Kind(collections.OrderedDict, _pairs, collections.OrderedDict),
     "deque": _Kind(collections.deque, lambda value: (list(value), value.maxlen), lambda parts: collections.deque(*parts)),
     "defaultdict": _Kind(collections.defaultdict, lambda value: (_factory(value), dict(value)),
@@ -147,7 +147,7 @@ _KINDS: Dict[str, _Kind] = {
     "dtype": _Kind(torch.dtype, lambda value: str(value).partition(".")[2], dtype),
     "device": _Kind(torch.device, str, torch.device),
     "Size": _Kind(torch.Size, list, torch.Size),
-    # numpy's: it need not be there.
+    # numpy's, which may not be installed.
     "ndarray": _Kind(None, lambda value: (value.dtype.str, value.shape, _memory(_numpy(value))),
                      lambda parts: _array(parts[0], parts[1], _content(parts[2]))),
     "scalar": _Kind(None, lambda value: (value.dtype.str, _numpy(value)), lambda parts: _array(parts[0], (), parts[1])[()]),
@@ -156,7 +156,7 @@ _BY_TYPE = {kind.type: name for name, kind in _KINDS.items() if kind.type is not
 
 
 def taken(value: Any) -> Made:
-    """The kind and the parts of a value that is no atom; raises Refused if it is of no kind."""
+    """Returns the kind and the parts of a value that is not an atom. Raises Refused if it is of none of the kinds."""
     name = _BY_TYPE.get(type(value))
     numpy = sys.modules.get("numpy")
     if name is None and numpy is not None:
@@ -171,7 +171,7 @@ def taken(value: Any) -> Made:
 
 
 def made(kind: Any, parts: Any) -> Any:
-    """A value of a kind; raises Malformed where that cannot be."""
+    """Returns the value of a kind with these parts. Raises Malformed if there is none."""
     if type(kind) is not str or kind not in _KINDS:
         raise Malformed("there are no values of kind %.80r" % (kind,))
     try:
@@ -179,4 +179,4 @@ def made(kind: Any, parts: Any) -> Any:
     except Malformed:
         raise
     except Exception as err:
-        raise Malformed("a %s cannot be made of what has come: %s" % (kind, err)) from err
+        raise Malformed("a %s cannot be made from the received parts: %s" % (kind, err)) from err

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command kolo-policy-even is an example of an external policy in Go: every
-// job gets its minimum in order of arrival, and what is left is dealt out one
-// size at a time to the smallest job. It takes all GPUs for one type.
+// Command kolo-policy-even is an example of an external policy in Go. Every job
+// gets its minimum in order of arrival; the remaining GPUs go to the smallest job,
+// one size at a time.
 //
 //	go build -o /etc/kolo/policies/kolo-policy-even .
 //	kolo policy set even
@@ -33,12 +33,12 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 		}
 	}
 	counts := make([]int, len(s.Jobs))
-	// Those that run come first: most may not go back to no workers.
+	// Running jobs come first: most of them may not go back to no workers.
 	for _, running := range []bool{true, false} {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			if need := j.Min * max(1, j.PerWorker); (j.Count > 0) == running && need <= free.of(j) {
-				counts[i] = j.Min // an allowed size, as Max is
+				counts[i] = j.Min // an allowed size, like Max
 				free.take(j, need)
 			}
 		}
@@ -69,10 +69,10 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// room is how many GPUs of each type are free, and of all.
+// room holds the number of free GPUs by type, and in total under anyType.
 type room map[string]int
 
-// anyType is the type of a job that runs on every GPU.
+// anyType is the type of a job that runs on any GPU.
 const anyType = ""
 
 func (r room) of(j *policy.Job) int { return min(r[anyType], r[j.Type]) }
@@ -84,7 +84,7 @@ func (r room) take(j *policy.Job, n int) {
 	}
 }
 
-// step is how many GPUs a job's next larger size takes more.
+// step returns how many more GPUs a job needs for its next larger size.
 func step(j *policy.Job, count int) int {
 	return (j.Sizes.Above(count) - count) * max(1, j.PerWorker)
 }

@@ -1,15 +1,15 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command nvidia-smi is a stub for NVIDIA's on a machine of package
-// nvmltest, for the dry run of `make gpu`. It reads the machine file itself
-// rather than the stub library, and prints what is requested in the form of
-// NVIDIA's. Its text was written from nvidia-smi's manual and from published
+// Command nvidia-smi is a stub of NVIDIA's program for a machine of package
+// nvmltest, for the dry run of `make gpu`. It reads the machine file itself rather
+// than through the stub library, and prints the requested values in NVIDIA's
+// format. The format was written from nvidia-smi's manual and from published
 // outputs.
 //
-// NVMLTEST_SMI_LIE makes it print something else for the first GPU. It lists,
-// separated by semicolons, field=value for fields of --query-gpu, and the words
-// matrix, numa, nvlinks and instances.
+// NVMLTEST_SMI_LIE makes it print wrong values for the first GPU. The variable has
+// a list, separated by semicolons, of field=value for fields of --query-gpu, and of
+// the words matrix, numa, nvlinks and instances.
 package main
 
 import (
@@ -66,7 +66,7 @@ func lies(about string) bool {
 	return yes
 }
 
-// query prints the fields of each GPU, as CSV does.
+// query prints the fields of each GPU as CSV.
 func query(d nvmltest.Description, fields []string) int {
 	for i, g := range d.GPUs {
 		var row []string
@@ -112,7 +112,7 @@ func field(d nvmltest.Description, g nvmltest.GPU, name string) (value string, k
 	case "pcie.link.width.max":
 		return pcie(g)[1], true
 	case "display_mode":
-		// As drivers since 575 do.
+		// Drivers since 575 print this.
 		return "[Requested functionality has been deprecated]", true
 	case "persistence_mode":
 		return state(g, "persistence", "Disabled"), true
@@ -128,17 +128,17 @@ func field(d nvmltest.Description, g nvmltest.GPU, name string) (value string, k
 	}
 }
 
-// reading returns a field that changes all the time.
+// reading returns a frequently changing field.
 func reading(g nvmltest.GPU, name string) (value string, known bool) {
 	switch name {
-	case "temperature.memory": // as the NVML stub has it
+	case "temperature.memory": // as in the NVML stub
 		if number(g.Get("arch")) < 7 {
 			return "N/A", true
 		}
 		return fmt.Sprint(number(g.Get("temperature")) + 9), true
 	case "memory.used":
 		return fmt.Sprint(max(0, number(g.Get("memory_used"))-1)), true
-	case "memory.reserved": // is part of what NVML's first version calls used
+	case "memory.reserved": // part of what NVML's first version calls used
 		return fmt.Sprint(min(1, number(g.Get("memory_used")))), true
 	case "ecc.errors.uncorrected.volatile.total":
 		if g.Get("ecc") != "1" {
@@ -154,7 +154,7 @@ func reading(g nvmltest.GPU, name string) (value string, known bool) {
 
 func milli(g nvmltest.GPU, key string) string { return fmt.Sprintf("%.2f", number(g.Get(key))/1000) }
 
-// pcie are generation and width.
+// pcie returns generation and width.
 func pcie(g nvmltest.GPU) []string {
 	return append(strings.Fields(g.Get("pcie")), "[N/A]", "[N/A]")
 }
@@ -171,7 +171,7 @@ func state(g nvmltest.GPU, key, otherwise string) string {
 }
 
 func number(s string) float64 {
-	v, _ := strconv.ParseFloat(s, 64) // nothing is 0
+	v, _ := strconv.ParseFloat(s, 64) // an empty text is 0
 	return v
 }
 
@@ -208,7 +208,7 @@ func topo(d nvmltest.Description) {
 	printf("NIC0\t%s X \t\t\t\t\n\nLegend:\n\n  X    = Self\n", strings.Repeat("SYS\t", len(d.GPUs)))
 }
 
-// link is a cell of the matrix.
+// link returns a cell of the matrix.
 func link(d nvmltest.Description, a, b nvmltest.GPU, self bool) string {
 	n := 0
 	for _, l := range a.Keys["links"] {

@@ -1,17 +1,17 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command bench measures one full rendezvous (the six meshes of one
-// initialisation) of simulated processes against this package and against
-// Horovod's own server, side by side in one run.
+// Command bench measures one full rendezvous of simulated processes (the six meshes
+// of one initialisation), with this package and with Horovod's own server, and
+// compares the two in one run.
 //
 //	go run ./driver/framework/horovod/internal/bench -python .venv/bin/python
 //
-// The simulated processes are the same for both: one TCP connection per
-// request, a poll every 10 ms while a key is not there, three tries half a
-// second apart, a barrier before each DELETE. They connect to no one, so what
-// is measured is the rendezvous alone. Agents and leader of this package share
-// a process with the simulated ones; upstream's server has a process of its own.
+// The simulated processes are the same for both: one TCP connection per request, a
+// poll every 10 ms while a key is missing, three tries half a second apart, and a
+// barrier before each DELETE. They do not connect to each other, so the result is
+// the rendezvous alone. Agents and leader of this package share a process with the
+// simulated ones; Horovod's server has a process of its own.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// set stands for the hash of process set 0.
+// set is a sample hash of process set 0.
 const set = "7d48533536350577"
 
 type options struct {
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%d ranks: %w", n, err)
 		}
-		// Rows come as they are measured: the big ones take minutes.
+		// Print each row as soon as it is measured: the big ones take minutes.
 		if _, err := fmt.Fprintln(out, strings.Join(append(lines, row), "\n")); err != nil {
 			return err
 		}
@@ -99,8 +99,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// measure is one line of the table. Runs of the two alternate, so that what
-// else the machine does meets both.
+// measure returns one line of the table. Runs of the two servers alternate, so that
+// other load on the machine affects both.
 func measure(ctx context.Context, o options, n int) (string, error) {
 	var perHost []int
 	for left := n; left > 0; left -= o.perHost {
@@ -151,8 +151,8 @@ func measure(ctx context.Context, o options, n int) (string, error) {
 	return fmt.Sprintf("| %d | %s | %s | %s | %d | %d |", n, spread(ours), them, ratio, requests, messages), nil
 }
 
-// progress shows that something happens: a run of Horovod's server
-// with many ranks takes a minute.
+// progress prints a line for each run, since a run of Horovod's server with many
+// ranks takes a minute.
 func progress(ranks, run int, whose string, took time.Duration, err error) {
 	how := ""
 	if err != nil {
@@ -172,8 +172,8 @@ func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsi
 	return ring, time.Since(start), err
 }
 
-// runTheirs gives up in the end. A server that is asked every 10 ms by each of
-// many processes may be busy with saying no.
+// runTheirs stops after a time-out. A server that many processes poll every 10 ms
+// may spend all its time on answering that the key is missing.
 func runTheirs(ctx context.Context, timeout time.Duration, u *upstream, slots []rendezvous.Slot, seed string) (time.Duration, error) {
 	if err := u.begin(slots); err != nil {
 		return 0, err

@@ -30,8 +30,8 @@ type upstream struct {
 	addr string
 }
 
-// startUpstream runs the server with a Python that can import horovod. ctx
-// ends it.
+// startUpstream runs the server with a Python that can import horovod, until ctx
+// ends.
 func startUpstream(ctx context.Context, python string) (*upstream, error) {
 	u := &upstream{cmd: exec.CommandContext(ctx, python, "-c", upstreamScript)}
 	u.cmd.Stderr = os.Stderr
@@ -79,7 +79,7 @@ func (u *upstream) line() (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// stop ends the server, whose main thread ends with its input.
+// stop stops the server, whose main thread ends when its input does.
 func (u *upstream) stop() error {
 	_ = u.in.Close()
 	_ = u.cmd.Process.Kill() // its serving thread would keep it alive

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// What Horovod's client does about failures and about keys that are not there.
+// How Horovod's client handles failures and missing keys.
 const (
 	tries     = 3
 	retryWait = 500 * time.Millisecond
@@ -27,11 +27,11 @@ const (
 type Client struct {
 	// Addr is host:port of the server.
 	Addr string
-	// Requests counts those sent, by all clients that share it. May be nil.
+	// Requests counts the requests of all clients that share it. It may be nil.
 	Requests *atomic.Int64
 }
 
-// Do sends one request, three times if it has to. Only 200 and 404 are answers.
+// Do sends one request, up to three times. Only 200 and 404 are answers.
 func (c Client) Do(ctx context.Context, method, path, body string) (status int, answer []byte, err error) {
 	for try := range tries {
 		if try > 0 {
@@ -53,12 +53,12 @@ func (c Client) Do(ctx context.Context, method, path, body string) (status int, 
 	return status, answer, nil
 }
 
-// once is one connection with one request.
+// once sends one request on a connection of its own.
 func (c Client) once(ctx context.Context, method, path, body string) (int, []byte, error) {
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
-	dialer := net.Dialer{KeepAlive: -1} // nor does the C++ client
+	dialer := net.Dialer{KeepAlive: -1} // as in the C++ client
 	conn, err := dialer.DialContext(ctx, "tcp4", c.Addr)
 	if err != nil {
 		return 0, nil, err
@@ -76,8 +76,8 @@ func (c Client) once(ctx context.Context, method, path, body string) (int, []byt
 	return readResponse(bufio.NewReader(conn))
 }
 
-// readResponse is as particular as the C++ client: header names have to be
-// written as they always are, and there has to be a Content-Length.
+// readResponse is as strict as the C++ client: header names must have their usual
+// spelling, and there must be a Content-Length.
 func readResponse(r *bufio.Reader) (int, []byte, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -115,7 +115,7 @@ func readResponse(r *bufio.Reader) (int, []byte, error) {
 	return status, body, err
 }
 
-// Wait polls a key until it is there.
+// Wait polls a key until it exists.
 func (c Client) Wait(ctx context.Context, path string) error {
 	for {
 		status, _, err := c.Do(ctx, "GET", path, "")

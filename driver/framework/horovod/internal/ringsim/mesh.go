@@ -18,12 +18,12 @@ import (
 // addressBytes is the size of one Gloo address.
 const addressBytes = 136
 
-// Slots are the members of a ring on hosts h0, h1, … with the given numbers of
-// slots, ranked as Horovod ranks them.
+// Slots returns the members of a ring on hosts h0, h1, …, with the given numbers of slots,
+// ranked as Horovod ranks them.
 func Slots(perHost ...int) []rendezvous.Slot { return Led(0, perHost...) }
 
-// Led does what Slots does, with local rank lead first on each host. Horovod has such an
-// order after the slots 0 were started again.
+// Led returns the same as Slots, but with local rank lead first on each host. Horovod uses
+// such an order after the slots 0 were restarted.
 func Led(lead int, perHost ...int) []rendezvous.Slot {
 	size := 0
 	crossSize := map[int]int{}
@@ -63,10 +63,10 @@ type Mesh struct {
 	Index, Size int
 }
 
-// Meshes are those of one initialisation of a rank. set is the hash of process
-// set 0; without it there are three, as before Horovod 0.23. Where the global
-// meshes go by the local rank, those of a process set go by where the slot
-// stands on its host by rank (GlooContext::InitializeForProcessSet).
+// Meshes returns the meshes of one initialisation of a rank. set is the hash of process set
+// 0; without it there are three meshes, as before Horovod 0.23. The meshes of a process set
+// use the slot's position on its host in rank order where the others use its local rank
+// (GlooContext::InitializeForProcessSet).
 func Meshes(slots []rendezvous.Slot, rank int, set string) []Mesh {
 	s := slots[rank]
 	out := []Mesh{
@@ -90,13 +90,13 @@ func Meshes(slots []rendezvous.Slot, rank int, set string) []Mesh {
 		Mesh{"cross_" + strconv.Itoa(position) + suffix, s.CrossRank, s.CrossSize})
 }
 
-// Blob is what member index of a mesh writes; seed distinguishes rings.
+// Blob returns the blob that member index of a mesh writes; seed distinguishes rings.
 func Blob(m Mesh, index int, seed string) []byte {
 	line := fmt.Sprintf("%s/%s/%d;", seed, m.Scope, index)
 	return bytes.Repeat([]byte(line), (m.Size-1)*addressBytes/len(line)+1)[:(m.Size-1)*addressBytes]
 }
 
-// Build does what Gloo does for one mesh, and checks what it reads. barrier
+// Build does what Gloo does to build one mesh, and checks the blobs that it reads. barrier
 // stands for the members' first collective over their new connections.
 func Build(ctx context.Context, c Client, m Mesh, seed string, barrier func(context.Context, Mesh) error) error {
 	prefix := "/" + m.Scope + "/"

@@ -25,8 +25,8 @@ import (
 // and a leader.
 type Simulation struct {
 	Slots []rendezvous.Slot
-	// Requests counts what the training processes sent, Messages what agents
-	// and leader sent each other, Bytes the values in these messages.
+	// Requests counts the requests of the training processes, Messages the messages
+	// between agents and leader, and Bytes the values in these messages.
 	Requests, Messages, Bytes atomic.Int64
 
 	collector *rendezvous.Collector
@@ -43,15 +43,15 @@ type host struct {
 	store *rendezvous.Store
 }
 
-// AnyPeer is a gate that admits everyone: the simulated processes are one with
-// their agents.
+// AnyPeer is a gate that admits every peer, since the simulated processes share a
+// process with their agents.
 type AnyPeer struct{}
 
 // Admit returns nil.
 func (AnyPeer) Admit(netip.AddrPort, netip.AddrPort) error { return nil }
 
-// Start begins a generation with these slots, one agent for each host. The
-// endpoints answer whom callers admits.
+// Start starts a generation with these slots and one agent for each host. The
+// endpoints answer the peers that callers admits.
 func Start(slots []rendezvous.Slot, callers gate.Callers) (*Simulation, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Simulation{
@@ -87,8 +87,7 @@ func Start(slots []rendezvous.Slot, callers gate.Callers) (*Simulation, error) {
 	return r, nil
 }
 
-// agent carries a host's values to the leader, and what the leader makes of
-// them to the hosts.
+// agent sends a host's values to the leader, and the leader's fills to the hosts.
 func (r *Simulation) agent(ctx context.Context, h *host) {
 	for {
 		select {
@@ -135,14 +134,14 @@ func (r *Simulation) deliver(fills []wire.Fill) error {
 	return nil
 }
 
-// Client is the HTTP client of a rank's process.
+// Client returns the HTTP client of a rank's process.
 func (r *Simulation) Client(rank int) Client {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(r.endpoints[rank].Port()))
 	return Client{Addr: addr, Requests: &r.Requests}
 }
 
-// Initialize runs one initialisation of all processes, and checks that all
-// of them are up when it is over.
+// Initialize runs one initialisation of all processes, and checks that all of them
+// are up at its end.
 func (r *Simulation) Initialize(ctx context.Context, set, seed string) error {
 	if err := Initialize(ctx, r.Slots, set, seed, r.Client); err != nil {
 		select {
@@ -160,7 +159,7 @@ func (r *Simulation) Initialize(ctx context.Context, set, seed string) error {
 	return nil
 }
 
-// Store is a host's store.
+// Store returns a host's store.
 func (r *Simulation) Store(host string) *rendezvous.Store { return r.hosts[host].store }
 
 // Close ends the generation.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// TCPStore's commands, of which package tcpstore has all.
+// Commands of TCPStore, a part of those in package tcpstore.
 const (
 	validate, magic = 0, 0x3C85F7CE
 	set, get, wait  = 1, 3, 6
@@ -35,8 +35,8 @@ func dial(ctx context.Context, port int) (*client, error) {
 	return c, c.send(binary.LittleEndian.AppendUint32([]byte{validate}, magic))
 }
 
-// meet does what gloo's connectFullMesh does with the store: an entry is the host's
-// name, an address, and 8 bytes for each rank.
+// meet uses the store as gloo's connectFullMesh does: an entry is the host's name,
+// an address, and 8 bytes for each rank.
 func (c *client) meet(rank, size int) error {
 	entry := make([]byte, 154+8*size)
 	if err := c.send(text(text([]byte{set}, key(rank)), string(entry))); err != nil {
@@ -79,7 +79,7 @@ func (c *client) send(request []byte) error {
 
 func key(rank int) string { return "/kolo/1/control/0/" + strconv.Itoa(rank) }
 
-// text appends a string with its length.
+// text appends a string, preceded by its length.
 func text(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }

@@ -36,12 +36,12 @@ type simulation struct {
 	agents   sync.WaitGroup
 }
 
-// anyPeer admits everyone: the simulated ranks are one process with their agents.
+// anyPeer admits every peer: the simulated ranks share a process with their agents.
 type anyPeer struct{}
 
 func (anyPeer) Admit(netip.AddrPort, netip.AddrPort) error { return nil }
 
-// process is a rank with its place.
+// process is a rank that already has its place.
 type process struct{ client *store.Client }
 
 func (p process) Store(context.Context) (tcpstore.Store, error) { return p.client, nil }
@@ -79,8 +79,7 @@ func start(ranks, perHost int) (*simulation, error) {
 	return s, nil
 }
 
-// agent carries a host's operations to the leader, and what the leader makes of them
-// to the hosts.
+// agent sends a host's operations to the leader, and the leader's fills to the hosts.
 func (s *simulation) agent(ctx context.Context, host string, replica *store.Replica) {
 	for {
 		select {
@@ -107,7 +106,7 @@ func (s *simulation) agent(ctx context.Context, host string, replica *store.Repl
 		}
 		s.deliver.Unlock()
 		if err != nil {
-			panic(err) // a message that one of both has made
+			panic(err) // a malformed message of this program's own
 		}
 	}
 }
@@ -122,7 +121,7 @@ func (s *simulation) count(messages int64, puts []wire.Put, values map[string][]
 	}
 }
 
-// form lets all ranks form one group.
+// form makes all ranks form one group.
 func (s *simulation) form(ctx context.Context) error {
 	var ranks errgroup.Group
 	for rank, server := range s.servers {

@@ -9,10 +9,10 @@
 //	rank ── TCPStore's protocol ──> tcpstore.Server ──> store.Replica ──> store.Sequencer
 //	                                 (one a rank)         (one a host)
 //
-// The ranks send what gloo's ranks send for one group: each sets its addresses, then
-// waits twice for those of each other rank, and gets them. They connect to no one.
-// All of it, agents and leader as well, is one process, so time is processor time of
-// all hosts together.
+// The ranks send what gloo's ranks send for one group: each sets its addresses, then waits
+// twice for those of every other rank, and gets them. They do not connect to each other.
+// Everything, including agents and leader, runs in one process, so the time is the sum of
+// all hosts' processor time.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// once is the size above which one run must do: it takes minutes on few cores.
+// once is the size above which a single run must do, because it takes minutes on few cores.
 const once = 256
 
 // measure prints one line of the table.

@@ -1,0 +1,179 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""An iterable data set, read by ranks whose number changes within an epoch.
+
+    iterable --> StreamBatches --> DataLoader --> Stream --> (batch, and how far the iterable is after it)
+
+Each rank reads the whole iterable, which gives all of them the same samples in
+the same order, and takes its share of each step. So one number is enough to go on
+with other ranks: how many samples the ranks have used. A rank that enters a group
+skips as many, or loads the iterable's own state, if it has state_dict and
+load_state_dict (as the iterable data sets of Hugging Face and torchdata).
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch.utils.data
+
+from .batches import Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """How far an iterable is when a step is done. It passes through a DataLoader as it is."""
+
+    used: int  # samples of this epoch
+    samples: int  # of the step
+    place: Optional[Dict[str, Any]]  # the iterable's own state
+
+
+@dataclasses.dataclass
+class StreamPosition:
+    """Where a training is in an iterable, whose length nobody knows. It has what Position has."""
+
+    most: int = sys.maxsize  # steps that count as an epoch
+    epoch: int = 0
+    used: int = 0  # samples of this epoch
+    made: int = 0  # steps of this epoch
+    place: Optional[Dict[str, Any]] = None  # the iterable's own state after them
+    taken: Mark = Mark(0, 0, None)  # of the batch that was read last
+
+    def advance(self, samples: int) -> None:
+        """Counts the step whose last batch was read last, however many samples it should have had."""
+        self.used, self.place = self.taken.used, self.taken.place
+        self.made += 1
+
+    def end_epoch(self) -> None:
+        self.epoch += 1
+        self.used, self.made, self.place = 0, 0, None
+
+    def seek(self, steps: int, epoch: int, samples: int) -> None:
+        """Moves behind this many steps of samples each, of an epoch."""
+        self.epoch, self.made, self.used, self.place = epoch, steps, steps * samples, None
+
+    @property
+    def epochs(self) -> float:
+        """The epochs that are done; of the present one, its share of most steps."""
+        return self.epoch + self.made / self.most
+
+    def steps(self, samples: int) -> int:
+        """Returns more steps than there are, since it is not known how many are left."""
+        return sys.maxsize
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"epoch": self.epoch, "used": self.used, "made": self.made, "place": copy.deepcopy(self.place)}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.epoch, self.used, self.made, self.place = state["epoch"], state["used"], state["made"], state["place"]
+
+
+class Source:
+    """An iterable data set, which is read from any place within an epoch."""
+
+    def __init__(self, items: Any) -> None:
+        self._items = items
+        self.placed = hasattr(items, "state_dict") and hasattr(items, "load_state_dict") and not _has_shuffle_buffer(items)
+        self._initial = copy.deepcopy(items.state_dict()) if self.placed else None
+        self._fresh = True  # not read by this process yet: iter() starts at the beginning, even if the script has looked at some samples
+
+    def read(self, position: StreamPosition) -> Iterator[Any]:
+        """What is left of an epoch."""
+        items, skipped = self._items, position.used
+        if hasattr(items, "set_epoch"):
+            items.set_epoch(position.epoch)
+        if self.placed and position.place is not None:
+            skipped = 0
+            items.load_state_dict(copy.deepcopy(position.place))
+        elif self.placed and not self._fresh:
+            items.load_state_dict(copy.deepcopy(self._initial))
+        self._fresh = False
+        return itertools.islice(iter(items), skipped, None)
+
+    def place(self) -> Optional[Dict[str, Any]]:
+        """The state of the iterable after what was read; None if it has none."""
+        return copy.deepcopy(self._items.state_dict()) if self.placed else None
+
+
+class StreamBatches(torch.utils.data.IterableDataset):  # type: ignore[type-arg] # PyTorch 2.1 has no generic one
+    """The batches of a rank, each with its Mark: the forward passes of the steps that are left of the present epoch.
+
+    Give it to a DataLoader with batch_size=None and Collate.
+    """
+
+    def __init__(self, source: Source, position: StreamPosition, step: Step,
+                 deal: Callable[[Sequence[Any]], Iterator[List[Any]]], drop_last: bool) -> None:
+        self.source = source
+        self.position = position
+        self.step = step
+        self.drop_last = drop_last
+        self.deal = deal  # this rank's passes of a step
+
+    def __iter__(self) -> Iterator[Tuple[List[Any], Mark]]:
+        used, left = self.position.used, self.source.read(self.position)
+        while True:
+            samples = list(itertools.islice(left, self.step.samples))
+            if not samples or self.drop_last and len(samples) < self.step.samples:
+                return
+            used += len(samples)
+            mark = Mark(used, len(samples), self.source.place())
+            for batch in self.deal(samples):
+                yield batch, mark
+
+
+class Collate:
+    """Makes a batch of samples, and leaves its Mark as it is."""
+
+    def __init__(self, collate: Any) -> None:
+        self._collate = collate
+
+    def __call__(self, marked: Any) -> Any:
+        samples, mark = marked
+        return self._collate(samples), mark
+
+
+class Stream:
+    """The batches of a DataLoader of StreamBatches. It notes the Mark of each in the position."""
+
+    def __init__(self, loader: Any, position: StreamPosition) -> None:
+        self.loader = loader
+        self._position = position
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch, mark in self.loader:
+            self._position.taken = mark
+            yield batch
+
+
+def is_stream(data: Any) -> bool:
+    """Whether data is an iterable data set."""
+    return isinstance(data, torch.utils.data.IterableDataset)
+
+
+def _has_shuffle_buffer(data: Any) -> bool:
+    """Whether data is a stream of Hugging Face's datasets with shuffle(): its state lacks the samples in the buffer, which would be lost."""
+    left = [data]
+    while left:
+        part = left.pop()
+        if isinstance(part, (list, tuple)):
+            left.extend(part)
+        elif type(part).__module__.startswith("datasets."):
+            if type(part).__name__.startswith("BufferShuffled"):
+                return True
+            left.extend(vars(part).values())
+    return False
+
+
+def refused(workers: int, persistent: bool) -> Optional[str]:
+    """Why an iterable cannot be read with these settings of a DataLoader; None if it can."""
+    if workers > 1:
+        return "%d worker processes would each read the whole of an iterable data set: take at most one" % workers
+    if persistent:
+        return "persistent workers go on in an iterable data set where they were, and do not see a new group: leave them out"
+    return None
