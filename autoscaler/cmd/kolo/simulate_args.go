@@ -41,6 +41,7 @@ type simulateArgs struct {
 	deadlines                 float64
 	tenants                   int
 	config, pool              string
+	elastic                   float64
 	parallel                  int
 	json, csv, html, markdown string
 	jobs                      string
@@ -88,6 +89,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of its jobs that have a deadline.")
 	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants its jobs belong to.")
 
+	f.Float64Var(&a.elastic, "elastic", 1, "The `share` of jobs that are elastic. The others have their preferred size only.")
 	f.StringVar(&a.config, "config", "", "Configuration `path` of an autoscaler: the cluster is divided between the queues of a\npool. A job is in the queue of its tenant's name, or that takes it as a namespace.")
 	f.StringVar(&a.pool, "pool", "default", "The `name` of that pool.")
 
@@ -133,6 +135,9 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	}
 	skipped, err := a.workload(s, nodes)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := a.fix(s); err != nil {
 		return nil, nil, err
 	}
 	if err := a.spans(s.Workloads, placed); err != nil {

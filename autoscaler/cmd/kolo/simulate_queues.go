@@ -11,6 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/queued"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
 // queues divides the cluster of a sweep between the queues of -config.
@@ -44,6 +45,20 @@ func (a *simulateArgs) queues(s *sim.Sweep) error {
 			}
 			return queued.New(pool.Tree, p, own), nil
 		}
+	}
+	return nil
+}
+
+// fix leaves a share of the jobs elastic.
+func (a *simulateArgs) fix(s *sim.Sweep) error {
+	if !(a.elastic >= 0 && a.elastic <= 1) {
+		return badFlag("-elastic %g: want a share from 0 to 1", a.elastic)
+	}
+	for i, w := range s.Workloads {
+		s.Workloads[i] = w.Elastic(a.elastic)
+	}
+	if vary := s.Variant; vary != nil {
+		s.Variant = func(w *trace.Trace, seed uint64) *trace.Trace { return vary(w, seed).Elastic(a.elastic) }
 	}
 	return nil
 }

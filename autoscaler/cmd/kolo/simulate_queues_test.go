@@ -42,3 +42,15 @@ pool "gpu" {
 	must.Eq(t, 2, code)
 	must.StrContains(t, errOut, "there are no queues in ticks")
 }
+
+func TestSimulate_Elastic(t *testing.T) {
+	args := []string{"-synthetic-jobs", "30", "-policy", "elastic-fifo", "-seeds", "2", "-elastic"}
+	code, rigid, errOut := simulate(t, append(args, "0")...)
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	code, all, errOut := simulate(t, append(args, "1")...)
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	must.NotEq(t, rigid, all)
+	code, _, errOut = simulate(t, append(args, "1.5")...)
+	must.Eq(t, 2, code)
+	must.StrContains(t, errOut, "-elastic 1.5: want a share from 0 to 1")
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
 // Scale returns a workload of load times the jobs in the same time. Below 1 a random subset
@@ -49,6 +51,28 @@ func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
 	}
 	out.order()
 	return &out, nil
+}
+
+// Elastic returns the workload with a share of its jobs, from 0 to 1, elastic as they are.
+// The others have one size, the preferred one. A job that is elastic at one share is so at
+// any larger one. Share 1 returns the trace itself.
+func (t *Trace) Elastic(share float64) *Trace {
+	if share >= 1 {
+		return t
+	}
+	rng := rand.New(rand.NewPCG(1, 0x656c61737469)) // "elasti"
+	out := *t
+	out.Jobs = slices.Clone(t.Jobs)
+	for i := range out.Jobs {
+		if j := &out.Jobs[i]; rng.Float64() >= share {
+			n := max(j.Min, min(j.Max, j.Preferred))
+			if at := j.Sizes.AtMost(n); at >= j.Min {
+				n = at
+			}
+			j.Min, j.Max, j.Preferred, j.Sizes = n, n, n, sizes.Set{}
+		}
+	}
+	return &out
 }
 
 // Permute returns the workload with its jobs in the same order and the gaps between

@@ -143,3 +143,29 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// What is elastic at one share is so at a larger one, and all other jobs have one size that
+// they may have.
+func TestElastic(t *testing.T) {
+	tr := trace.Synthetic{Jobs: 200, Seed: 1}.Trace()
+	must.True(t, tr == tr.Elastic(1))
+	elastic := func(share float64) map[string]bool {
+		out := map[string]bool{}
+		for _, j := range tr.Elastic(share).Jobs {
+			must.NoError(t, j.Validate())
+			must.Eq(t, j.Preferred, max(j.Min, min(j.Max, j.Preferred)))
+			if j.Min < j.Max {
+				out[j.ID] = true
+			}
+		}
+		return out
+	}
+	none, some, half, all := elastic(0), elastic(0.2), elastic(0.5), elastic(1)
+	must.MapEmpty(t, none)
+	must.Between(t, len(all)/8, len(some), len(all)/3)
+	must.Between(t, len(all)/3, len(half), 2*len(all)/3)
+	for id := range some {
+		must.True(t, half[id] && all[id])
+	}
+	must.Eq(t, 200, len(tr.Jobs))
+}
