@@ -324,7 +324,7 @@ class UnevenInputs(Feature):
 
 
 class Compiled(Feature):
-    """The module is compiled, and not its DistributedDataParallel, which is another one for each group."""
+    """The module is compiled once."""
 
     class Net(torch.nn.Module):  # PyTorch 2.6 compiles no Sequential by itself
         def __init__(self):
@@ -340,7 +340,11 @@ class Compiled(Feature):
     def __init__(self):
         super().__init__()
         self.compilations = 0
-        self.model.compile(backend=self.compiler)
+        self.backend = self.compiler
+        self.compile()
+
+    def compile(self):
+        self.model.compile(backend=self.backend)
 
     def compiler(self, graph, inputs):
         self.compilations += 1
@@ -349,6 +353,20 @@ class Compiled(Feature):
     def equal(self):
         assert 1 <= self.compilations <= 3, self.compilations  # for the batches of one rank and of two
         return True
+
+
+class CompiledParallel(Compiled):
+    """Each group's DistributedDataParallel is compiled, and takes what was compiled for the one before."""
+
+    def compile(self):
+        pass
+
+    def begin(self, state):
+        super().begin(state)
+        self.compiled = torch.compile(self.ddp, backend=self.backend)
+
+    def loss(self, x, y):
+        return mse_loss(self.compiled(x), y)
 
 
 class MixedPrecision(Feature):
@@ -520,7 +538,7 @@ class Metrics(Feature):
     def step(self, number, x, y):
         super().step(number, x, y)
         with torch.no_grad():
-            self.metric.update(self.model(x), y)
+            self.metric.update(self.model(x), y.contiguous())
         self.state.Metrics_errors.append(float(self.metric.compute()))
         self.metric.reset()
 

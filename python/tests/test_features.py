@@ -138,7 +138,9 @@ class Changes(unittest.TestCase):
         self.check("UnevenInputs")
 
     def test_compiled(self):
-        self.check("Compiled")
+        for feature in ("Compiled", "CompiledParallel"):
+            with self.subTest(feature):
+                self.check(feature)
 
     def test_mixed_precision(self):
         self.check("MixedPrecision")
