@@ -3,11 +3,13 @@
 
 """What docs/reference/pytorch-features.md says of features of PyTorch: see features, the script."""
 
+import ast
 import collections
 import glob
 import importlib.util
 import json
 import os
+import re
 import signal
 import unittest
 import warnings
@@ -22,7 +24,7 @@ import kolo.torch as kolo
 
 from .agent import HERE, ROOT, Agent
 
-PAGE = os.path.join(ROOT, "docs", "reference", "pytorch-features.md")
+PAGE = os.path.join(os.path.realpath(ROOT), "docs", "reference", "pytorch-features.md")
 SCRIPT = os.path.join(HERE, "features.py")
 
 # By how much weights may differ from those of a training in one process, where not by the rounding of float32.
@@ -304,6 +306,44 @@ class Refused(unittest.TestCase):
         kolo.State(value=model)
         with self.assertRaisesRegex(ValueError, "SyncBatchNorm expected input tensor to be on"):
             model(torch.ones(3, 2))
+
+
+class Page(unittest.TestCase):
+    """Each row of the page has a verdict and tests that exist, and each feature that is tested here has a row."""
+
+    def rows(self):
+        """The cells of the tables of features."""
+        with open(PAGE, encoding="utf-8") as file:
+            features = file.read().partition("\n## ")[2]
+        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in features.splitlines() if line.startswith("| ")]
+        return [row for row in rows if row[-1] != "test"]
+
+    def links(self, row):
+        """The tests that a row links to, by file."""
+        for name, path in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", row[-1]):
+            yield os.path.normpath(os.path.join(os.path.dirname(PAGE), path)), name
+
+    def test_each_row_has_tests_that_exist(self):
+        self.assertLess(50, len(self.rows()))
+        found = {}
+        for row in self.rows():
+            self.assertEqual(4, len(row), row)
+            self.assertIn(row[1], ("works", "works with", "reported", "refused", "untested", "no"))
+            tests = list(self.links(row))
+            self.assertTrue(tests, row)
+            for path, name in tests:
+                if path not in found:
+                    with open(path, encoding="utf-8") as file:
+                        found[path] = {"%s.%s" % (kind.name, method.name) for kind in ast.parse(file.read()).body if isinstance(kind, ast.ClassDef)
+                                       for method in kind.body if isinstance(method, ast.FunctionDef)}
+                self.assertIn(name, found[path], row)
+
+    def test_each_test_has_a_row(self):
+        linked = {name for row in self.rows() for path, name in self.links(row) if path == os.path.realpath(__file__)}
+        for kind in Changes, Lost, Refused:
+            for name in vars(kind):
+                if name.startswith("test_") and name not in ("test_sizes", "test_nothing_else"):
+                    self.assertIn("%s.%s" % (kind.__name__, name), linked)
 
 
 if __name__ == "__main__":
