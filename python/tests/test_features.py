@@ -59,19 +59,16 @@ class Changes(unittest.TestCase):
         agent.until(lambda: len(together()) > 5, what="some steps of both")
         agent.shrink([first])
         agent.until(lambda: first.process.poll() is not None and second.process.poll() is not None, what="the end")
-        cls.report = agent.report()
         cls.output = agent.output(first) + agent.output(second)
         records = read(agent, "")
-        cls.codes = [first.process.returncode, second.process.returncode]
         cls.stayed, cls.left = records.get(str(second.process.pid), []), records.get(str(first.process.pid), [])
         cls.steps = [record for record in cls.left + cls.stayed if record["kind"] == "step"]
         steps = max([record["step"] for record in cls.steps], default=0) + 1
         fixed, = agent.start(1, KOLO_WORKER_ADDR="", TEST_FIXED=str(steps))
         agent.until(lambda: fixed.process.poll() is not None, what="the end of the fixed run")
-        cls.codes.append(fixed.process.returncode)
+        if first.process.returncode or second.process.returncode or fixed.process.returncode:
+            raise AssertionError(agent.report())
         cls.fixed, = read(agent, "fixed-").values()
-        if any(cls.codes):
-            raise AssertionError(cls.report + agent.report())
 
     def results(self, feature):
         """What the fixed run and the one that changed have in the end."""
