@@ -180,7 +180,8 @@ class Groups(unittest.TestCase):
     def test_groups_that_are_there_stay(self):
         group(self)
         compat.clear_groups()
-        dist.all_reduce(torch.ones(1))
+        self.assertEqual(1, len(compat.gloo_backends()))  # no collective, see test_dtensors
+        self.assertEqual(1, dist.get_world_size())
 
     def test_nccl_may_fail(self):
         for release, name in ("2.1.0", "NCCL_ASYNC_ERROR_HANDLING"), ("2.2.0", "TORCH_NCCL_ASYNC_ERROR_HANDLING"):
