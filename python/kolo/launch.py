@@ -35,26 +35,16 @@ import threading
 from types import ModuleType
 from typing import Any, Sequence
 
+from . import hold
+
 _RENDEZVOUS = "torch.distributed.rendezvous"
 
 # Positions of TCPStore's arguments.
 _IS_MASTER, _USE_LIBUV = 3, 8
 
-# Modules that PyTorch imports late.
-_LATE = ("torch._dynamo", "torch.optim")
-
 STEP_FILE = "KOLO_STEP_FILE"
 
 _USAGE = "usage: python3 -m kolo.launch [-m module | script.py] [arguments]"
-
-
-def _warm_up() -> None:
-    """Imports modules that would otherwise be imported after the group has formed."""
-    for name in _LATE:
-        try:
-            importlib.import_module(name)
-        except Exception:  # the script fails itself, or does not need it
-            pass
 
 
 def _touch(*_: Any) -> None:
@@ -92,7 +82,7 @@ def _without_libuv(rendezvous: ModuleType) -> None:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             serves = kwargs.get("is_master", args[_IS_MASTER] if len(args) > _IS_MASTER else False)
             if not serves:
-                _warm_up()
+                hold.warm_up()
                 _show_steps()
             if not serves and "use_libuv" not in kwargs and len(args) <= _USE_LIBUV:
                 try:

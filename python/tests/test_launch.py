@@ -4,12 +4,17 @@
 """kolo.launch: scripts for torchrun where PyTorch was built without libuv."""
 
 import os
+import select
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from unittest import mock
+
+import torch.distributed as dist
 
 from kolo import launch
 
@@ -45,6 +50,66 @@ for optimizer in (torch.optim.SGD([p], lr=0.1), torch.optim.AdamW([p])):
 print("shown", shown + [os.path.exists(file)])
 """
 
+# Is held before it looks for the checkpoint, and no longer in init_process_group.
+READY = """
+import os, sys
+import kolo
+print("built", "torch" in sys.modules, flush=True)
+kolo.ready()
+print("ready", "torch._dynamo" in sys.modules, os.path.exists("checkpoint"), flush=True)
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(1)
+dist.all_reduce(x)
+print("sum", x.item())
+dist.destroy_process_group()
+"""
+
+
+class Holding:
+    """A store that answers when it is released, as an agent's does when the process has a place."""
+
+    def __init__(self, store):
+        self._store = store
+        self._released = threading.Event()
+        self._asked = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def wait(self):
+        """Waits until a process asks."""
+        assert self._asked.wait(300)
+
+    def release(self):
+        self._released.set()
+
+    def close(self):
+        self._released.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._asked.set()
+            self._released.wait()
+            server = socket.create_connection(("127.0.0.1", self._store.port))
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _pass(source, target):
+        try:
+            for data in iter(lambda: source.recv(65536), b""):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # one of them has ended
+
 
 class Launch(unittest.TestCase):
     def setUp(self):
@@ -59,10 +124,13 @@ class Launch(unittest.TestCase):
             file.write(text)
         return path
 
-    def run_python(self, *args, **environment):
+    def environment(self, **more):
         env = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
-        env.update(PYTHONPATH=os.path.join(ROOT, "python"), **environment)
-        return subprocess.run([sys.executable, *args], env=env, cwd=self.directory, capture_output=True, text=True, timeout=300)
+        return {**env, "PYTHONPATH": os.path.join(ROOT, "python"), **more}
+
+    def run_python(self, *args, **environment):
+        return subprocess.run([sys.executable, *args], env=self.environment(**environment), cwd=self.directory, capture_output=True, text=True,
+                              timeout=300)
 
     def test_a_script_runs_as_with_python(self):
         script = self.write("scripts/train.py", PRINTS)
@@ -124,6 +192,26 @@ class Launch(unittest.TestCase):
             for environment in ({"RANK": "1", "KOLO_STEP_FILE": "steps"}, {"RANK": "0"}):
                 with mock.patch.dict(os.environ, environment):
                     launch._show_steps()
+
+    def test_a_script_is_held_where_it_is_ready(self):
+        store = Holding(dist.TCPStore("127.0.0.1", 0, 1, True, use_libuv=False, wait_for_workers=False))
+        self.addCleanup(store.close)
+        env = self.environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port), RANK="0", WORLD_SIZE="1",
+                               TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
+        with subprocess.Popen([sys.executable, "-m", "kolo.launch", self.write("ready.py", READY)], env=env, cwd=self.directory,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            self.assertEqual("built False\n", process.stdout.readline())
+            store.wait()
+            self.assertEqual([], select.select([process.stdout], [], [], 0)[0], "it is held")
+            self.write("checkpoint", "of the processes that have ended meanwhile")
+            store.release()
+            output, errors = process.communicate(timeout=300)
+        self.assertEqual((0, "ready True True\nsum 1.0\n"), (process.returncode, output), errors)
+
+    def test_a_script_without_an_agent_is_ready_at_once(self):
+        result = self.run_python(self.write("ready.py", READY.replace("import torch, ", "sys.exit()\nimport torch, ")))
+        self.assertEqual((0, "built False\nready False False\n"), (result.returncode, result.stdout), result.stderr)
 
     def test_only_clients_are_changed(self):
         calls = []

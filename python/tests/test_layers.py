@@ -30,6 +30,7 @@ LAYERS = (
     ("kolo.torch.compat", "kolo.torch.log"),
     ("kolo.launch", "kolo.orphans", "kolo.rendezvous", "kolo.worker"),
     ("kolo", "kolo.integrations"),
+    ("kolo.hold",),
 )
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 

@@ -111,17 +111,18 @@ def in_persistent_worker() -> bool:
 
 
 def wrap_equal(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
-    """Constructs a DistributedDataParallel without broadcasting the module, which is equal on all members."""
-    if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
-        DistributedDataParallel.__init__(wrapped, module, **{"init_sync": False, **arguments})
-        return
+    """Constructs a DistributedDataParallel that does not send the module, because it is equal on all members.
+
+    It does compare which parameters the members train. The argument
+    init_sync=False, which newer releases have, would leave that out, too.
+    """
     with _without_sync():
         DistributedDataParallel.__init__(wrapped, module, **arguments)
 
 
 @contextlib.contextmanager
 def _without_sync() -> Iterator[None]:
-    """Does what init_sync=False does, for PyTorch releases without that argument."""
+    """Keeps the constructor from sending the module. A release that has no such function sends it."""
     name = "_sync_module_states"
     sync = getattr(distributed, name, None)
     if sync is None:

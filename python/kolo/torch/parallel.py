@@ -39,7 +39,13 @@ def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **argument
     if "device_ids" not in arguments and len(devices) == 1 and next(iter(devices)).type == "cuda":
         arguments["device_ids"] = [next(iter(devices))]
     construct = compat.wrap_equal if session.synced(module) else DistributedDataParallel.__init__
-    construct(wrapped, module, **arguments)
+    try:
+        construct(wrapped, module, **arguments)
+    except RuntimeError as err:
+        if "same model across all ranks" not in str(err):
+            raise
+        raise RuntimeError("the ranks do not train the same parameters. requires_grad is not part of the state: where it changes in training, set "
+                           "it at the beginning of the function too, by what the state has (state.step). PyTorch: %s" % err) from err
     session.group.wrapped(wrapped)
 
 

@@ -39,6 +39,7 @@ from .log import log
 from .phases import Member, Observing, Outside, Phase, Sending, Switching
 from .state.core import Core
 from .state.state import State, core_of
+from .state.strays import Strays
 from .state.transport import Transport
 
 ATTESTED = 300.0  # seconds to wait for the agents to check a group's connections; enough for the election of another leader
@@ -134,6 +135,8 @@ class Elastic(Session):
         self._attempts = 0  # groups in a row that have not formed
         self._connecting = Connecting(timeout)  # connects to the store for the next group
         self._background = background
+        self._strays = Strays()
+        self._strays.watch()
         pace.limit()  # a wrong value is reported at the start
 
     def enter(self) -> Group:
@@ -161,6 +164,11 @@ class Elastic(Session):
     def verify(self) -> None:
         if self.group is not None:
             self.group.verify()
+
+    def committed(self) -> None:
+        super().committed()
+        if self._core is not None:
+            self._strays.report(self._core)
 
     def check(self) -> None:
         if self.group is None or self._core is None:

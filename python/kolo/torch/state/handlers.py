@@ -13,12 +13,21 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple, Type, U
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data.distributed import DistributedSampler
 
 from .. import compat
 from ..context import context
 from ..sampler import Progress
 from .tree import without_class
 from .values import Refused
+
+ZERO = ("a ZeroRedundancyOptimizer has a part of its state on each rank of one group, which is lost when the group changes. Use the optimizer "
+        "that it was given, made before the function; or, where its state is too large for one rank, FSDP2 by kolo.Sharded")
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a value is a ZeroRedundancyOptimizer, whose module few scripts import."""
+    return any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(value).__mro__)
 
 
 class Handler:
@@ -116,6 +125,8 @@ class OptimizerHandler(StateDictHandler):
 
     def __init__(self, value: torch.optim.Optimizer) -> None:
         super().__init__(value)
+        if is_zero(value):
+            raise Refused(ZERO)
         for parameter in self.parameters():
             without_class(parameter)  # its state will have the same class
 
@@ -146,6 +157,13 @@ class SamplerHandler(StateDictHandler):
 
     def reset(self) -> None:
         self.value.reset()
+
+
+class DistributedSamplerHandler(Handler):
+    """A sampler that does not say where in its epoch it is."""
+
+    def __init__(self, value: Any) -> None:
+        raise Refused("a DistributedSampler is bound to one group, and begins its epoch again in the next one; use kolo.ElasticSampler")
 
 
 class ValueHandler(Handler):
@@ -199,6 +217,7 @@ _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.optim.Optimizer, OptimizerHandler),
     ((torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau), SchedulerHandler),
     (Progress, SamplerHandler),
+    (lambda value: isinstance(value, DistributedSampler) and not _has_state_dict(value), DistributedSamplerHandler),
     (compat.is_scaler, ScalerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),

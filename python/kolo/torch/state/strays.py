@@ -1,0 +1,104 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Finds what a script trains with and its State lacks, so that a change would lose it without a word.
+
+    optimizer.step()  --> an optimizer of the state's modules that the state does not have
+    iter(sampler)     --> a sampler of PyTorch's that is in the middle of its epoch at a commit
+
+Each is reported once, at the first commit at which it is seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from typing import Any, Iterator, Set
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler
+
+from ..log import log
+from .core import Core
+from .handlers import ZERO, ModuleHandler, is_zero
+
+SAMPLERS = (DistributedSampler, RandomSampler, SequentialSampler)
+SAMPLER = ("a %s is in the middle of its epoch at a commit, and is not part of the state: after a change of the group its epoch begins "
+           "again, so samples are used twice or left out. Use kolo.ElasticSampler(data), and give it to State(sampler=...)")
+OPTIMIZER = ("an optimizer (%s) trains modules of the state and is not part of it: what it keeps of earlier steps is lost when the group changes. "
+             "Make it before the function, and give it to State(optimizer=...)")
+
+
+class Strays:
+    """What of a process's training was seen, and what was reported of it."""
+
+    def __init__(self) -> None:
+        self._stepped: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # for the first time, since the last commit
+        self._known: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # before it
+        self._walks: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()  # iterators of samplers, which are the values
+        self._said: Set[str] = set()
+
+    def watch(self) -> None:
+        """Begins to see steps and iterators, until the process ends."""
+        register_optimizer_step_post_hook(self._step)
+        for kind in SAMPLERS:
+            self._watch_iterators(kind)
+
+    def report(self, core: Core) -> None:
+        """Reports what was seen since the last commit of the state."""
+        for walk, sampler in list(self._walks.items()):
+            if inspect.getgeneratorstate(walk) == inspect.GEN_SUSPENDED and not getattr(sampler, "replacement", False):
+                self._say(SAMPLER % type(sampler).__name__)
+        stepped = list(self._stepped)
+        self._stepped.clear()
+        inner = {id(getattr(optimizer, "optim", None)) for optimizer in stepped if is_zero(optimizer)}
+        for optimizer in stepped:
+            self._known.add(optimizer)
+            if id(optimizer) not in inner and _is_stray(optimizer, core):
+                self._say(ZERO if is_zero(optimizer) else OPTIMIZER % type(optimizer).__name__)
+
+    def _watch_iterators(self, kind: Any) -> None:
+        """Begins to see the iterators of a kind of samplers."""
+        walk = kind.__iter__
+
+        @functools.wraps(walk)
+        def watched(sampler: Any) -> Iterator[Any]:
+            iterator = _walk(walk(sampler))
+            self._walks[iterator] = sampler
+            return iterator
+
+        kind.__iter__ = watched
+
+    def _step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer not in self._known:
+            self._stepped.add(optimizer)
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log("%s", text)
+
+
+def _walk(items: Iterator[Any]) -> Iterator[Any]:
+    """The same iterator, in a form that there can be weak references to."""
+    yield from items
+
+
+def _is_stray(optimizer: torch.optim.Optimizer, core: Core) -> bool:
+    """Whether an optimizer that has made a step keeps something of it, and neither it nor another of the same parameters is part of the state."""
+    kept = [value for values in optimizer.state.values() for value in (values.values() if isinstance(values, dict) else [values])]
+    if all(value is None for value in kept) and not is_zero(optimizer):
+        return False
+    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    modules = core.values(ModuleHandler)
+    if not any(id(parameter) in own for module in modules for parameter in module.parameters()):
+        return False
+    for value in (handler.value for handler in core.handlers.values()):
+        groups = getattr(value, "param_groups", ())
+        if any(id(parameter) in own for group in groups for parameter in group["params"]):
+            return False
+        if any(part is optimizer for part in getattr(value, "__dict__", {}).values()):
+            return False  # in an object of the script's own
+    return True
