@@ -25,6 +25,7 @@ type decision struct {
 	members []*member
 	byLeaf  map[int]*member
 	running []int // jobs that run, by node
+	errors  map[fallible]error
 	out     []policy.Allocation
 
 	requeueAt float64 // 0 is never
@@ -46,19 +47,21 @@ type member struct {
 	typed []int // of those, the ones that its policy gives, by type
 
 	asked          bool
+	failed         error // of its policy
 	answer         policy.Decision
 	used           int
 	seen, jobsSeen uint64 // fingerprints
 }
 
 func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
-	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, out: make([]policy.Allocation, len(s.Jobs))}
+	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
 	waiting := d.sort()
 	d.wake(d.layout.At(s.Now))
 	d.layout.Fit(d.slots)
 	d.admit(waiting)
-	if err := d.divide(); err != nil {
+	d.divide()
+	if err := d.failure(); err != nil {
 		return policy.Decision{}, err
 	}
 	return d.join(), nil

@@ -16,7 +16,7 @@ const mostRounds = 8
 
 // divide gives the leaves their slots, and asks their policies, until nothing is left or
 // no one has use for it.
-func (d *decision) divide() error {
+func (d *decision) divide() {
 	demand := make([]queue.Demand, len(d.layout.Nodes))
 	for _, m := range d.members {
 		demand[m.leaf] = queue.Demand{Firm: m.firm, Wanted: m.wanted()}
@@ -30,12 +30,9 @@ func (d *decision) divide() error {
 				m.used = m.fixed
 				continue
 			}
-			if err := d.ask(m); err != nil {
-				return err
-			}
+			d.ask(m)
 		}
 	}
-	return nil
 }
 
 // wanted returns the slots that a leaf could use by the bounds of its jobs.

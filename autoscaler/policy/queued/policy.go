@@ -6,7 +6,9 @@ package queued
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -60,7 +62,8 @@ func (p *Policy) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// TryAllocate returns a decision, or why the policy of a queue failed.
+// TryAllocate returns a decision, or why a policy failed if it did in each queue that has
+// jobs. Where it failed in some, their jobs keep what they have, and the others go on.
 func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return f.decide(s) }
 
 // state is what a Policy remembers of each queue that has jobs.
@@ -77,29 +80,56 @@ func load(s *policy.Snapshot) map[string]state {
 	return out
 }
 
-// ask asks the policy of a queue. An answer that breaks a rule, or an error, leaves the
-// jobs as they are.
-func (d *decision) ask(m *member) error {
+// ask asks the policy of a queue. An error, or an answer that breaks a rule, leaves the
+// jobs as they are, within the slots of the queue.
+func (d *decision) ask(m *member) {
 	s := d.snapshot(m)
 	p := d.policyOf(m)
-	var answer policy.Decision
-	var err error
-	if f, ok := p.(fallible); ok {
-		if answer, err = f.TryAllocate(s); err != nil {
-			return fmt.Errorf("%s: %w", m.label, err)
-		}
-	} else {
-		answer = p.Allocate(s)
-	}
-	if s.Context != nil && s.Context.Err() != nil {
-		answer = policy.Decision{}
-	}
-	if err = policy.Validate(s, &answer); err != nil {
-		answer = keep(s, fmt.Sprintf("keeps its size: policy %s of its queue broke a rule: %v", p.Name(), err))
+	answer, err := d.answer(p, s)
+	switch {
+	case err != nil:
+		m.failed = fmt.Errorf("%s: %w", m.label, err)
+		answer = keep(s, fmt.Sprintf("keeps its size: policy %s of its queue failed: %v", p.Name(), err))
+		answer.State = s.State
+	case policy.Validate(s, &answer) != nil:
+		answer = keep(s, fmt.Sprintf("keeps its size: policy %s of its queue broke a rule: %v", p.Name(), policy.Validate(s, &answer)))
 	}
 	m.answer, m.asked, m.seen = answer, true, seen(m, s)
 	d.cut(m)
-	return nil
+}
+
+// answer returns the answer of a policy, or its error. A policy that has failed is not
+// asked again in this decision: it may take seconds to do so.
+func (d *decision) answer(p policy.Policy, s *policy.Snapshot) (policy.Decision, error) {
+	f, ok := p.(fallible)
+	if !ok {
+		return p.Allocate(s), nil
+	}
+	if err := d.errors[f]; err != nil {
+		return policy.Decision{}, err
+	}
+	answer, err := f.TryAllocate(s)
+	if err != nil {
+		d.errors[f] = err
+		var later interface{ RetryAt() time.Time }
+		if errors.As(err, &later) {
+			d.wake(float64(later.RetryAt().UnixMilli()) / 1000)
+		}
+	}
+	return answer, err
+}
+
+// failure returns the error of a queue if all that were asked have failed.
+func (d *decision) failure() (err error) {
+	for _, m := range d.members {
+		switch {
+		case m.asked && m.failed == nil:
+			return nil
+		case err == nil:
+			err = m.failed
+		}
+	}
+	return err
 }
 
 // policyOf returns the policy of a queue: its own, or that of the nearest one around it.

@@ -228,9 +228,18 @@ func TestPolicy_Fallible(t *testing.T) {
 	f, ok := p.(Fallible)
 	must.True(t, ok)
 	w := newTable(t, 16, p)
-	w.job("b1", "b", 1, 8)
+	w.job("b1", "b", 1, 16)
+	w.s.Jobs[0].Count = 16
 	_, err := f.TryAllocate(&w.s)
 	must.EqError(t, err, `queue "b": gone`)
+
+	// The failure of one queue's policy is no other's: it has its guarantee.
+	w.job("a1", "a", 8, 8)
+	d, err := f.TryAllocate(&w.s)
+	must.NoError(t, err)
+	must.NoError(t, policy.Validate(&w.s, &d))
+	must.Eq(t, []int{8, 8}, []int{d.Allocations[0].Count, d.Allocations[1].Count})
+	must.True(t, d.Allocations[0].Reclaimed)
 	_, ok = New(tree, policyOf(t, "fifo"), nil).(fallible)
 	must.False(t, ok)
 }
