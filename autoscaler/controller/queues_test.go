@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // pools returns the pools of a configuration whose pool "default" has these lines.
@@ -152,4 +155,30 @@ func TestController_ProposesOtherQueues(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, 4, out[0].Jobs[0].Want)
 	w.eventually(map[string]int{"a1": 4, "b1": 4})
+}
+
+// refusing is an external policy that never decides.
+type refusing struct{ policy.Policy }
+
+func (refusing) TryAllocate(*policy.Snapshot) (policy.Decision, error) {
+	return policy.Decision{}, errors.New("it is away")
+}
+
+// An external policy of one queue that fails is a matter of that queue alone.
+func TestController_AFailingPolicyOfAQueue(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	fine, err := builtin.Policies.New("fifo", nil)
+	must.NoError(t, err)
+	c := w.config()
+	c.Pools = w.pools(`queue "a" { guarantee = 4 }
+queue "b" { guarantee = 4 }`)
+	b := c.Pools["default"].Queues["b"]
+	b.Policy = "mine"
+	c.Pools["default"].Queues["b"] = b
+	a, _ := w.startWith(c, external{refusing{fine}})
+	w.in("b", "b1", 1, 8)
+	w.in("a", "a1", 1, 8)
+	w.eventually(map[string]int{"a1": 8, "b1": 0})
+	w.eventuallyReads(a, "b1", "in-queue: keeps its size: policy fifo of its queue failed: it is away")
+	must.Eq(t, "", a.Status().Pools[0].Problem)
 }

@@ -149,11 +149,11 @@ func (d *decision) reason(m *member, j *policy.Job, a *policy.Allocation) (strin
 	}
 	least := j.Sizes.Above(max(1, j.Min)-1) * max(1, j.PerWorker)
 	switch {
-	case a.Count == 0 && j.Count == 0 && least > m.share-m.fixed:
-		return fmt.Sprintf("%s: its minimum is %d slots, and %s may use %d now", NoRoom, least, m.label, m.share), false
+	case a.Count == 0 && j.Count == 0 && least > m.most-m.fixed:
+		return fmt.Sprintf("%s: its minimum is %d slots, and %s may use %d now", NoRoom, least, m.label, m.most), false
 	case a.Count == 0 && j.Count == 0:
 		return fmt.Sprintf("%s: %s", InQueue, a.Reason), false
-	case a.Count < j.Count && m.now > m.share:
+	case a.Count < j.Count && m.now > m.most:
 		return fmt.Sprintf("%s; %s gives back slots that it borrowed", a.Reason, m.label), true
 	}
 	return a.Reason, false

@@ -44,6 +44,7 @@ type member struct {
 	firm  int          // of those, the ones that cannot be taken back
 
 	share int   // slots that it may use
+	most  int   // the most that it could have used in this decision
 	typed []int // of those, the ones that its policy gives, by type
 
 	asked          bool

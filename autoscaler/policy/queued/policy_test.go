@@ -293,3 +293,24 @@ func TestPolicy_MaxTime(t *testing.T) {
 	must.Eq(t, "a1=0 a2=8 b1=8", w.decide().counts())
 	must.StrHasSuffix(t, "; it ran as long as max_time of its queue, and other jobs go first", w.reason("a1"))
 }
+
+// least gives every job its minimum.
+type least struct{ broken }
+
+func (least) Allocate(s *policy.Snapshot) policy.Decision {
+	d := keep(s, "least")
+	for i := range d.Allocations {
+		d.Allocations[i].Count = s.Jobs[i].Min
+	}
+	return d
+}
+
+// A policy that shrinks a job of its own accord gives nothing back, and the hold of the
+// job counts.
+func TestPolicy_ReclaimedIsNotEachShrink(t *testing.T) {
+	w := newTable(t, 16, New(treeOf(t, q("a", 8), q("b", 8)), least{}, nil))
+	w.job("a1", "a", 1, 16)
+	w.s.Jobs[0].Count = 12
+	must.Eq(t, "a1=1", w.decide().counts())
+	must.Eq(t, policy.Allocation{Job: "a1", Count: 1, Reason: "least"}, w.last.Allocations[0])
+}

@@ -45,6 +45,7 @@ func (d *decision) spread(shares []int) (changed []*member) {
 		}
 		if !m.asked || m.share != shares[m.leaf] || !slices.Equal(m.typed, typed[k]) {
 			m.share, m.typed = shares[m.leaf], typed[k]
+			m.most = max(m.most, m.share)
 			changed = append(changed, m)
 		}
 	}
