@@ -82,8 +82,9 @@ func compileDeepSpeed(ctx context.Context, t *testing.T) {
 
 // A run is a training on this machine, whose hosts change as the test wants it.
 type run struct {
-	t   *testing.T
-	dir string
+	t      *testing.T
+	dir    string
+	python string // the interpreter; empty: the one with the frameworks
 }
 
 // start trains with a script of e2e/train/frameworks on so many hosts, and never on fewer.
@@ -111,7 +112,11 @@ func (r run) launch(ctx context.Context, flags, command []string, path string, e
 	r.write("hosts.sh", "#!/bin/sh\ncat "+filepath.Join(r.dir, "hosts")+"\n")
 	must.NoError(t, os.Chmod(filepath.Join(r.dir, "hosts.sh"), 0o700))
 	args := append([]string{"run", "--host-discovery-script", "./hosts.sh"}, flags...)
-	args = append(args, "--", python(t))
+	interpreter := r.python
+	if interpreter == "" {
+		interpreter = python(t)
+	}
+	args = append(args, "--", interpreter)
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "nomad-driver-torch"), append(args, command...)...)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONPATH="+filepath.Join(root, "python")+path)

@@ -9,6 +9,7 @@
 #   integrations  bin/integrations: the newest releases of what kolo.integrations is for, next
 #                 to the PyTorch of bin/torch-newest
 #   frameworks    bin/frameworks: the same, and other frameworks that train with PyTorch
+#   worlds        bin/worlds: TensorFlow and JAX, without PyTorch
 #
 # PyPI's wheels of PyTorch for x86-64 are built for CUDA, and do not load without
 # NVIDIA's libraries: 2.5 GB to download, 5.5 GB on the disk.
@@ -18,7 +19,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin
-name=${1:?usage: pypi.sh newest|oldest|integrations|frameworks}
+name=${1:?usage: pypi.sh newest|oldest|integrations|frameworks|worlds}
 
 # The Pythons that there are wheels for, the best first; GB on the disk, while it is made.
 case $name in
@@ -26,18 +27,29 @@ newest) out=$bin/torch-newest minors='14 13 12 11 10' needed=12 packages='torch 
 oldest) out=$bin/torch-oldest minors='9 10 11' needed=10 packages='torch==2.1.0 numpy<2' ;; # wheels before 2.3 are for NumPy 1
 integrations) out=$bin/integrations minors='' needed=3 packages='lightning transformers accelerate' ;;
 frameworks) out=$bin/frameworks minors='' needed=4 packages='lightning transformers accelerate deepspeed torchtitan' ;;
-*) echo "pypi.sh: no environment named $name: newest, oldest, integrations or frameworks" >&2; exit 2 ;;
+worlds) out=$bin/worlds minors='13 12 11 10' needed=4 packages='tensorflow-cpu jax' ;;
+*) echo "pypi.sh: no environment named $name: newest, oldest, integrations, frameworks or worlds" >&2; exit 2 ;;
 esac
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 cannot() { printf '%s is not there: %s\n' "${out#"$bin"/}" "$*" >&2; exit 75; }
 
 works() {
+  if [ "$name" = worlds ]; then
+    "$out/bin/python3" -c 'import tensorflow, jax' 2>/dev/null
+    return
+  fi
   "$out/bin/python3" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null || return
   [ -n "$minors" ] || "$out/bin/python3" -m pip -q show $packages >/dev/null 2>&1
 }
 
-describe() { "$out/bin/python3" -c 'import sys, torch; print(f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}")'; }
+describe() {
+  if [ "$name" = worlds ]; then
+    TF_CPP_MIN_LOG_LEVEL=3 "$out/bin/python3" -c 'import tensorflow, jax; print(f"TensorFlow {tensorflow.__version__}, JAX {jax.__version__}")' 2>/dev/null
+    return
+  fi
+  "$out/bin/python3" -c 'import sys, torch; print(f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}")'
+}
 
 # A Python for the environment, on the PATH or pyenv's.
 python() {

@@ -1,10 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Starts a script for torchrun where PyTorch was built without libuv.
+"""Starts a script for torchrun where PyTorch was built without libuv, or one of TensorFlow or JAX.
 
     python3 -m kolo.launch train.py --epochs 3
     python3 -m kolo.launch -m package.train --epochs 3
+    python3 -m kolo.launch --environment tensorflow train.py
 
 The script runs as ``__main__``, with ``sys.argv`` and ``sys.path`` as python itself
 would set them. ``init_process_group`` with ``env://`` asks for a store client with
@@ -17,6 +18,9 @@ Scripts also lose less time to a change, in builds with libuv, too:
   trains. Before that, it imports modules that PyTorch otherwise imports with the first
   optimizer, which takes seconds.
 - A script that has ended does not wait for Python to free PyTorch's objects.
+
+With --environment, the process imports that framework and waits before the script
+begins, and the script finds the framework's variables; see kolo.environments.
 
 Rank 0 touches the file KOLO_STEP_FILE after each step of an optimizer. This shows the
 agent for how long a change stopped training, even if the script reports no progress.
@@ -35,7 +39,7 @@ import threading
 from types import ModuleType
 from typing import Any, Sequence
 
-from . import hold
+from . import environments, hold
 
 _RENDEZVOUS = "torch.distributed.rendezvous"
 
@@ -44,7 +48,7 @@ _IS_MASTER, _USE_LIBUV = 3, 8
 
 STEP_FILE = "KOLO_STEP_FILE"
 
-_USAGE = "usage: python3 -m kolo.launch [-m module | script.py] [arguments]"
+_USAGE = "usage: python3 -m kolo.launch [--environment torch|tensorflow|jax] [-m module | script.py] [arguments]"
 
 
 def _touch(*_: Any) -> None:
@@ -139,12 +143,22 @@ def install() -> None:
 def main(argv: Sequence[str]) -> None:
     """Runs the module or script that the arguments name."""
     args = list(argv)
+    environment = "torch"
+    if args[:1] and args[0].startswith("--environment"):
+        name, _, environment = args.pop(0).partition("=")
+        if name == "--environment" and not environment and args:
+            environment = args.pop(0)
+        if name != "--environment" or environment not in ("torch", *environments.KINDS):
+            sys.exit(_USAGE)
     module = args[:1] == ["-m"]
     if module:
         del args[0]
     if not args or args[0].startswith("-"):
         sys.exit(_USAGE)
-    install()
+    if environment == "torch":
+        install()
+    else:
+        environments.enter(environment)
     sys.argv[:] = args
     status = 0
     try:

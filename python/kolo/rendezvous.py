@@ -21,10 +21,8 @@ no last call, and --nnodes, --rdzv-endpoint and --rdzv-id are not needed.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -43,7 +41,7 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from . import __version__, orphans, worker
+from . import __version__, addresses, orphans, worker
 
 NAME = "kolo"
 PRIVATE_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun's variable: workers use a separate store
@@ -206,7 +204,7 @@ class Handler(RendezvousHandler):
         """Returns an address on this host, that of rank 0, for the workers' store if they cannot use the agent's."""
         address = self._parameters.local_addr
         if not address:
-            address = "127.0.0.1" if place.cross_size == 1 else _local_address() or socket.getfqdn()
+            address = addresses.of_host(place.cross_size)
         with socket.create_server(("", 0)) as free:
             return "%s %d" % (address, free.getsockname()[1])
 
@@ -225,20 +223,6 @@ def _connect() -> Tuple[Any, bool]:
         if "libuv" not in str(err):  # builds such as Debian's lack it; a client works without it
             raise
         return dist.TCPStore(*_address(), use_libuv=False, **arguments), False
-
-
-def _local_address() -> Optional[str]:
-    """Returns the IPv4 address of the interface that the agent has selected for this group."""
-    interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
-    if not interface:
-        return None
-    siocgifaddr = 0x8915  # Linux
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe, siocgifaddr, struct.pack("256s", interface.encode()[:15]))
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[20:24])
 
 
 def _guard() -> "subprocess.Popen[bytes]":

@@ -28,9 +28,12 @@ LAYERS = (
     ("kolo.torch.backends", "kolo.torch.batch", "kolo.torch.meshes", "kolo.torch.place", "kolo.torch.reporting", "kolo.torch.sampler"),
     ("kolo.torch.context",),
     ("kolo.torch.compat", "kolo.torch.log"),
-    ("kolo.launch", "kolo.orphans", "kolo.rendezvous", "kolo.worker"),
+    ("kolo.launch", "kolo.rendezvous"),
+    ("kolo.environments",),
+    ("kolo.addresses", "kolo.orphans", "kolo.worker"),
     ("kolo", "kolo.integrations"),
     ("kolo.hold",),
+    ("kolo.store",),
 )
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 

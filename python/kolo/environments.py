@@ -1,0 +1,57 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Frameworks other than PyTorch, whose processes learn once who the others are.
+
+    import the framework --> wait for a group --> exchange addresses in the store --> set variables --> run the script
+
+Each group has new processes, which go on from the last checkpoint, as in scripts for
+torchrun.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+from typing import Callable, Dict, List
+
+from . import addresses, hold
+
+KEY = "kolo/address/%d"
+
+
+def tensorflow(every: List[str], rank: int) -> Dict[str, str]:
+    """Returns TF_CONFIG, by which MultiWorkerMirroredStrategy finds the others."""
+    return {"TF_CONFIG": json.dumps({"cluster": {"worker": every}, "task": {"type": "worker", "index": rank}})}
+
+
+def jax(every: List[str], rank: int) -> Dict[str, str]:
+    """Returns the variable that jax.distributed.initialize reads. The other two arguments are WORLD_SIZE and RANK, which are there."""
+    return {"JAX_COORDINATOR_ADDRESS": every[0]}
+
+
+KINDS: Dict[str, Callable[[List[str], int], Dict[str, str]]] = {"tensorflow": tensorflow, "jax": jax}
+
+
+def enter(kind: str) -> None:
+    """Sets the variables of a framework for the group of this process, when there is one. Without an agent it does nothing."""
+    if not hold.has_agent():
+        return
+    try:
+        importlib.import_module(kind)  # while the present group trains
+    except ImportError:  # the script fails by itself
+        pass
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    with hold.connect() as store:
+        store.check(KEY % rank)  # answered in a group
+        store.set(KEY % rank, _free().encode())
+        every = [store.get(KEY % number).decode() for number in range(size)]
+    os.environ.update(KINDS[kind](every, rank))
+
+
+def _free() -> str:
+    """An address of this process that nobody listens at."""
+    with socket.create_server(("", 0)) as free:
+        return "%s:%d" % (addresses.of_host(int(os.environ.get("GROUP_WORLD_SIZE", "1"))), free.getsockname()[1])

@@ -1,0 +1,87 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The variables that TensorFlow and JAX find each other by, with PyTorch's own server of the store."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch.distributed as dist
+
+from .agent import ROOT
+
+SCRIPT = """
+import json, os, sys
+print(json.dumps([sys.argv[1:], os.environ.get("TF_CONFIG"), os.environ.get("JAX_COORDINATOR_ADDRESS"), "torch" in sys.modules]))
+"""
+
+
+class Environments(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.script = os.path.join(directory.name, "script.py")
+        with open(self.script, "w") as file:
+            file.write(SCRIPT)
+
+    def start(self, *args, **variables):
+        return subprocess.Popen([sys.executable, "-m", "kolo.launch", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, "PYTHONPATH": ROOT, **variables})
+
+    def agent(self, server):
+        return {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "GROUP_WORLD_SIZE": "1"}
+
+    def printed(self, process):
+        out, err = process.communicate()
+        self.assertEqual(0, process.returncode, err)
+        return json.loads(out)
+
+    def world(self, kind, size):
+        server = dist.TCPStore("127.0.0.1", 0, None, True, use_libuv=False, wait_for_workers=False)
+        processes = [self.start("--environment", kind, self.script, "--lr", "1", RANK=str(rank), WORLD_SIZE=str(size),
+                                **self.agent(server)) for rank in range(size)]
+        return [self.printed(process) for process in processes]
+
+    def test_tensorflow(self):
+        worlds = self.world("tensorflow", 3)
+        configs = [json.loads(config) for _, config, _, _ in worlds]
+        self.assertEqual([{"type": "worker", "index": rank} for rank in range(3)], [config["task"] for config in configs])
+        (workers,) = {tuple(config["cluster"]["worker"]) for config in configs}
+        self.assertEqual(3, len(set(workers)))
+        for address in workers:
+            self.assertRegex(address, r"^127\.0\.0\.1:\d+$")
+        self.assertEqual([[["--lr", "1"], None, False]] * 3, [[args, coordinator, torch] for args, _, coordinator, torch in worlds])
+
+    def test_jax(self):
+        (coordinators,) = {tuple(entry[2] for entry in self.world("jax", 2))}
+        self.assertEqual(1, len(set(coordinators)))
+        self.assertRegex(coordinators[0], r"^127\.0\.0\.1:\d+$")
+
+    def test_without_an_agent(self):
+        process = self.start("--environment=tensorflow", self.script, TORCHELASTIC_USE_AGENT_STORE="")
+        self.assertEqual([[], None, None, False], self.printed(process))
+
+    def test_wrong_arguments(self):
+        for args in ("--environment", "caffe", "x.py"), ("--environments=jax", "x.py"), ("--environment",):
+            process = self.start(*args)
+            _, err = process.communicate()
+            self.assertEqual(1, process.returncode)
+            self.assertIn("usage: python3 -m kolo.launch [--environment", err)
+
+    def test_a_store_that_ends(self):
+        server = dist.TCPStore("127.0.0.1", 0, None, True, use_libuv=False, wait_for_workers=False)
+        process = self.start("--environment", "jax", self.script, RANK="0", WORLD_SIZE="2", **self.agent(server))
+        while not server.check(["kolo/address/0"]):
+            pass
+        del server
+        _, err = process.communicate()
+        self.assertEqual(1, process.returncode)
+        self.assertIn("OSError", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
