@@ -15,7 +15,8 @@ import torch
 
 import kolo.torch as kolo
 from kolo.torch.background import channel, observer, stream
-from kolo.torch.group import group
+from kolo.torch.broadcast import shares
+from kolo.torch.group import exchange, group
 from kolo.torch.state import snapshot, tree
 
 
@@ -233,14 +234,41 @@ def fsdp_of(mesh):
     return model, lambda generator: (scale * model(torch.randn(6, 5, generator=generator))).backward()
 
 
+def columns_of(mesh):
+    """The same with a parameter that is sharded along its second dimension: the part of a rank is no range of it."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    model, backward = tensors_of(mesh)
+    model.weight = torch.nn.Parameter(distribute_tensor(full(model.weight.detach()), mesh, [Shard(1)]))
+    return model, backward
+
+
+def strike_in_exchange(count):
+    """Ends this process before its message number count of a change of the group, with messages of a few bytes."""
+    left, post = [count], exchange.Exchange._post
+
+    def striking(self, posted, receiving, peer, number):
+        if number < len(self._messages[receiving][peer]):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        post(self, posted, receiving, peer, number)
+
+    exchange.Exchange._post = striking
+
+
 def sharded():
     """Trains a sharded model; prints the full state at each group's begin and at the end."""
     def build(mesh):
         model, backwards[:] = (lambda made: (made[0], made[1:]))(globals()[os.environ.get("TEST_MODEL", "tensors_of")](mesh))
-        return model, torch.optim.Adam(model.parameters(), lr=0.01)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
 
+    shares.LIMIT = 16
+    if "TEST_STRIKE" in os.environ:
+        strike_in_exchange(int(os.environ["TEST_STRIKE"]))
     backwards = []
-    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"]), step=0)
+    every = int(os.environ.get("TEST_CHECKPOINT_EVERY", "1"))
+    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"], checkpoint_every=every), step=0)
     checkpoint = os.environ.get("TEST_CHECKPOINT")
     if checkpoint:
         kolo.load_checkpoint(state, checkpoint)

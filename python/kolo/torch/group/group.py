@@ -17,11 +17,9 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import threading
-import time
 import weakref
 from datetime import timedelta
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -30,12 +28,14 @@ from ...worker import Place
 from .. import compat, meshes
 from ..state.values import Malformed
 from . import sockets
+from .exchange import Exchange, Messages
+from .former import Former
+from .leaving import drop, let_go
 from .roles import Roles
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
 PATIENCE = timedelta(seconds=60)  # of a commit with those of other ranks, before it is reported
-_LEAVE = "kolo-leave"
 
 
 class GroupFailed(RuntimeError):
@@ -107,12 +107,25 @@ class Group:
 
     def gather(self, value: int) -> List[int]:
         """A number of each member, by rank."""
+        return [values[0] for values in self.gather_rows([value])]
+
+    def gather_rows(self, values: Sequence[int]) -> List[List[int]]:
+        """As many numbers of each member, by rank."""
         if self._control is None:
-            return [value]
-        mine = torch.tensor([value], dtype=torch.int64)
+            return [list(values)]
+        mine = torch.tensor(list(values), dtype=torch.int64)
         all_ = [torch.zeros_like(mine) for _ in range(self.place.size)]
         self._finish(self._control.allgather([all_], [mine]))
-        return [int(tensor) for tensor in all_]
+        return [[int(number) for number in tensor] for tensor in all_]
+
+    def exchange(self, sending: Messages, receiving: Messages) -> None:
+        """Exchanges messages with other members, see Exchange."""
+        if self._control is None:
+            return
+        try:
+            Exchange(self._control, sending, receiving).wait(lambda: self.failed)
+        except RuntimeError as err:
+            raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         """Sends a tensor of one member to the others, in place."""
@@ -156,6 +169,14 @@ class Group:
         sockets.shut(self.connections)
         compat.abort_nccl()
 
+    def part(self) -> Optional[Former]:
+        """Takes out of the group the connections that outlive it, before it is left as planned."""
+        if self._control is None or self.failed:
+            return None
+        former = Former(self.place.generation, self.place.rank, self.place.size, self._control)
+        self._control = None
+        return former
+
     def leave(self, wait: bool = False) -> None:
         """Leaves the group, so that the next can form at once. A collective in it must have ended.
 
@@ -180,11 +201,11 @@ class Group:
         finally:
             clear()
             if not wait:  # the process must not end in the middle of it
-                threading.Thread(target=_let_go, args=(backends,), name=_LEAVE, daemon=self.failed).start()
+                let_go(backends, daemon=self.failed)
             elif self.failed:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(backends))  # never let go
             else:
-                _let_go(backends)
+                drop(backends)
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
         """Waits for a collective; after patience it reports what a script may have done wrong, and waits on."""
@@ -199,25 +220,6 @@ class Group:
                 work.wait()
         except RuntimeError as err:
             raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
-
-
-def finish_leaving(timeout: float) -> None:
-    """Waits until the connections of groups that were left are closed, for seconds at most."""
-    for thread in threading.enumerate():
-        if thread.name == _LEAVE:
-            thread.join(timeout)
-
-
-def _let_go(backends: List[Any]) -> None:
-    """Drops the last references to the backends of a group.
-
-    Before that it lets gloo's threads drop the tensors of completed collectives.
-    They need the interpreter's lock for it, and the end of a group waits for them,
-    in some releases of torch with that lock held: for ever, if they come second.
-    """
-    for _ in range(3):
-        time.sleep(0.001)
-    backends.clear()
 
 
 def clear() -> None:

@@ -55,14 +55,24 @@ class Handler:
         """Of such an object, what is no part: newcomers get it as they get all of others."""
         return self.tree()
 
+    @property
+    def shares(self) -> bool:
+        """Whether each member has a share of it that no other has: common() is what members compare and send."""
+        return False
+
     def begin(self) -> None:
         """Forgets the part of such an object: no replica has all of them, and nothing was trained yet."""
 
     def write(self) -> None:
         """Is called on all members before a checkpoint with such an object is written."""
 
-    def commit(self) -> None:
-        """Is called on all members at a commit, before tree()."""
+    def commit(self) -> Any:
+        """Is called on all members at a commit, before tree(); true: it has written a checkpoint, to which a lost member takes the others back."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether members can leave their group with tree() alone, without commit()."""
+        return False
 
     def keep(self, tree: Any, path: str) -> Any:
         """Returns a tree for the checkpoint at path, of one that a commit has: it has to outlast this training."""
