@@ -263,7 +263,7 @@ def sharded():
         model, backwards[:] = (lambda made: (made[0], made[1:]))(globals()[os.environ.get("TEST_MODEL", "tensors_of")](mesh))
         return model, torch.optim.AdamW(model.parameters(), lr=0.01)
 
-    shares.LIMIT = 16
+    shares.LIMIT, shares.ALONE = 16, 8
     if "TEST_STRIKE" in os.environ:
         strike_in_exchange(int(os.environ["TEST_STRIKE"]))
     backwards = []

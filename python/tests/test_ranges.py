@@ -29,7 +29,7 @@ def some_change(dice):
     return Change(before, tuple(places))
 
 
-def content(items, item, start, stop):
+def content(item, start, stop):
     """The bytes of a piece, each of which is found once in a state."""
     return [(item, number) for number in range(start, stop)]
 
@@ -103,55 +103,57 @@ class Routes(unittest.TestCase):
 
     def check(self, items, change, routes):
         size = len(change.places)
-        have = [{byte for number, item in enumerate(items) for byte in content(items, number, *item.span(rank, change.before))}
+        have = [{byte for number, item in enumerate(items) for byte in content(number, *item.span(rank, change.before))}
                 for rank in range(change.before)]
         arrived = {rank: [] for rank in range(size)}
         for rank, pieces in routes.kept.items():
             for piece in pieces:
-                arrived[rank] += content(items, *piece)
-                self.assertLessEqual(set(content(items, *piece)), have[change.places[rank]])
+                arrived[rank] += content(*piece)
+                self.assertLessEqual(set(content(*piece)), have[change.places[rank]])
         through = {}
         for (source, target), pieces in routes.handed.items():
             self.assertIn(source, change.leavers())
             self.assertIn(target, change.places)
             for piece in pieces:
-                self.assertLessEqual(set(content(items, *piece)), have[source])
+                self.assertLessEqual(set(content(*piece)), have[source])
                 through.setdefault(target, []).append(piece)
         for (source, target), pieces in routes.forwarded.items():
             self.assertEqual(NOWHERE, change.places[target])
             for piece in pieces:
                 through[change.places[source]].remove(piece)
-                arrived[target] += content(items, *piece)
+                arrived[target] += content(*piece)
         for before, pieces in through.items():
             for piece in pieces:
-                self.assertFalse(set(content(items, *piece)) & have[before])
-                arrived[change.places.index(before)] += content(items, *piece)
+                self.assertFalse(set(content(*piece)) & have[before])
+                arrived[change.places.index(before)] += content(*piece)
         for (source, target), pieces in routes.sent.items():
             self.assertNotEqual(source, target)
             for piece in pieces:
-                self.assertLessEqual(set(content(items, *piece)), have[change.places[source]])
+                self.assertLessEqual(set(content(*piece)), have[change.places[source]])
                 if change.places[target] != NOWHERE:
-                    self.assertFalse(set(content(items, *piece)) & have[change.places[target]])
-                arrived[target] += content(items, *piece)
+                    self.assertFalse(set(content(*piece)) & have[change.places[target]])
+                arrived[target] += content(*piece)
         for rank in range(size):
-            wanted = [byte for number, item in enumerate(items) for byte in content(items, number, *item.span(rank, size))]
+            wanted = [byte for number, item in enumerate(items) for byte in content(number, *item.span(rank, size))]
             self.assertEqual(sorted(wanted), sorted(arrived[rank]), rank)
 
 
 class Parcels(unittest.TestCase):
     def test_random(self):
-        """The same bytes in the same order, in parts of at most the limit, of which only the last is smaller."""
+        """The same bytes, those of each item in their order; no parcel has more than the limit, and large pieces are alone."""
         for seed in range(500):
             dice = random.Random(seed)
             starts = [dice.randrange(50) for _ in range(dice.randrange(6))]
             pieces = [Piece(item, start, start + dice.randrange(1, 40)) for item, start in enumerate(starts)]
             limit = dice.randrange(1, 30)
-            made = list(ranges.parcels(pieces, limit))
+            alone = dice.randrange(1, limit + 1)
+            made = list(ranges.parcels(pieces, limit, alone))
             with self.subTest(seed=seed):
-                sizes = [sum(stop - start for _, start, stop in parcel) for parcel in made]
-                self.assertTrue(all(size == limit for size in sizes[:-1]) and all(0 < size <= limit for size in sizes))
-                self.assertEqual([byte for piece in pieces for byte in content(None, *piece)],
-                                 [byte for parcel in made for piece in parcel for byte in content(None, *piece)])
+                self.assertTrue(all(0 < sum(stop - start for _, start, stop in parcel) <= limit for parcel in made))
+                self.assertTrue(all(stop - start < alone for parcel in made if len(parcel) > 1 for _, start, stop in parcel))
+                for item, piece in enumerate(pieces):
+                    parts = [part for parcel in made for part in parcel if part.item == item]
+                    self.assertEqual(content(*piece), [byte for part in parts for byte in content(*part)])
 
 
 if __name__ == "__main__":

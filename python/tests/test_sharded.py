@@ -154,6 +154,22 @@ class Sharded(Training):
     def test_leaver_dies_in_a_change(self):
         self.assertIn("goes on from the checkpoint of commit", self.interrupted(begin=4, joining=0, leaving=(2, 3), strikes=3))
 
+    def test_newcomer_knows_the_checkpoint(self):
+        """The only process that was there when it was written is lost; the other goes back to it."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"))
+        workers = self.start(agent, 2, TEST_SLEEP="0.1", TEST_CHECKPOINT_EVERY="1000")
+        agent.go(workers[0])
+        agent.formed(1)
+        agent.stepped(3)
+        agent.go()
+        agent.formed(2)
+        agent.stepped(3)
+        agent.kill(workers[0])
+        agent.complete()
+        self.assertEqual(0, workers[1].process.returncode, agent.report())
+        self.assertIn("goes on from the checkpoint of commit", agent.report())
+        self.assertEqual(self.unchanged(), agent.digests()[40])
+
     def test_parts_that_are_no_ranges(self):
         """Go through the directory, as a message says."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))

@@ -31,6 +31,7 @@ from ..state.sharded import Sharded, ShardedHandler
 from . import replicas
 
 LIMIT = 4 * 1024 * 1024  # bytes of a message
+ALONE = 64 * 1024  # bytes of a piece that is sent as it is; smaller ones are copied into one message
 IDLE = 20.0  # seconds without a message after which a process that leaves is taken for lost
 View = Callable[[Piece], torch.Tensor]  # the bytes of a piece
 
@@ -210,7 +211,7 @@ def _messages(between: Between, rank: int, view: View, sends: bool) -> Messages:
     messages: Dict[int, List[Message]] = {}
     for (source, target), pieces in between.items():
         if rank == (source if sends else target):
-            messages[target if sends else source] = [list(map(view, parcel)) for parcel in ranges.parcels(pieces, LIMIT)]
+            messages[target if sends else source] = [list(map(view, parcel)) for parcel in ranges.parcels(pieces, LIMIT, ALONE)]
     return messages
 
 

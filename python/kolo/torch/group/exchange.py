@@ -20,7 +20,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
-PENDING = 2  # messages of a pair and a direction that are on their way
+PENDING = 32  # messages of a pair and a direction that are on their way
 _POLL = 0.05  # seconds after which a waiting process looks whether the group has failed
 
 Message = List[torch.Tensor]  # bytes, in order, on any device

@@ -144,19 +144,21 @@ class _Load:
         return rank
 
 
-def parcels(pieces: Sequence[Piece], limit: int) -> Iterator[List[Piece]]:
-    """Pieces in parts of at most so many bytes: large ones are divided, small ones sent together."""
+def parcels(pieces: Sequence[Piece], limit: int, alone: int) -> Iterator[List[Piece]]:
+    """Pieces in parcels of at most limit bytes: large ones are divided, those of less than alone bytes are put together."""
     parcel: List[Piece] = []
     room = limit
-    for item, first, stop in pieces:
-        start = first
-        while start < stop:
-            end = min(stop, start + room)
-            parcel.append(Piece(item, start, end))
-            room -= end - start
-            start = end
-            if room == 0:
+    for piece in pieces:
+        for start in range(piece.start, piece.stop, limit):
+            part = Piece(piece.item, start, min(piece.stop, start + limit))
+            size = part.stop - part.start
+            if size >= alone:
+                yield [part]
+                continue
+            if size > room:
                 yield parcel
                 parcel, room = [], limit
+            parcel.append(part)
+            room -= size
     if parcel:
         yield parcel

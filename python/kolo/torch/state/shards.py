@@ -38,12 +38,11 @@ def take(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Shard:
 
 
 def put(shard: Shard, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Sets this process's part; an optimizer may keep the tensors. What room() has returned has those of the model already."""
-    if "model" in shard:
-        with torch.no_grad():
-            for name, value in model.state_dict().items():
-                if isinstance(value, torch.Tensor):
-                    _own(value).copy_(shard["model"][name])
+    """Sets this process's part; an optimizer may keep the tensors."""
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if isinstance(value, torch.Tensor) and name in shard["model"]:
+                _own(value).copy_(shard["model"][name])
     given = shard["optimizer"]
     parameters = _parameters(given["param_groups"], optimizer)
     state = {index: dict(values) for index, values in given["state"].items()}
@@ -106,7 +105,7 @@ def held(shard: Shard) -> Parts:
     parts, state, items = Parts(), shard["optimizer"]["state"], iter(shard["items"])
     for tensor in [value for value in shard["model"].values() if isinstance(value, torch.Tensor)] + [
             state[index][name] for index in sorted(state) for name in sorted(state[index]) if isinstance(state[index][name], torch.Tensor)]:
-        parts.add(Item(*next(items)), tensor)
+        parts.add(Item(*next(items)), tensor.contiguous())
     return parts
 
 
@@ -123,14 +122,17 @@ def outline(shard: Shard) -> Outline:
 
 
 def room(given: Outline, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Tuple[Parts, Shard]:
-    """Memory for this process's part: that of the model, and new tensors for the optimizer's state, with which put() completes it."""
-    parts, items = Parts(), [Item(*item) for item in given["items"]]
-    for value in model.state_dict().values():
+    """Memory for this process's part: that of the model, and new tensors, which put() is to set when they are filled."""
+    parts, items, apart = Parts(), [Item(*item) for item in given["items"]], {}
+    for key, value in model.state_dict().items():
         if isinstance(value, torch.Tensor):
             number = len(parts.items)
             if number >= len(items) or items[number] != _item(value):
                 raise RuntimeError("kolo.Sharded: build has returned a model with other parameters or buffers than in the group before")
-            parts.add(items[number], _own(value))
+            own = _own(value)
+            if not own.is_contiguous():
+                own = apart[key] = torch.empty(own.shape, dtype=own.dtype, device=own.device)
+            parts.add(items[number], own)
     parameters = _parameters(given["param_groups"], optimizer)
     sharded, state = set(given["parts"]), {index: dict(values) for index, values in given["values"].items()}
     for index in sorted(given["tensors"]):
@@ -139,7 +141,7 @@ def room(given: Outline, model: torch.nn.Module, optimizer: torch.optim.Optimize
             local, device = (_own(parameter).shape, parameter.device) if (index, name) in sharded else (shape, torch.device("cpu"))
             state[index][name] = torch.empty(local, dtype=dtype, device=device)
             parts.add(items[len(parts.items)], state[index][name])
-    return parts, {"optimizer": {"state": state, "param_groups": given["param_groups"]}, "parts": given["parts"]}
+    return parts, {"model": apart, "optimizer": {"state": state, "param_groups": given["param_groups"]}, "parts": given["parts"]}
 
 
 def _item(value: torch.Tensor) -> Item:
