@@ -243,6 +243,13 @@ def columns_of(mesh):
     return model, backward
 
 
+def apart_of(mesh):
+    """A model on a mesh of its own, as with tensor parallelism."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return tensors_of(init_device_mesh("cpu", (1, mesh.size())))
+
+
 def strike_in_exchange(count):
     """Ends this process before its message number count of a change of the group, with messages of a few bytes."""
     left, post = [count], exchange.Exchange._post

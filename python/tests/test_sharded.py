@@ -185,6 +185,14 @@ class Sharded(Training):
         self.assertEqual([1] * 3, [len(values) for values in digests.values()], agent.report())
         self.assertEqual(self.unchanged(), digests[40])
 
+    def test_another_mesh(self):
+        """Is refused."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"))
+        self.start(agent, 1, TEST_MODEL="apart_of")
+        agent.go()
+        self.assertEqual([1], agent.complete())
+        self.assertIn("build has to shard the model over the mesh that it is given", agent.report())
+
     def test_checkpoint(self):
         """A training goes on from a checkpoint with another number of ranks, and in another directory."""
         path = os.path.join(self.directory.name, "checkpoint.pt")
