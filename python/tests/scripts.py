@@ -14,6 +14,7 @@ import time
 import torch
 
 import kolo.torch as kolo
+from kolo.torch import session
 from kolo.torch.background import channel, observer, stream
 from kolo.torch.broadcast import shares
 from kolo.torch.group import exchange, group
@@ -252,16 +253,25 @@ def apart_of(mesh):
 
 def strike_in_exchange(count):
     """Ends this process before its message number count of a change of the group, with messages of a few bytes."""
-    left, post = [count], exchange.Exchange._post
+    left, changing, post, fill = [count], [], exchange.Exchange._post, shares._exchange
 
     def striking(self, posted, receiving, peer, number):
-        if number < len(self._messages[receiving][peer]):
+        if changing and number < len(self._messages[receiving][peer]):
             left[0] -= 1
             if left[0] == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
         post(self, posted, receiving, peer, number)
 
-    exchange.Exchange._post = striking
+    def filling(*arguments):
+        changing.append(True)
+        return fill(*arguments)
+
+    def handing(*arguments):
+        changing.append(True)
+        return hand_over(*arguments)
+
+    hand_over = session.hand_over
+    exchange.Exchange._post, shares._exchange, session.hand_over = striking, filling, handing
 
 
 def sharded():
@@ -275,7 +285,8 @@ def sharded():
         strike_in_exchange(int(os.environ["TEST_STRIKE"]))
     backwards = []
     every = int(os.environ.get("TEST_CHECKPOINT_EVERY", "1"))
-    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"], checkpoint_every=every), step=0)
+    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"], checkpoint_every=every,
+                                                redundancy=int(os.environ.get("TEST_REDUNDANCY", "0"))), step=0)
     checkpoint = os.environ.get("TEST_CHECKPOINT")
     if checkpoint:
         kolo.load_checkpoint(state, checkpoint)
@@ -297,6 +308,8 @@ def sharded():
             optimizer.step()
             model.count += 1
             state.step += 1
+            if state.step == int(os.environ.get("TEST_KILLED", "0")):
+                os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(float(os.environ.get("TEST_SLEEP", "0.02")))
             if checkpoint and state.step % 5 == 0:
                 kolo.save_checkpoint(state, checkpoint)  # of the last commit

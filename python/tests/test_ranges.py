@@ -26,6 +26,9 @@ def some_change(dice):
     stay = dice.sample(range(before), dice.randrange(1, before + 1))
     places = stay + [NOWHERE] * dice.randrange(0, 6)
     dice.shuffle(places)
+    lost = [rank for rank in range(before) if rank not in stay]
+    if lost and dice.random() < 0.3:
+        return Change(before, tuple(places), tuple((rank, places.index(dice.choice(stay))) for rank in lost))
     return Change(before, tuple(places))
 
 
@@ -69,6 +72,9 @@ class Offers(unittest.TestCase):
             "a member is no longer connected with it": ([leaving[0], third], None),
             "or with the one of another group": ([leaving[0], leaving[2]._replace(group=7)], None),
             "the same part twice": ([first, first, second, third], None),
+            "one is lost, and another has a copy": ([first, third._replace(copy=1)], Change(3, (0, 2), ((1, 1),))),
+            "the copy is of another one": ([first, third._replace(copy=0)], None),
+            "two are lost": ([third._replace(copy=1)], None),
             "no part": ([first._replace(rank=NOWHERE)], None),
             "parts of two sizes": ([first, second, third._replace(size=4)], None),
         }.items():
@@ -105,6 +111,8 @@ class Routes(unittest.TestCase):
         size = len(change.places)
         have = [{byte for number, item in enumerate(items) for byte in content(number, *item.span(rank, change.before))}
                 for rank in range(change.before)]
+        for lost, keeper in change.copies:
+            have[change.places[keeper]] |= have[lost]
         arrived = {rank: [] for rank in range(size)}
         for rank, pieces in routes.kept.items():
             for piece in pieces:

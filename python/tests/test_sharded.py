@@ -122,11 +122,11 @@ class Sharded(Training):
         self.train((2, ()), (0, (1, 2)), (1, (0,)), begin=2, TEST_CHECKPOINT_EVERY="1000")
         self.train((0, (0, 2)), (2, ()), begin=3, TEST_CHECKPOINT_EVERY="1000")
 
-    def interrupted(self, begin, joining, leaving, strikes):
+    def interrupted(self, begin, joining, leaving, strikes, **environment):
         """A process ends in the middle of a change, and the others train on; returns the state by step."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = [agent.start(1, TEST_SCRIPT="sharded", TEST_SHARDS=self.directory.name, TEST_SLEEP="0.1", TEST_CHECKPOINT_EVERY="4",
-                               **({"TEST_STRIKE": "2"} if number == strikes else {}))[0] for number in range(begin + joining)]
+                               **environment, **({"TEST_STRIKE": "2"} if number == strikes else {}))[0] for number in range(begin + joining)]
         agent.arrived(workers)
         agent.go(*workers[:begin])
         agent.formed(begin)
@@ -151,8 +151,36 @@ class Sharded(Training):
         """Its part is lost: the others go back to the last checkpoint."""
         self.assertIn("goes on from the checkpoint of commit", self.interrupted(begin=2, joining=2, leaving=(), strikes=1))
 
+    def test_redundant_member_dies_in_a_change(self):
+        """Another member has a copy of its part."""
+        self.assertNotIn("checkpoint of commit", self.interrupted(begin=3, joining=1, leaving=(), strikes=1, TEST_REDUNDANCY="1"))
+
     def test_leaver_dies_in_a_change(self):
         self.assertIn("goes on from the checkpoint of commit", self.interrupted(begin=4, joining=0, leaving=(2, 3), strikes=3))
+
+    def test_redundancy(self):
+        """One rank after the other is lost, also rank 0: what it had is with the next one, and nothing is read."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"))
+        environment = {"TEST_SLEEP": "0.1", "TEST_STEPS": "60", "TEST_CHECKPOINT_EVERY": "1000", "TEST_REDUNDANCY": "1"}
+        workers = [self.start(agent, 1, TEST_KILLED=step, **environment)[0] for step in ("16", "8", "0", "50", "0")]
+        agent.go(*workers[:4])
+        agent.formed(4)
+        agent.stepped(1)
+        for run in os.listdir(self.directory.name):
+            shutil.rmtree(os.path.join(self.directory.name, run))
+        agent.formed(2)
+        agent.go()
+        agent.complete()
+        self.assertEqual([-9, -9, 0, -9, 0], [worker.process.returncode for worker in workers], agent.report())
+        self.assertNotIn("checkpoint of commit", agent.report())
+        digests = agent.digests()
+        self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
+        self.assertEqual({0, 7, 15, 49, 60}, set(digests) & {0, 7, 15, 49, 60}, agent.report())
+        self.assertEqual(self.unchanged(TEST_STEPS="60"), digests[60])
+
+    def test_redundancy_of_leavers(self):
+        """What processes that leave have is there already."""
+        self.train((0, (1, 3)), begin=4, TEST_CHECKPOINT_EVERY="1000", TEST_REDUNDANCY="1")
 
     def test_newcomer_knows_the_checkpoint(self):
         """The only process that was there when it was written is lost; the other goes back to it."""

@@ -31,7 +31,7 @@ from . import place as places
 from .background import handover, pace
 from .background.channel import Channel
 from .background.stream import Stream
-from .broadcast.shares import hand_over
+from .broadcast.shares import hand_over, protect
 from .broadcast.sync import Broadcast
 from .group.former import Former
 from .group.forming import Connecting, Forming
@@ -75,6 +75,11 @@ class Session:
 
     def verify(self) -> None:
         """Raises if what the group has computed up to here may be wrong."""
+
+    def protect(self, number: int) -> None:
+        """Gives other members copies of what is shared out, before it is saved as the commit of this number."""
+        if self.group is not None and self._core is not None and self._core.has_shares():
+            protect(self._core, self.group, number)
 
     def committed(self) -> None:
         """Is called when the state has been saved as a commit."""

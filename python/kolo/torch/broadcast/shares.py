@@ -9,8 +9,9 @@
 
 After a planned change all of the last commit is there: with members, and with
 processes that leave, which hand over what they have through the connections of
-the group before. When a member is lost, its share is; then all go back to the
-last checkpoint. Until all have their new shares, each keeps the old one.
+the group before. When a member is lost, its share is, unless another one has a
+copy; then all go back to the last checkpoint. Until all have their new shares,
+each keeps the old one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..group.former import PATIENCE, Former
 from ..group.group import Group
 from ..group.roles import StateLost
 from ..log import log
-from ..state import ranges, shards, transfer
+from ..state import ranges, shards
 from ..state.core import Core
 from ..state.ranges import NOWHERE, Between, Change, Offer, Piece
 from ..state.sharded import Sharded, ShardedHandler
@@ -81,11 +82,50 @@ def hand_over(core: Core, former: Former) -> None:
     former.confirmed(list(sending))
 
 
+def protect(core: Core, group: Group, number: int) -> None:
+    """Gives each member a copy of the share of the one before it, as of the commit of this number.
+
+    Until all have theirs, each keeps that of the commit before.
+    """
+    rank, size = group.place.rank, group.place.size
+    models = [model for model in _models(core) if model.redundant]
+    if not models or size == 1:
+        return
+    before, after = (rank - 1) % size, (rank + 1) % size
+    copies = []
+    for model in models:
+        shard = model.shard()
+        if shard is None:
+            return
+        mine, copy = shards.held(shard), shards.Parts()
+        for item in mine.items:
+            start, stop = item.span(before, size) if item.sharded else (0, 0)
+            copy.add(item, torch.empty(stop - start, dtype=torch.uint8))
+
+        def have(piece: Piece, parts: shards.Parts = mine) -> torch.Tensor:
+            return parts.view(piece, rank, size)
+
+        def want(piece: Piece, parts: shards.Parts = copy) -> torch.Tensor:
+            return parts.view(piece, before, size)
+
+        between = {(one, other): [Piece(number, *item.span(one, size)) for number, item in enumerate(mine.items)
+                                  if item.sharded and len(set(item.span(one, size))) == 2]
+                   for one, other in ((rank, after), (before, rank))}
+        group.exchange(_messages(between, rank, have, sends=True), _messages(between, rank, want, sends=False))
+        copies.append(copy)
+    group.gather(number)
+    for model, copy in zip(models, copies):
+        model.copy = shards.Copy(number, before, size, copy)
+
+
 def _offer(core: Core, former: Optional[Former]) -> Offer:
     """What this process has."""
     held = [model.held for model in _models(core)]
     rank, size = held[0]["at"] if held and held[0] is not None and None not in held and core.ledger.held >= 0 else (NOWHERE, 0)
-    return Offer(core.ledger.held, core.checkpoint, rank, size, former.generation if former is not None else 0)
+    copies = [model.copy for model in _models(core)]
+    copy = copies[0].rank if copies and copies[0] is not None and all(
+        one is not None and (one.commit, one.size) == (core.ledger.held, size) for one in copies) else NOWHERE
+    return Offer(core.ledger.held, core.checkpoint, rank, size, former.generation if former is not None else 0, copy)
 
 
 def _tell(former: Optional[Former], offers: List[Offer], change: Optional[Change]) -> None:
@@ -94,20 +134,22 @@ def _tell(former: Optional[Former], offers: List[Offer], change: Optional[Change
         return
     connected = [offer.rank for offer in offers if offer.group == former.generation and offer.rank != NOWHERE]
     if connected and former.rank == min(connected):
-        former.tell([rank for rank in range(former.size) if rank not in connected], change.places if change is not None else ())
+        former.tell([rank for rank in range(former.size) if rank not in connected], change.places if change is not None and not change.copies else ())
 
 
 def _move(core: Core, group: Group, former: Optional[Former], change: Change) -> bool:
     """Moves shares; returns whether all members have theirs."""
     models, rank = _models(core), group.place.rank
-    mine = None
+    mine = []
     if change.places[rank] != NOWHERE:
         shares = [model.held for model in models if model.held is not None]
-        mine = _joined([shards.held(share) for share in shares])
+        mine = [(change.places[rank], _joined([shards.held(share) for share in shares]))]
+        mine += [(lost, _joined([model.copy.parts for model in models if model.copy is not None]))
+                 for lost, keeper in change.copies if keeper == rank]
         outlines = [shards.outline(share) for share in shares]
     if NOWHERE in change.places:
         received = _send(core, group, next(rank for rank, before in enumerate(change.places) if before != NOWHERE))
-        outlines = outlines if mine is not None else received
+        outlines = outlines if mine else received
     for model, outline in zip(models, outlines):
         model.expect(outline)
     core.reset()
@@ -126,27 +168,26 @@ def _send(core: Core, group: Group, root: int) -> List[shards.Outline]:
         group.broadcast(tensor, root)
 
     if group.place.rank != root:
-        core.receive(move)
-        core.receive_checkpoint(move)
-        received: List[shards.Outline] = transfer.receive(move)
-        return received
+        checkpoint, received = core.receive(move)
+        core.take_checkpoint(checkpoint)
+        return list(received)
     outlines = [shards.outline(model.held) for model in _models(core) if model.held is not None]
-    core.send(move)
-    core.send_checkpoint(move)
-    transfer.send(outlines, move)
+    core.send(move, (core.shared_checkpoint(), outlines))
     return outlines
 
 
-def _exchange(group: Group, former: Optional[Former], change: Change, mine: Optional[shards.Parts], theirs: shards.Parts) -> bool:
-    """Fills this process's share in the new group; returns whether all of it has arrived."""
-    rank, size, before = group.place.rank, group.place.size, change.places[group.place.rank]
+def _exchange(group: Group, former: Optional[Former], change: Change, mine: List[Tuple[int, shards.Parts]], theirs: shards.Parts) -> bool:
+    """Fills this process's share in the new group; returns whether all of it has arrived. mine: what it has, by rank before."""
+    rank, size = group.place.rank, group.place.size
     routes = ranges.route(theirs.items, change)
     through = _Through([piece for (source, _), pieces in routes.forwarded.items() if source == rank for piece in pieces])
 
     def have(piece: Piece) -> torch.Tensor:
-        if mine is None:
-            raise RuntimeError("a process without a share has nothing to send")
-        return mine.view(piece, before, change.before)
+        for before, parts in mine:
+            start, stop = parts.items[piece.item].span(before, change.before)
+            if start <= piece.start and piece.stop <= stop:
+                return parts.view(piece, before, change.before)
+        raise RuntimeError("this process does not have %r" % (piece,))
 
     def want(piece: Piece) -> torch.Tensor:
         return theirs.view(piece, rank, size)

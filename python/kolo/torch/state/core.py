@@ -36,6 +36,9 @@ class Committing(Protocol):
     def verify(self) -> None:
         """Raises if what the group has computed up to here may be wrong."""
 
+    def protect(self, number: int) -> None:
+        """Is called before the state is saved as the commit of this number: gives other members copies of what is shared out."""
+
     def committed(self) -> None:
         """Is called when the state has been saved as a commit."""
 
@@ -93,6 +96,7 @@ class Core:
         session.verify()
         written = self._write_commit(leaving=False)
         self.calls = 0
+        session.protect(self.ledger.number + 1)
         self.keep(self.ledger.number + 1)
         if written:
             self.keep_checkpoint()
@@ -214,14 +218,14 @@ class Core:
         if self._checkpoint is not None:
             self.load(_copy(self._checkpoint[1]))
 
-    def send_checkpoint(self, move: transfer.Move) -> None:
-        """Sends number and values of the checkpoint to those who receive_checkpoint()."""
+    def shared_checkpoint(self) -> Any:
+        """Number and values of the checkpoint for another member, which gives them to take_checkpoint()."""
         number, tree = self._checkpoint or (NONE, {})
-        transfer.send((number, {name: tree[name] for name, handler in self.handlers.items() if handler.shared and name in tree}), move)
+        return number, {name: tree[name] for name, handler in self.handlers.items() if handler.shared and name in tree}
 
-    def receive_checkpoint(self, move: transfer.Move) -> None:
+    def take_checkpoint(self, shared: Any) -> None:
         """Takes number and values of the checkpoint from another member. What each member has of its own stays."""
-        number, tree = transfer.receive(move)
+        number, tree = shared
         own = self._checkpoint[1] if self._checkpoint is not None else self._common()
         self._checkpoint = number, {**own, **tree}
 
@@ -249,23 +253,24 @@ class Core:
                 handler.load(tree[name])
         self.ledger.change()
 
-    def receive(self, move: transfer.Move) -> None:
-        """Takes the shared values from another member, in memory that the next commit uses again."""
+    def receive(self, move: transfer.Move) -> Any:
+        """Takes the shared values from another member, in memory that the next commit uses again; returns what it sends besides."""
         spare = self._snapshot.spare
-        tree, self.calls = transfer.receive(move, spare=spare)
+        tree, self.calls, more = transfer.receive(move, spare=spare)
         self.load(tree)
         for name, handler in self.handlers.items():
             if name in tree and handler.copies:
                 spare.add(split(tree[name])[1])
+        return more
 
     def follow(self, calls: int) -> None:
         """Takes in that the values are now those of a member that has called commit this often since it saved."""
         self.calls = calls
         self.ledger.change()
 
-    def send(self, move: transfer.Move) -> None:
-        """Sends the shared values to those who receive()."""
-        transfer.send((self.tree(shared=True), self.calls), move)
+    def send(self, move: transfer.Move, more: Any = None) -> None:
+        """Sends the shared values, and more, to those who receive()."""
+        transfer.send((self.tree(shared=True), self.calls, more), move)
 
     def has_parts(self) -> bool:
         """Whether members of a replica have parts of some value."""

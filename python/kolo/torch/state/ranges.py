@@ -57,10 +57,12 @@ class Change(NamedTuple):
 
     before: int  # size of the group that has the state
     places: Tuple[int, ...]  # by rank of the next group: the rank before, or NOWHERE
+    copies: Tuple[Tuple[int, int], ...] = ()  # ranks before that are lost, with the rank of the next group that has a copy of their part
 
     def leavers(self) -> List[int]:
-        """Ranks before that have none in the next group."""
-        return [rank for rank in range(self.before) if rank not in self.places]
+        """Ranks before that have none in the next group, and are not lost."""
+        lost = dict(self.copies)
+        return [rank for rank in range(self.before) if rank not in self.places and rank not in lost]
 
 
 class Offer(NamedTuple):
@@ -71,6 +73,7 @@ class Offer(NamedTuple):
     rank: int  # that the share is of, or NOWHERE
     size: int
     group: int  # generation of the group that it has left as planned, and is still connected with; 0 for none
+    copy: int = NOWHERE  # rank of which it has a copy of the share, of the same commit
 
 
 Between = Dict[Tuple[int, int], List[Piece]]  # by sender and receiver
@@ -93,15 +96,21 @@ def change(offers: Sequence[Offer]) -> Optional[Change]:
     ranks = [offer.rank for offer in holders]
     if last < 0 or any(offer.size != size for offer in holders) or NOWHERE in ranks or len(set(ranks)) < len(ranks):
         return None
-    if len(ranks) < size and (group == 0 or any(offer.group != group for offer in holders)):
+    places = tuple(offer.rank if offer.commit == last else NOWHERE for offer in offers)
+    lost = [rank for rank in range(size) if rank not in ranks]
+    copies = {offer.copy: rank for rank, offer in enumerate(offers) if offer.commit == last}
+    if all(rank in copies for rank in lost):
+        return Change(size, places, tuple((rank, copies[rank]) for rank in lost))
+    if group == 0 or any(offer.group != group for offer in holders):
         return None
-    return Change(size, tuple(offer.rank if offer.commit == last else NOWHERE for offer in offers))
+    return Change(size, places)
 
 
 def route(items: Sequence[Item], change: Change) -> Routes:
     """What each process sends to which. All processes come to the same result."""
     present = {before: rank for rank, before in enumerate(change.places) if before != NOWHERE}
     routes, load = Routes({}, {}, {}, {}), _Load(sorted(present.values()))
+    present.update(change.copies)
     for rank, before in enumerate(change.places):
         kept = routes.kept.setdefault(rank, [])
         for number, item in enumerate(items):
@@ -118,7 +127,7 @@ def route(items: Sequence[Item], change: Change) -> Routes:
             for owner in item.owners(start, stop, change.before):
                 first, last = item.span(owner, change.before)
                 piece = Piece(number, max(start, first), min(stop, last))
-                if owner == before:
+                if present.get(owner) == rank:
                     kept.append(piece)
                 elif owner in present:
                     routes.sent.setdefault((present[owner], rank), []).append(piece)

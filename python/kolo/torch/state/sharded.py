@@ -57,10 +57,12 @@ class Sharded:
     build is called for each group with the mesh of its ranks; model and optimizer
     are those that it has returned last. Commits stay in memory; each one, or each
     checkpoint_every-th, is also written to a directory of this run in directory,
-    for the loss of a member. With replicas only save_checkpoint writes there.
+    for the loss of a member. With redundancy=1 each member also keeps a copy of
+    the part of the one before it, so that one that is lost takes back no more
+    than to the last commit. With replicas only save_checkpoint writes there.
     """
 
-    def __init__(self, build: Build, directory: str, checkpoint_every: int = 1) -> None:
+    def __init__(self, build: Build, directory: str, checkpoint_every: int = 1, redundancy: int = 0) -> None:
         if checkpoint_every < 1:
             raise ValueError("kolo.Sharded: checkpoint_every is a number of commits, at least 1")
         self.model: Any = None
@@ -71,6 +73,10 @@ class Sharded:
         self._names: List[str] = []  # the last checkpoints, relative to directory
         self._stepped = False  # the last one has the optimizer's state
         self._every = checkpoint_every
+        if redundancy not in (0, 1):
+            raise ValueError("kolo.Sharded: redundancy is 0 or 1")
+        self._redundancy = redundancy
+        self.copy: Optional[shards.Copy] = None  # of another member's part
         self._since = 0  # commits since the last checkpoint
         self._shard: Optional[shards.Shard] = None  # this rank's part, while there is no model with it
         self._outline: Optional[shards.Outline] = None  # of the parts that are to come from other members
@@ -139,6 +145,11 @@ class Sharded:
         """This rank's part of the last commit, once the group that it is of is left."""
         return self._shard
 
+    @property
+    def redundant(self) -> bool:
+        """Whether members are to have copies of each other's parts."""
+        return self._redundancy > 0 and self._unmovable is None and not replicated()
+
     def expect(self, outline: shards.Outline) -> None:
         """Makes reset() leave it to receive() to set model and optimizer."""
         self._outline = outline
@@ -151,7 +162,7 @@ class Sharded:
 
         def complete() -> None:
             shards.put(shard, self.model, self.optimizer)
-            self._shard = self._outline = None
+            self._shard = self._outline = self.copy = None
 
         return parts, complete
 
@@ -241,6 +252,7 @@ class ShardedHandler(Handler):
 
     def begin(self) -> None:
         self.value.put(None)
+        self.value.copy = None
 
     def load(self, tree: Any) -> None:
         _check(tree["run"], tree["names"])

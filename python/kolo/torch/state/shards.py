@@ -11,7 +11,7 @@ the group changes, Parts divides it into items, as module ranges does.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -107,6 +107,15 @@ def held(shard: Shard) -> Parts:
             state[index][name] for index in sorted(state) for name in sorted(state[index]) if isinstance(state[index][name], torch.Tensor)]:
         parts.add(Item(*next(items)), tensor.contiguous())
     return parts
+
+
+class Copy(NamedTuple):
+    """What a process keeps of the part of another one."""
+
+    commit: int
+    rank: int
+    size: int
+    parts: Parts
 
 
 def outline(shard: Shard) -> Outline:
