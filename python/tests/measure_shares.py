@@ -6,7 +6,7 @@
     python3 -m tests.measure_shares 100 5   # MB of parameters, rounds
 
 Each round grows from 2 to 4 processes on this machine and shrinks back. In between the four send each other as many
-bytes as each of the two changes moves, in one message per pair, between buffers that have been used before.
+bytes as each of the two changes moves, in one message per pair, into new memory as a change does.
 """
 
 import os
@@ -91,7 +91,7 @@ def plain(model, before, after):
              for pair, pieces in [*routes.sent.items(), *routes.handed.items()]}
     rank = dist.get_rank()
     sends = {target: torch.ones(size, dtype=torch.uint8) for (source, target), size in sizes.items() if source == rank}
-    receives = {source: torch.ones(size, dtype=torch.uint8) for (source, target), size in sizes.items() if target == rank}
+    receives = {source: torch.empty(size, dtype=torch.uint8) for (source, target), size in sizes.items() if target == rank}
     dist.barrier()
     begin = time.time()
     works = [dist.irecv(buffer, source) for source, buffer in receives.items()]

@@ -200,10 +200,13 @@ def _exchange(group: Group, former: Optional[Former], change: Change, mine: List
     if former is not None and any(target == former.rank for _, target in routes.handed):
         handed = _messages(routes.handed, former.rank, arriving, sends=False)
         handing = former.exchange({}, handed)
-    with torch.no_grad():
-        for piece in routes.kept[rank]:
-            want(piece).copy_(have(piece))
-    group.exchange(_messages(routes.sent, rank, have, sends=True), _messages(routes.sent, rank, want, sends=False))
+
+    def keep() -> None:
+        with torch.no_grad():
+            for piece in routes.kept[rank]:
+                want(piece).copy_(have(piece))
+
+    group.exchange(_messages(routes.sent, rank, have, sends=True), _messages(routes.sent, rank, want, sends=False), keep)
     arrived = True
     if handing is not None and former is not None:
         try:

@@ -19,7 +19,7 @@ import re
 import sys
 import weakref
 from datetime import timedelta
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -118,12 +118,15 @@ class Group:
         self._finish(self._control.allgather([all_], [mine]))
         return [[int(number) for number in tensor] for tensor in all_]
 
-    def exchange(self, sending: Messages, receiving: Messages) -> None:
+    def exchange(self, sending: Messages, receiving: Messages, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Exchanges messages with other members, see Exchange."""
         if self._control is None:
+            meanwhile()
             return
+        exchange = Exchange(self._control, sending, receiving)
+        meanwhile()
         try:
-            Exchange(self._control, sending, receiving).wait(lambda: self.failed)
+            exchange.wait(lambda: self.failed)
         except RuntimeError as err:
             raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
 
