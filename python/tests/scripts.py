@@ -14,8 +14,10 @@ import time
 import torch
 
 import kolo.torch as kolo
+from kolo.torch import session
 from kolo.torch.background import channel, observer, stream
-from kolo.torch.group import group
+from kolo.torch.broadcast import shares
+from kolo.torch.group import exchange, group
 from kolo.torch.state import snapshot, tree
 
 
@@ -233,14 +235,58 @@ def fsdp_of(mesh):
     return model, lambda generator: (scale * model(torch.randn(6, 5, generator=generator))).backward()
 
 
+def columns_of(mesh):
+    """The same with a parameter that is sharded along its second dimension: the part of a rank is no range of it."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    model, backward = tensors_of(mesh)
+    model.weight = torch.nn.Parameter(distribute_tensor(full(model.weight.detach()), mesh, [Shard(1)]))
+    return model, backward
+
+
+def apart_of(mesh):
+    """A model on a mesh of its own, as with tensor parallelism."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return tensors_of(init_device_mesh("cpu", (1, mesh.size())))
+
+
+def strike_in_exchange(count):
+    """Ends this process before its message number count of a change of the group, with messages of a few bytes."""
+    left, changing, post, fill = [count], [], exchange.Exchange._post, shares._exchange
+
+    def striking(self, posted, receiving, peer, number):
+        if changing and number < len(self._messages[receiving][peer]):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        post(self, posted, receiving, peer, number)
+
+    def filling(*arguments):
+        changing.append(True)
+        return fill(*arguments)
+
+    def handing(*arguments):
+        changing.append(True)
+        return hand_over(*arguments)
+
+    hand_over = session.hand_over
+    exchange.Exchange._post, shares._exchange, session.hand_over = striking, filling, handing
+
+
 def sharded():
     """Trains a sharded model. Prints the full state at the start of each group and at the end."""
     def build(mesh):
         model, backwards[:] = (lambda made: (made[0], made[1:]))(globals()[os.environ.get("TEST_MODEL", "tensors_of")](mesh))
-        return model, torch.optim.Adam(model.parameters(), lr=0.01)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
 
+    shares.LIMIT, shares.ALONE = 16, 8
+    if "TEST_STRIKE" in os.environ:
+        strike_in_exchange(int(os.environ["TEST_STRIKE"]))
     backwards = []
-    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"]), step=0)
+    every = int(os.environ.get("TEST_CHECKPOINT_EVERY", "1"))
+    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"], checkpoint_every=every,
+                                                redundancy=int(os.environ.get("TEST_REDUNDANCY", "0"))), step=0)
     checkpoint = os.environ.get("TEST_CHECKPOINT")
     if checkpoint:
         kolo.load_checkpoint(state, checkpoint)
@@ -262,6 +308,8 @@ def sharded():
             optimizer.step()
             model.count += 1
             state.step += 1
+            if state.step == int(os.environ.get("TEST_KILLED", "0")):
+                os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(float(os.environ.get("TEST_SLEEP", "0.02")))
             if checkpoint and state.step % 5 == 0:
                 kolo.save_checkpoint(state, checkpoint)  # of the last commit

@@ -38,7 +38,8 @@ LAYERS = (
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 
 # Pure rules, which need neither PyTorch nor a network, and are tested alone.
-PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
+PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.state.ranges",
+        "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
 
 # The private names of other objects that a module may access: those of its own classes, and others if there is no public way.
 ALLOWED = {
@@ -58,7 +59,7 @@ ALLOWED = {
                     "_global_optimizer_post_hooks", "_dynamo"},  # PyTorch's: kolo.torch must not be imported before the script
     "kolo.torch.background.observer": {"_make"},  # NamedTuple's, which is documented
     "kolo.torch.state.encoding": {"_dict", "_list", "_made", "_ordered", "_take", "_text"},  # _Reader's, in a table
-    "kolo.torch.state.sharded": {"_names", "_run", "_stepped"},  # Sharded's: its handler reads and sets them
+    "kolo.torch.state.sharded": {"_names", "_run", "_since", "_stepped", "_unmovable"},  # Sharded's: its handler reads and sets them
     "kolo.torch.state.state": {"_core"},  # State's: core_of returns it
 }
 

@@ -31,9 +31,12 @@ from . import place as places
 from .background import handover, pace
 from .background.channel import Channel
 from .background.stream import Stream
+from .broadcast.shares import hand_over, protect
 from .broadcast.sync import Broadcast
+from .group.former import Former
 from .group.forming import Connecting, Forming
-from .group.group import Group, GroupFailed, PendingGroup, finish_leaving
+from .group.group import Group, GroupFailed, PendingGroup
+from .group.leaving import finish_leaving
 from .group.roles import Offer
 from .log import log
 from .phases import Member, Observing, Outside, Phase, Sending, Switching
@@ -59,6 +62,7 @@ class Session:
         self.backend = backends.choose(backend)
         self.timeout = timeout
         self.failures = 0  # groups in a row that have failed without a commit between them
+        self.former: Optional[Former] = None  # the rest of the previous group, until the current one has the state
         self._core: Optional[Core] = None
         self._process = os.getpid()
 
@@ -72,6 +76,11 @@ class Session:
 
     def verify(self) -> None:
         """Raises if the results of the group's collectives may be wrong."""
+
+    def protect(self, number: int) -> None:
+        """Gives other members copies of what is shared out, before it is saved as the commit of this number."""
+        if self.group is not None and self._core is not None and self._core.has_shares():
+            protect(self._core, self.group, number)
 
     def committed(self) -> None:
         """Is called when the state has been saved as a commit."""
@@ -94,7 +103,14 @@ class Session:
             if self.group.waiting():
                 self.group.break_()
             self.leave(wait=True)
+        self.close_former()
         finish_leaving(0.5)
+
+    def close_former(self) -> None:
+        """Ends the connections of the group before, which no one needs once the present group has the state."""
+        if self.former is not None:
+            self.former.close()
+            self.former = None
 
     def synced(self, module: torch.nn.Module) -> bool:
         """Whether a module is part of the state, and therefore equal on all members."""
@@ -108,7 +124,7 @@ class Session:
 
     def _begin(self, core: Core, changed: bool) -> None:
         self._core = core
-        self._synchronize(core, changed, Broadcast(self.group or self.enter()))
+        self._synchronize(core, changed, Broadcast(self.group or self.enter(), self.former))
 
     def _synchronize(self, core: Core, changed: bool, transport: Transport) -> None:
         """Gives all members of the present group the same state. changed: this process had it already in an earlier group."""
@@ -147,6 +163,8 @@ class Elastic(Session):
             try:
                 place = self.client.ready(self._left, self._reason)
             except Retired:
+                if self.former is not None and self._core is not None:
+                    hand_over(self._core, self.former)
                 log("this process leaves the training, which goes on without it")
                 raise SystemExit(0) from None
             try:
@@ -205,7 +223,10 @@ class Elastic(Session):
                 core.recover()
             changed = core.ledger.held >= 0
             self._left = self._present().place.generation
+            self.close_former()
             core.drop()
+            if self._reason == "commit" and core.has_shares():
+                self.former = self._present().part()
             self.leave()
         core.detach()
         reporting.flush()
@@ -236,6 +257,7 @@ class Elastic(Session):
             return
         self._phase = Member(group)
         super()._begin(core, changed)
+        self.close_former()
         if pending is not None and pending.place.rank == pending.roles.members[0]:
             self._send(core, group, pending)
 
@@ -276,8 +298,8 @@ class Elastic(Session):
             return client.broken(place.generation) or client.ended()
 
         round_ = 2 if pending else 1  # of the groups of this generation
-        sends = place.replica == 1 and core is not None and core.ledger.held >= 0 and handover.wanted(core, self._background)
-        offer = Offer(core.ledger.held if core is not None else -1, int(sends), place.cross_rank)
+        sends = place.replica == 1 and core is not None and core.held >= 0 and handover.wanted(core, self._background)
+        offer = Offer(core.held if core is not None else -1, int(sends), place.cross_rank)
         forming = Forming(place, self.backend, self.timeout, client.wake, offer, self._connecting, pending)
         forming.start()
         try:

@@ -23,7 +23,7 @@ def wanted(core: Core, setting: Optional[bool]) -> bool:
     text = os.environ.get(VARIABLE, "")
     if setting is None and text:
         setting = text.lower() not in ("0", "false", "no", "off")
-    if setting is False or core.has_parts():  # members have different parts, so one cannot send all of the state
+    if setting is False or core.has_parts() or core.has_shares():  # members have different parts, so one cannot send all of the state
         return False
     return total(units(core.handlers).values()) >= (1 if setting else THRESHOLD)
 

@@ -5,19 +5,23 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
+from ..group.former import Former
 from ..group.group import Group
 from ..state.core import Core
-from . import replicas
+from . import replicas, shares
 
 
 class Broadcast:
     """Sends the state within a group that has no observers. It implements Transport."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, former: Optional[Former] = None) -> None:
         self._group = group
+        self._former = former  # what is left of the group before
 
     def deliver(self, core: Core) -> None:
-        sync(core, self._group)
+        sync(core, self._group, self._former)
 
     def abandon(self) -> None:
         pass  # breaking the group ends its collectives
@@ -26,7 +30,7 @@ class Broadcast:
         pass
 
 
-def sync(core: Core, group: Group) -> None:
+def sync(core: Core, group: Group, former: Optional[Former] = None) -> None:
     """Gives all members of a group the same state.
 
     Nothing is sent if all of them have the same commit, such as after members
@@ -41,6 +45,9 @@ def sync(core: Core, group: Group) -> None:
         commit = replicas.sync(core, group)
         core.reset()
         core.keep(commit + 1)
+        return
+    if core.has_shares():
+        shares.sync(core, group, former)
         return
     commits = group.gather(core.ledger.held)
     root = commits.index(max(commits))

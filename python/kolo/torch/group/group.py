@@ -17,11 +17,9 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import threading
-import time
 import weakref
 from datetime import timedelta
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -30,12 +28,14 @@ from ...worker import Place
 from .. import compat, meshes
 from ..state.values import Malformed
 from . import sockets
+from .exchange import Exchange, Messages
+from .former import Former
+from .leaving import drop, let_go
 from .roles import Roles
 
 # Text in gloo's RuntimeErrors; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
 PATIENCE = timedelta(seconds=60)  # after which a commit reports that it waits for other ranks
-_LEAVE = "kolo-leave"
 
 
 class GroupFailed(RuntimeError):
@@ -106,12 +106,28 @@ class Group:
 
     def gather(self, value: int) -> List[int]:
         """Returns each member's value, by rank."""
+        return [values[0] for values in self.gather_rows([value])]
+
+    def gather_rows(self, values: Sequence[int]) -> List[List[int]]:
+        """Returns each member's values, by rank. All pass equally many."""
         if self._control is None:
-            return [value]
-        mine = torch.tensor([value], dtype=torch.int64)
+            return [list(values)]
+        mine = torch.tensor(list(values), dtype=torch.int64)
         all_ = [torch.zeros_like(mine) for _ in range(self.place.size)]
         self._finish(self._control.allgather([all_], [mine]))
-        return [int(tensor) for tensor in all_]
+        return [[int(number) for number in tensor] for tensor in all_]
+
+    def exchange(self, sending: Messages, receiving: Messages, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Exchanges messages with other members, see Exchange."""
+        if self._control is None:
+            meanwhile()
+            return
+        exchange = Exchange(self._control, sending, receiving)
+        meanwhile()
+        try:
+            exchange.wait(lambda: self.failed)
+        except RuntimeError as err:
+            raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         """Sends a tensor from the member root to the others, which receive it in place."""
@@ -155,6 +171,14 @@ class Group:
         sockets.shut(self.connections)
         compat.abort_nccl()
 
+    def part(self) -> Optional[Former]:
+        """Takes out of the group the connections that outlive it, before it is left as planned."""
+        if self._control is None or self.failed:
+            return None
+        former = Former(self.place.generation, self.place.rank, self.place.size, self._control)
+        self._control = None
+        return former
+
     def leave(self, wait: bool = False) -> None:
         """Leaves the group, so that the next can form at once. Its collectives must have ended.
 
@@ -180,11 +204,11 @@ class Group:
         finally:
             clear()
             if not wait:  # no daemon: the process must not end while it closes, unless the group has failed
-                threading.Thread(target=_let_go, args=(backends,), name=_LEAVE, daemon=self.failed).start()
+                let_go(backends, daemon=self.failed)
             elif self.failed:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(backends))  # never freed
             else:
-                _let_go(backends)
+                drop(backends)
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
         """Waits for a collective. After patience, it reports what the script may do wrong, and continues to wait."""
@@ -199,26 +223,6 @@ class Group:
                 work.wait()
         except RuntimeError as err:
             raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
-
-
-def finish_leaving(timeout: float) -> None:
-    """Waits until the connections of former groups are closed, at most timeout seconds for each group."""
-    for thread in threading.enumerate():
-        if thread.name == _LEAVE:
-            thread.join(timeout)
-
-
-def _let_go(backends: List[Any]) -> None:
-    """Drops the last references to the backends of a group.
-
-    First it gives gloo's threads time to free the tensors of completed collectives,
-    for which they need the interpreter's lock. The end of a group waits for these
-    threads. Some releases of torch hold the lock meanwhile, which is a deadlock if
-    the tensors are not freed yet.
-    """
-    for _ in range(3):
-        time.sleep(0.001)
-    backends.clear()
 
 
 def clear() -> None:

@@ -13,16 +13,16 @@ Scripts see State only. The rest of the package works with its Core.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 import torch
 
 from .. import reporting
 from . import transfer
 from .handlers import Handler, ModuleHandler, SamplerHandler, handler_for
-from .ledger import Ledger
+from .ledger import NONE, Ledger
 from .snapshot import NotWhole, Snapshot
-from .tree import split
+from .tree import join, split
 from .values import Refused
 
 
@@ -35,6 +35,9 @@ class Committing(Protocol):
 
     def verify(self) -> None:
         """Raises if the results of the group's collectives may be wrong."""
+
+    def protect(self, number: int) -> None:
+        """Is called before the state is saved as the commit of this number: gives other members copies of what is shared out."""
 
     def committed(self) -> None:
         """Is called when the state has been saved as a commit."""
@@ -53,6 +56,7 @@ class Core:
         self.callbacks: List[Callable[[], None]] = []
         self._snapshot = Snapshot()
         self._previous = Snapshot()  # the commit before the last, for replicas that failed at different ones
+        self._checkpoint: Optional[Tuple[int, Dict[str, Any]]] = None  # number and values of the last one that handlers have written
         self._session: Optional["weakref.ref[Committing]"] = None
 
     def admit(self, name: str, value: Any) -> None:
@@ -90,9 +94,12 @@ class Core:
             self.calls = 0
             return
         session.verify()
-        self._write_commit()
+        written = self._write_commit(leaving=False)
         self.calls = 0
+        session.protect(self.ledger.number + 1)
         self.keep(self.ledger.number + 1)
+        if written:
+            self.keep_checkpoint()
         session.committed()
         reporting.report(self.report())
         session.check()
@@ -126,8 +133,10 @@ class Core:
         A member that fails at this moment goes back to an earlier state, which must not have the same number.
         """
         if not self.ledger.fresh:
-            self._write_commit()
+            written = self._write_commit(leaving=True)
             self.keep(self.ledger.number + 1)
+            if written:
+                self.keep_checkpoint()
 
     def keep_changes(self, number: int) -> None:
         """Makes the state the commit with this number. Saves it if anything but training has changed it."""
@@ -180,9 +189,49 @@ class Core:
         """Returns the tensors that make up most of a commit of the present values."""
         return [tensor for handler in self.handlers.values() for tensor in handler.tensors()]
 
-    def _write_commit(self) -> None:
+    def _write_commit(self, leaving: bool) -> bool:
+        """Returns whether a handler has written a checkpoint. To leave a group, only those do that have to."""
+        written = False
         for handler in self.handlers.values():
-            handler.commit()
+            if not (leaving and handler.sealed):
+                written = bool(handler.commit()) or written
+        return written
+
+    # Checkpoints to which a lost member takes the others back.
+
+    @property
+    def checkpoint(self) -> int:
+        """The number of the commit that is one; negative for none."""
+        return self._checkpoint[0] if self._checkpoint is not None else NONE
+
+    @property
+    def held(self) -> int:
+        """The number of the last commit that this process can go on from, together with others; NONE or LOST otherwise."""
+        return self.checkpoint if self.ledger.held < 0 <= self.checkpoint else self.ledger.held
+
+    def keep_checkpoint(self) -> None:
+        """Copies the values that belong to the checkpoint that was written for the last commit."""
+        self._checkpoint = self.ledger.number, _copy(self._common())
+
+    def load_checkpoint(self) -> None:
+        """Sets the values to those of the checkpoint. What is shared out is to be read by reset()."""
+        if self._checkpoint is not None:
+            self.load(_copy(self._checkpoint[1]))
+
+    def shared_checkpoint(self) -> Any:
+        """Number and values of the checkpoint for another member, which gives them to take_checkpoint()."""
+        number, tree = self._checkpoint or (NONE, {})
+        return number, {name: tree[name] for name, handler in self.handlers.items() if handler.shared and name in tree}
+
+    def take_checkpoint(self, shared: Any) -> None:
+        """Takes number and values of the checkpoint from another member. What each member has of its own stays."""
+        number, tree = shared
+        own = self._checkpoint[1] if self._checkpoint is not None else self._common()
+        self._checkpoint = number, {**own, **tree}
+
+    def forget_checkpoint(self) -> None:
+        """Forgets the checkpoint: it is not that of the group."""
+        self._checkpoint = None
 
     # Values.
 
@@ -190,7 +239,11 @@ class Core:
         """Returns the live values by name, as nested containers of tensors. shared: only those that newcomers get."""
         if not shared:
             return {name: h.tree() for name, h in self.handlers.items()}
-        return {name: h.common() if h.parts else h.tree() for name, h in self.handlers.items() if h.shared}
+        return {name: tree for name, tree in self._common().items() if self.handlers[name].shared}
+
+    def _common(self) -> Dict[str, Any]:
+        """The live values by name, without parts and shares."""
+        return {name: h.common() if h.parts or h.shares else h.tree() for name, h in self.handlers.items()}
 
     def load(self, tree: Mapping[str, Any]) -> None:
         """Sets the values that tree() has returned. Ignores names that the state does not have."""
@@ -200,27 +253,32 @@ class Core:
                 handler.load(tree[name])
         self.ledger.change()
 
-    def receive(self, move: transfer.Move) -> None:
-        """Receives the shared values from another member, into memory that the next commit reuses."""
+    def receive(self, move: transfer.Move) -> Any:
+        """Receives the shared values from another member, into memory that the next commit reuses. Returns the sender's more."""
         spare = self._snapshot.spare
-        tree, self.calls = transfer.receive(move, spare=spare)
+        tree, self.calls, more = transfer.receive(move, spare=spare)
         self.load(tree)
         for name, handler in self.handlers.items():
             if name in tree and handler.copies:
                 spare.add(split(tree[name])[1])
+        return more
 
     def follow(self, calls: int) -> None:
         """Records that the values are now another member's, which has called commit so often since it last saved."""
         self.calls = calls
         self.ledger.change()
 
-    def send(self, move: transfer.Move) -> None:
-        """Sends the shared values to members that call receive()."""
-        transfer.send((self.tree(shared=True), self.calls), move)
+    def send(self, move: transfer.Move, more: Any = None) -> None:
+        """Sends the shared values, and more, to members that call receive()."""
+        transfer.send((self.tree(shared=True), self.calls, more), move)
 
     def has_parts(self) -> bool:
         """Whether some value is divided into parts among the members of a replica."""
         return any(handler.parts for handler in self.handlers.values())
+
+    def has_shares(self) -> bool:
+        """Whether each member has a share of some value that no other has."""
+        return any(handler.shares for handler in self.handlers.values())
 
     def parts(self) -> Dict[str, Any]:
         """Returns the values of which this process has a part, in the form of tree()."""
@@ -259,7 +317,7 @@ class Core:
         whole = self.has_parts() or all(type(handler).keep is Handler.keep for handler in self.handlers.values())
         if not whole and not self.ledger.saved:
             raise RuntimeError("a state with a sharded model has no commit to write yet")
-        tree = self.tree() if whole else self._snapshot.tree()
+        tree = self.tree() if whole else self._snapshot.tree() if self._checkpoint is None else self._checkpoint[1]
         return {name: handler.keep(tree[name], path) for name, handler in self.handlers.items()}
 
     def checkpointed(self, tree: Mapping[str, Any], path: str) -> None:
@@ -288,3 +346,10 @@ class Core:
         for handler in self.handlers.values():
             handler.drop()
 
+
+
+def _copy(tree: Dict[str, Any]) -> Dict[str, Any]:
+    skeleton, live = split(tree)
+    copies = [tensor.clone() for tensor in live]
+    copied: Dict[str, Any] = join(skeleton, lambda number: copies[number])
+    return copied

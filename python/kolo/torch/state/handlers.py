@@ -64,14 +64,24 @@ class Handler:
         """Returns the values of such an object that are not divided into parts. Newcomers get them like any other value."""
         return self.tree()
 
+    @property
+    def shares(self) -> bool:
+        """Whether each member has a share of it that no other has: common() is what members compare and send."""
+        return False
+
     def begin(self) -> None:
         """Forgets the part of such an object, when a training begins from nothing."""
 
     def write(self) -> None:
         """Is called on all members before a checkpoint with such an object is written."""
 
-    def commit(self) -> None:
-        """Is called on all members at a commit, before tree()."""
+    def commit(self) -> Any:
+        """Is called on all members at a commit, before tree(); true: it has written a checkpoint, to which a lost member takes the others back."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether members can leave their group with tree() alone, without commit()."""
+        return False
 
     def keep(self, tree: Any, path: str) -> Any:
         """Returns the tree for a checkpoint at path, given the tree of a commit. The result must outlast this training."""
