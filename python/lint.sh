@@ -33,7 +33,7 @@ if [ "$(cat "$tools/stamp" 2>/dev/null)" != "${packages[*]}" ]; then
 fi
 
 say "ruff"
-"$tools/bin/ruff" check -q .
+"$tools/bin/ruff" check -q --config pyproject.toml . ../docs/examples ../e2e/frameworks/examples
 
 # The types are those of Debian's PyTorch. Without it, all of PyTorch is Any.
 torch=$bin/torch/python3

@@ -62,8 +62,11 @@ func TestOwnJobs(t *testing.T) {
 	paths, err := filepath.Glob("../../../jobspecs/*.nomad.hcl")
 	must.NoError(t, err)
 	must.SliceNotEmpty(t, paths)
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+	examples, err := filepath.Glob("../../../docs/examples/*/job.nomad.hcl")
+	must.NoError(t, err)
+	must.SliceNotEmpty(t, examples)
+	for _, path := range append(paths, examples...) {
+		t.Run(path, func(t *testing.T) {
 			var vars []string
 			text, err := os.ReadFile(path)
 			must.NoError(t, err)
