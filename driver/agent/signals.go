@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Stop has the signals that end a task under the task driver.
+// Stop holds the signals that end a task under the task driver.
 var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 
 // Signals returns a channel with the signals that an agent handles, and those in more. From

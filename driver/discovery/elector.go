@@ -150,8 +150,8 @@ func (e *Elector) Connect(allocID string) {
 // ctx allows. A second call ends the first with election.ErrSuperseded.
 //
 // After an error the ring must not start, and its generation is used up: call Form again
-// with one above LastRing's. After nil the ring may start, and no other ring may, except
-// its successors (package election defines the exact guarantee).
+// with a generation above LastRing's. After nil the ring may start, and no other ring may,
+// except its successors (package election defines the exact guarantee).
 func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) error {
 	done := make(chan error, 1)
 	hosts = append([]string(nil), hosts...)

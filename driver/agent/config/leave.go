@@ -13,8 +13,9 @@ import (
 // reporting to the leader.
 const stopMargin = 2 * time.Second
 
-// TimeToLeave returns how long a stopped task has left. Nomad decides that when it stops
-// the task, and the driver writes it to StopFile. Without the file, it is LeaveTimeout.
+// TimeToLeave returns how much time a stopped task has until it is killed. The driver
+// writes the time of the kill to StopFile when Nomad stops the task. Without the file,
+// TimeToLeave returns LeaveTimeout.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	note, _ := os.ReadFile(c.StopFile) // missing if the signal did not come from the driver
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))

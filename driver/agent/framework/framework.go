@@ -4,8 +4,8 @@
 // Package framework is an agent's interface to a training framework. The program passes
 // hosts and leader their parts of it, so that they depend on no particular framework.
 //
-//	Framework ── Host ──────> host.Framework, one a host
-//	    ├─────── Exchange ──> leader.Exchange, one a ring
+//	Framework ── Host ──────> host.Framework, one per host
+//	    ├─────── Exchange ──> leader.Exchange, one per ring
 //	    └─────── Elastic ───> elastic.Options
 package framework
 

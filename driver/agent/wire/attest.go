@@ -54,7 +54,7 @@ type Look struct {
 	// Number distinguishes the looks at one round. It is negative while members are
 	// still connecting.
 	Number int `json:"number"`
-	// Listening has the addresses at which members listen.
+	// Listening holds the addresses at which members listen.
 	Listening []netip.AddrPort `json:"listening"`
 }
 

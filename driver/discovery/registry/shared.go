@@ -46,7 +46,7 @@ func (s *Shared) set(v *View) {
 	s.changed = make(chan struct{})
 }
 
-// Latest returns the newest view, or a zero one before the first.
+// Latest returns the newest view, or the zero View if there is none yet.
 func (s *Shared) Latest() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()

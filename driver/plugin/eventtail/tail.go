@@ -53,7 +53,7 @@ type Options struct {
 //
 // The event file belongs to the task's user, who may replace it by anything. So
 // Tail opens it without leaving the task directory and without blocking, reads at
-// most maxPoll bytes per look, and treats its content as mere text.
+// most maxPoll bytes per poll, and treats its content as mere text.
 type Tail struct {
 	o      Options
 	now    func() time.Time

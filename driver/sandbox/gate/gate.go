@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package gate restricts which processes of a machine can use a port on its loopback
-// address. Every process can connect to such a port, with host networking those of all
-// tenants. So the gate decides on each connection by its peer before it reads a byte.
+// address. Every process of the network namespace can connect to such a port; with host
+// networking, these are the processes of all tenants. So the gate decides on each
+// connection by its peer before it reads a byte.
 //
 //	listener ──> Callers.Admit ─┬─ admitted ──> Accept
 //	                            └─ refused ───> Reset

@@ -4,10 +4,10 @@
 // Package localpeer finds out which process is at the other end of a TCP
 // connection over loopback, and whether it belongs to the caller's task.
 //
-// A port of 127.0.0.1 is open to every process of the network namespace, with host
-// networking to all tenants of the machine, who often run as one user. A server whose
-// clients carry no secret, and which must serve only its own task, asks the kernel who is
-// calling:
+// A port of 127.0.0.1 is open to every process of the network namespace. With host
+// networking, these are the processes of all tenants of the machine, which often run as one
+// user. A server whose clients carry no secret, and which must serve only its own task,
+// asks the kernel who is calling:
 //
 //	accepted connection ── 4-tuple ──> sock_diag ──> the peer's socket: user, cgroup, inode
 //	                                       │ where the kernel has none: /proc/net/tcp

@@ -59,10 +59,10 @@ func Shutdown(pid int, fds []int) (n int, err error) {
 // tracee is a thread that this process has stopped.
 type tracee struct {
 	pid int
-	// saved has its registers; instruction is where it may make a system call.
+	// saved holds its registers; instruction is where it may make a system call.
 	saved       unix.PtraceRegs
 	instruction uint64
-	// later has signals that the thread gets when it resumes.
+	// later holds signals that the thread gets when it resumes.
 	later []unix.Signal
 }
 

@@ -6,7 +6,7 @@
 //
 //	training process ──hello, ready, formed, progress──> Server ──> Handler
 //	                 <──welcome, place, change, broken──    │        (agent)
-//	                                                        └ one port a slot
+//	                                                        └ one port per slot
 //
 // # The protocol, version 1
 //

@@ -23,7 +23,7 @@ const addressBytes = 136
 func Slots(perHost ...int) []rendezvous.Slot { return Led(0, perHost...) }
 
 // Led returns the same as Slots, but with local rank lead first on each host. Horovod uses
-// such an order after the slots 0 were restarted.
+// such an order after slot 0 of each host was restarted.
 func Led(lead int, perHost ...int) []rendezvous.Slot {
 	size := 0
 	crossSize := map[int]int{}
@@ -153,7 +153,7 @@ func Initialize(ctx context.Context, slots []rendezvous.Slot, set, seed string, 
 	return group.Wait()
 }
 
-// barriers has one barrier for each mesh.
+// barriers holds one barrier for each mesh.
 type barriers struct {
 	mu   sync.Mutex
 	open map[string]*barrier
