@@ -9,7 +9,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/inventory"
 )
 
-// Config has the settings that an operator can change.
+// Config holds the settings that an operator can change.
 type Config struct {
 	// IgnoredGPUIDs are UUIDs of GPUs and MIG instances to omit.
 	IgnoredGPUIDs []string

@@ -40,9 +40,9 @@ func New(t testing.TB, name string, flags ...string) *Machine {
 	return m
 }
 
-// At is New for other programs. It puts the library, the machine file and the count
-// of calls into dir. Programs that run in dir can use [RelativeEnv] instead of the
-// machine's own variables.
+// At is like New for tests that start other programs. It puts the library, the
+// machine file and the count of calls into dir. Programs that run in dir can use
+// [RelativeEnv] instead of the machine's own variables.
 func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	t.Helper()
 	m := describe(t, dir, name)
@@ -209,13 +209,13 @@ func (m *Machine) Unload() { m.t.Helper(); m.setGlobal("init", "9") }
 // Load reverts Unload.
 func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
 
-// Fail makes every call return this NVML code, or succeed again with 0.
+// Fail makes every call return this NVML code; code 0 makes calls succeed again.
 func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", strconv.Itoa(code)) }
 
 // JoinPeers lets any two GPUs reach each other's memory over PCIe.
 func (m *Machine) JoinPeers() { m.t.Helper(); m.setGlobal("p2p", "all") }
 
-// HangAll makes every call hang with 1, and return again with 0.
+// HangAll makes every call hang if on is 1, and return again if it is 0.
 func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", strconv.Itoa(on)) }
 
 func (m *Machine) setGlobal(key, value string) {
