@@ -6,7 +6,7 @@ package api
 import "github.com/kolo-nomad/kolo/autoscaler/job/identity"
 
 // Proposal is what the policy of a node pool would do now. The answer to GET
-// /v1/plan has one for each pool.
+// /v1/plan contains one Proposal for each pool.
 type Proposal struct {
 	Pool   string        `json:"pool"`
 	Policy string        `json:"policy"`

@@ -122,7 +122,7 @@ func (t *Telemetry) settings() settings {
 	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
 }
 
-// Default is the configuration of an autoscaler without a file.
+// Default returns the configuration of an autoscaler without a file.
 func Default() *Config {
 	c := &Config{Pools: map[string]Pool{AnyPool: newPool(AnyPool)}}
 	c.Planner.Options = planner.DefaultOptions() // not all of them are settings
@@ -140,7 +140,7 @@ func (c *Config) blocks() map[string]settings {
 	}
 }
 
-// Pool is the configuration that holds for a node pool.
+// Pool returns the configuration that applies to a node pool.
 func (c *Config) Pool(name string) Pool {
 	if p, ok := c.Pools[name]; ok {
 		return p

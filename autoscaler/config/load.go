@@ -41,8 +41,8 @@ func Load(path string) (*Config, error) {
 	return Parse(sources)
 }
 
-// Files are those that a configuration at a path is made of: the file itself,
-// or the *.hcl files of a directory.
+// Files returns the files of the configuration at a path: the file itself, or the
+// *.hcl files of a directory.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -45,8 +45,8 @@ func (q Queue) Admits(namespace string) bool {
 	})
 }
 
-// Rule is the rule for jobs of the pool that name a queue; false where no rule
-// was written for it.
+// Rule returns the rule for jobs of the pool that name a queue; false if no rule
+// applies to the queue.
 func (p Pool) Rule(queue string) (Queue, bool) {
 	if q, ok := p.Queues[queue]; ok {
 		return q, true
@@ -55,14 +55,14 @@ func (p Pool) Rule(queue string) (Queue, bool) {
 	return q, ok
 }
 
-// Block is the rule that was written for a queue by its own name; false where there is
-// none.
+// Block returns the rule in the block with the queue's own name; false if there is no
+// such block.
 func (p Pool) Block(queue string) (Queue, bool) {
 	q, ok := p.Queues[queue]
 	return q, ok && queue != anyQueue
 }
 
-// Rules are the pool's rules by name.
+// Rules returns the pool's rules, ordered by name.
 func (p Pool) Rules() []Queue {
 	out := make([]Queue, 0, len(p.Queues))
 	for _, name := range slices.Sorted(maps.Keys(p.Queues)) {

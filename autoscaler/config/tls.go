@@ -39,7 +39,7 @@ func (t *TLS) settings() settings {
 // Enabled reports whether the API speaks TLS.
 func (t *TLS) Enabled() bool { return t.Certificate != nil }
 
-// Files are those that the configuration was read from besides itself.
+// Files returns the files that the TLS settings name.
 func (t *TLS) Files() []string {
 	var out []string
 	for _, f := range []string{t.CertFile, t.KeyFile, t.CAFile} {

@@ -42,7 +42,7 @@ type poolPolicy struct {
 }
 
 // policyOf returns the pool's policy. It makes a new one after a change of overrides or
-// configuration. If that fails, the present one stays in force. The caller holds c.mu.
+// configuration. If that fails, the current one stays in force. The caller holds c.mu.
 func (c *Controller) policyOf(name string) *poolPolicy {
 	set, cfg := c.overrides.Policies[name], c.cfg.Pool(name)
 	line := set
@@ -92,7 +92,7 @@ func (c *Controller) makePolicy(name string, builtIn func() (policy.Policy, erro
 	return c.external.Policy(name)
 }
 
-// ExternalPolicies returns the names of the present external policies.
+// ExternalPolicies returns the names of the external policies that exist now.
 func (c *Controller) ExternalPolicies() []string {
 	if c.external == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package store keeps state that must outlive an autoscaler in Nomad variables.
+// Package store keeps in Nomad variables the state that must outlive an autoscaler.
 //
 //	kolo/overrides     overrides: settings that users change at run time
 //	kolo/history/00…  history: 64 shards of jobs and kinds, compressed

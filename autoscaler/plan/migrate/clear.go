@@ -33,7 +33,7 @@ type Target struct {
 	Pools   []int // its pools
 }
 
-// Cleared has the moves that let a gang start.
+// Cleared holds the moves that let a gang start.
 type Cleared struct {
 	Target int
 	Moves  map[int]Move // by mover

@@ -22,7 +22,7 @@ type Job struct {
 	Remaining float64 // seconds that it is expected to train on, as it is placed
 	Gap       float64 // seconds in which a change of its ring stops it
 	// Slowdown returns the time of a step with the given workers at each site, as a
-	// multiple of the present time, or 1 if unknown. nil means that it is always 1.
+	// multiple of the current step time, or 1 if unknown. nil means that it is always 1.
 	Slowdown func(counts []int) float64
 }
 

@@ -45,7 +45,7 @@ type Point struct {
 
 func (p *Point) valid() bool { return p.Size > 0 && p.StepTime > 0 && !math.IsInf(p.StepTime, 1) }
 
-// Sensitivity has the measurements of how the time of a step depends on where the workers
+// Sensitivity holds the measurements of how the time of a step depends on where the workers
 // are. The zero Sensitivity has none.
 type Sensitivity struct {
 	// Tries counts the tries of a kind's jobs; see Try.
@@ -307,10 +307,10 @@ func (s *Sensitivity) share(run []Point) {
 	}
 }
 
-// Scale returns the factor by which to multiply the times of a run to compare them with
-// known ones of the same size: the geometric mean over the crossings that both have. If
-// none is known yet, the fastest time becomes 1. ok is false if the two have no crossing in
-// common, or if the run has a single time, which gives no ratio.
+// Scale returns the factor that makes the step times of a run comparable with the known
+// times of the same size: the geometric mean of known time / run time over the crossings
+// that appear in both. If no time is known, the factor makes the fastest time 1. ok is
+// false if known and run share no crossing, or if the run contains only one time.
 func Scale(known, run []Point) (scale float64, ok bool) {
 	if len(run) < 2 {
 		return 0, false

@@ -123,7 +123,7 @@ func cmpPaths(a, b []int) int {
 	return cmp.Compare(len(b), len(a))
 }
 
-// domain has the sites in one domain of some level, and their sums.
+// domain holds the sites in one domain of some level, and their sums.
 type domain struct {
 	sites   []int // part of choice.order
 	held    int

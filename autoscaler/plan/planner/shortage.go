@@ -9,7 +9,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Shortage has the workers that one job wants and does not get for lack of room.
+// Shortage holds the workers that one job wants and does not get for lack of room.
 type Shortage struct {
 	Job     int // index in Cluster.Jobs
 	Workers int

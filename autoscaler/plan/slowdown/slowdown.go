@@ -33,7 +33,7 @@ type Model struct {
 	ratios map[ratio]float64 // cached, 0 if unknown: a plan asks for the same ones very often
 }
 
-// New returns the model of a job on nodes of a tree. at is the present crossing of its
+// New returns the model of a job on nodes of a tree. at is the current crossing of its
 // workers, nil if unknown. rooms is shared by the jobs of one view of the nodes.
 func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *migrate.Sensitivity, rooms Rooms) *Model {
 	m := &Model{own: own, alike: alike, tree: tree, groups: j.Groups, at: at, now: make([]int, len(j.Groups)), most: 1, rooms: make([]*room, len(j.Groups))}
@@ -62,7 +62,7 @@ const (
 func Believed(ratio float64) bool { return least <= ratio && ratio <= most }
 
 // FromNow returns the time of a step with the given workers in each group, as a multiple of
-// the present time; 1 if it is unknown.
+// the current step time; 1 if it is unknown.
 func (m *Model) FromNow(counts []int) float64 {
 	if m.at == nil || slices.Equal(counts, m.now) {
 		return 1
@@ -185,7 +185,7 @@ type room struct {
 	domains []int // number of domains that it is in, by level
 }
 
-// Rooms has the rooms of classes on the nodes of one view.
+// Rooms holds the rooms of classes on the nodes of one view.
 type Rooms struct {
 	nodes []planner.Node
 	known map[*planner.Class]*room

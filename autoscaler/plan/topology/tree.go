@@ -35,7 +35,7 @@ type Domain struct {
 	from, to int // leaves, as positions
 }
 
-// Tree has the domains of a pool. It is immutable.
+// Tree holds the domains of a pool. It is immutable.
 type Tree struct {
 	levels   []Level
 	domains  [][]Domain // by level, each level in the order of the tree

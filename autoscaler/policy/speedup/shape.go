@@ -98,7 +98,7 @@ func (s *Shape) Learn(c Curve, size int) {
 
 // Extend returns the curve c of a job of the kind, with unmeasured sizes borrowed
 // from the shape. The job's own measurements stay as they are; Points, Known and
-// Measured refer to those alone.
+// Measured ignore borrowed sizes.
 func (s *Shape) Extend(c Curve) Curve {
 	if len(s.at) == 0 {
 		return c

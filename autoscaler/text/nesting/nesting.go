@@ -32,8 +32,8 @@ const (
 	mostLevels = 64
 )
 
-// Line returns an error for a line that must not be parsed as an HCL
-// expression: what is the name of what it holds, for the message.
+// Line returns an error for a line that must not be parsed as an HCL expression.
+// The error refers to the content of the line as what.
 func Line(what string, src []byte) error {
 	if len(src) > LineBytes {
 		return fmt.Errorf("%s has %d bytes; at most %d are read", what, len(src), LineBytes)
