@@ -14,7 +14,7 @@
 // `nomad-driver-torch run`, which is the driver's agents and leader without Nomad. The
 // script writes a checkpoint with each commit. So training must never resume from before
 // the last commit, whatever dies, and without further disturbance it must reach a ring of
-// all listed slots. Each sample must be used once an epoch: the model counts the uses in
+// all listed slots. Each sample must be used once per epoch: the model counts the uses in
 // its weights, which are part of the state that survives. PyTorch's script also records its
 // generations, so the record of the steps that training has kept must show the same.
 // Failures depend on microseconds, so a seed that has failed may need several runs to fail

@@ -70,7 +70,7 @@ type Cluster struct {
 	Token string
 	// Nodes are the clients, c1 first.
 	Nodes []*Node
-	// Dir has everything that the agents write.
+	// Dir holds everything that the agents write.
 	Dir string
 
 	server  *agent

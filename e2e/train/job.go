@@ -103,7 +103,7 @@ func (j *Job) Exit() *os.ProcessState {
 	return j.cmd.ProcessState
 }
 
-// SetHosts replaces the host list atomically, and returns the time.
+// SetHosts replaces the host list atomically, and returns when it did so.
 func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 	part := j.File("hosts.part")
 	if err := os.WriteFile(part, []byte(strings.Join(hosts, "\n")+"\n"), 0o644); err != nil {
@@ -116,7 +116,7 @@ func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 // Finish makes the script end after its current epoch.
 func (j *Job) Finish() error { return os.WriteFile(j.File("stop"), nil, 0o644) }
 
-// Update reads what was recorded since the last call, into Record.
+// Update adds everything that was recorded since the last call to Record.
 func (j *Job) Update() error {
 	more, err := j.follower.Next()
 	j.Record = append(j.Record, more...)

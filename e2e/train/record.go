@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package train has the training scripts of the tests, train.py for Horovod and
+// Package train contains the training scripts of the tests, train.py for Horovod and
 // torch_train.py for PyTorch in process. It reads their records, and checks whether
 // training was right: no step skipped, no sample lost or repeated.
 package train
@@ -156,7 +156,7 @@ func (r Record) CheckConsecutive() error {
 }
 
 // CheckSize returns an error unless the last ten steps of rank 0 were in rings of n, and
-// none of them was before since.
+// all of them were made after since.
 func (r Record) CheckSize(n int, since time.Time) error {
 	steps := r.Leading()
 	if len(steps) < 10 {
