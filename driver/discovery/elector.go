@@ -72,7 +72,8 @@ type Elector struct {
 	reported string          // the problem logged last
 }
 
-// NewElector checks the options. The agent takes part while Run runs.
+// NewElector returns an elector, or an error if the options are invalid. The agent takes
+// part in elections while Run runs.
 func NewElector(o Options) (*Elector, error) {
 	switch {
 	case o.Self.AllocID == "":

@@ -89,8 +89,8 @@ func (e Exit) By(sig syscall.Signal) bool {
 	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
 }
 
-// Aborted reports whether SIGABRT ended the process, or the command of a shell. why is
-// whose if the process itself was aborted, otherwise "".
+// Aborted reports whether SIGABRT ended the process, or the command of a shell. If the
+// process itself was aborted, why is the given text whose; otherwise it is "".
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose

@@ -19,7 +19,7 @@ var (
 	ErrUnreachable = errors.New("cannot reach Nomad")
 )
 
-// Explain turns an error of Nomad's API at an address into one that states what to
+// Explain returns an error of Nomad's API at an address with a statement of what to
 // do about it.
 func Explain(err error, address string) error {
 	var resp api.UnexpectedResponseError

@@ -53,7 +53,8 @@ func (s *Shared) Latest() View {
 	return s.last
 }
 
-// Watch sends the newest view as soon as there is one, and each later one.
+// Watch returns a channel of views: the newest view as soon as there is one, and
+// each later view.
 func (s *Shared) Watch(ctx context.Context) <-chan View {
 	out := make(chan View, 1)
 	go func() {
