@@ -35,7 +35,7 @@ type Condition struct {
 	Reason string
 }
 
-// Options are a Monitor's interfaces to its process.
+// Options are what a Monitor needs from its process.
 type Options struct {
 	NVML nvml.Library
 	// StableIDs outlive the monitor.

@@ -79,10 +79,10 @@ func built(t testing.TB, flags []string) string {
 	return lib
 }
 
-// RelativeEnv returns variables that make programs read the machine of the folder
-// that they run in, so that several machines can have one environment. Only
-// nomad-device-nvtopo finds the library through them, because the loader has no
-// relative names.
+// RelativeEnv returns variables that make a program read the machine in the folder
+// that it runs in, so that programs of several machines can share one environment.
+// Only nomad-device-nvtopo finds the library through these variables, because the
+// loader accepts no relative names.
 func RelativeEnv() map[string]string {
 	return map[string]string{
 		"KOLO_NVML_LIBRARY": "./" + LibraryName,
