@@ -168,7 +168,8 @@ func (c ResizeCost) Equal(d ResizeCost) bool {
 	return c.Constant == d.Constant && maps.Equal(c.BySize, d.BySize)
 }
 
-// String returns the cost for reports: seconds, or that it depends on the size.
+// String returns the cost for reports: the number of seconds, or a note that it depends on
+// the size.
 func (c ResizeCost) String() string {
 	if len(c.BySize) > 0 {
 		return "by size"

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Cache answers who callers are and what they may read.
+// Cache looks up who callers are and what they may read.
 type Cache struct {
 	client  *cluster.Client
 	pending chan struct{} // bounds the pending requests

@@ -134,7 +134,7 @@ func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 }
 
 // BoundMove limits a move's deadline to timeout from now: the clock of the autoscaler that
-// began it may have been ahead.
+// began the move may have been ahead.
 func (j *Job) BoundMove(now time.Time, timeout time.Duration) {
 	if m := j.Move; m != nil {
 		m.Until = earlier(m.Until, now.Add(timeout))

@@ -57,8 +57,8 @@ type Sensitivity struct {
 // pointsLimit bounds the points of one job or kind; the oldest are dropped first.
 const pointsLimit = 128
 
-// Learn adds a measured time, or replaces that of the same size and crossing. Impossible
-// times are ignored.
+// Learn adds a measured time, or replaces the time of the same size and crossing.
+// Impossible times are ignored.
 func (s *Sensitivity) Learn(p Point) {
 	if !p.valid() {
 		return
@@ -124,8 +124,8 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown returns the time of a step at crossing to, as a multiple of that at from. It is
-// the ratio measured at this very size, by the first of the given sensitivities that has
+// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. It
+// is the ratio measured at this very size, by the first of the given sensitivities that has
 // it: the job's, and then its kind's. Otherwise it is estimated from all measurements. If
 // no measurement compares the two levels, it returns 1 and false.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
@@ -191,11 +191,12 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	return true
 }
 
-// Try returns how many tries of the kind a measured time of a job counts as. s has the
-// job's earlier times. A time counts one if the workers are in several domains and its
-// crossing is new to both, for any reason. The job's first alarming time, or the first that
-// shows an earlier one to be, counts EnoughTries/alarms: another cause may have slowed a
-// single job.
+// Try returns how many tries of the kind a measured time of a job counts as. s holds the
+// job's earlier times. A time counts as one try if the workers are in several domains, and
+// neither the job nor its kind was measured at this crossing and size. The first alarming
+// time of a job, or the first time that shows an earlier one to be alarming, counts as
+// EnoughTries/alarms tries. It does not count as all of them, because another cause may
+// have slowed a single job.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
@@ -331,7 +332,7 @@ func Scale(known, run []Point) (scale float64, ok bool) {
 	return math.Exp(sum / float64(max(1, common))), common > 0
 }
 
-// Sorted returns the points by size, and those of one size from fast to slow.
+// Sorted returns the points ordered by size and, within one size, from fast to slow.
 func (s *Sensitivity) Sorted() []Point {
 	return slices.SortedFunc(slices.Values(s.Points), func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.StepTime, b.StepTime))

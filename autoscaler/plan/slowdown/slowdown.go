@@ -71,7 +71,7 @@ func (m *Model) FromNow(counts []int) float64 {
 }
 
 // Between returns the time of a step with the workers in each group given by counts, as a
-// multiple of that with as many workers given by elsewhere; 1 if it is unknown. It decides
+// multiple of the time with the workers given by elsewhere; 1 if it is unknown. It decides
 // where new workers go, not which move, so it is in favour of placements that were not
 // measured yet.
 func (m *Model) Between(counts, elsewhere []int) float64 {

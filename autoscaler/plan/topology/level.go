@@ -31,7 +31,8 @@ type Level struct {
 	Key    string // rack; "" for Self
 }
 
-// Target returns how a constraint in a jobspec names the level's value, or "" if none can.
+// Target returns how a constraint in a jobspec names the level's value, or "" if no
+// constraint can.
 func (l Level) Target() string {
 	switch l.Source {
 	case Meta, Attr, Fact:

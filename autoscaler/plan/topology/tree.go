@@ -48,7 +48,7 @@ type Tree struct {
 }
 
 // New returns the tree of nodes. levels is from ParseLevels. The order of the nodes
-// determines their numbers and those of their leaves, and nothing else.
+// determines only their numbers and the numbers of their leaves.
 func New(levels []Level, nodes []Node) *Tree {
 	t := &Tree{levels: levels, domains: make([][]Domain, len(levels)), at: make([][]int32, len(levels)), first: make([]int, 1, len(nodes)+1)}
 	for i := range nodes {

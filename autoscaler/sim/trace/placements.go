@@ -48,7 +48,7 @@ func OpenPlacements(path string) (*Placements, error) {
 	return ReadPlacements(f, path)
 }
 
-// ReadPlacements is OpenPlacements for an open file of the given name.
+// ReadPlacements is like OpenPlacements, but reads an open file of the given name.
 func ReadPlacements(r io.Reader, file string) (*Placements, error) {
 	tab, err := newTable(r, file, "application", "batch_size", "placement", "step_time_s")
 	if err != nil {
