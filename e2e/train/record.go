@@ -193,8 +193,8 @@ func (r Record) CheckRollbacks(every int) error {
 }
 
 // CheckSamples returns an error unless every one of samples was used exactly once in every
-// complete epoch. After training is done, all epochs that were begun must be complete;
-// before that, all except the last are expected to be.
+// complete epoch. After training is done, every epoch that was begun must be complete.
+// Before that, the last epoch need not be.
 func (r Record) CheckSamples(samples int) error {
 	used := map[int][]int{}
 	for _, e := range r.Where("step", nil) {
