@@ -84,9 +84,9 @@ type Admission interface {
 	Gone() <-chan struct{}
 }
 
-// Server returns the credentials of a gRPC server. Any live agent of the job may
-// call. The server verifies that the caller is one before it reads anything of a
-// call.
+// Server returns the credentials of a gRPC server. The server accepts calls only
+// from live agents of the job, and verifies the caller before it reads anything of
+// a call.
 func (t *Transport) Server() credentials.TransportCredentials { return &serverSide{t} }
 
 type serverSide struct{ t *Transport }

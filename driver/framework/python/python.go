@@ -3,7 +3,7 @@
 
 // Package python finds out which packages are installed for a Python interpreter of the
 // client. Importing a training framework takes seconds, and may hang or crash. So a script
-// imports it, in a process of its own with no more rights than a task's.
+// imports the framework in a process of its own, with no more rights than a task has.
 package python
 
 import (
