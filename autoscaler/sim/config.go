@@ -193,7 +193,7 @@ const (
 	// Aware puts workers where the job's step is expected to be shortest, and close
 	// together if nothing is known.
 	Aware
-	// Migrate is Aware that also moves workers of running jobs.
+	// Migrate places workers like Aware, and also moves workers of running jobs.
 	Migrate
 )
 

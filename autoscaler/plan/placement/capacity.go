@@ -25,8 +25,8 @@ type Ask struct {
 	Apart map[int]bool
 }
 
-// Capacity holds the free resources of nodes. Amounts may be negative if more is held than
-// there is; that counts as nothing.
+// Capacity holds the free resources of nodes. An amount is negative if more is held than
+// exists, and then counts as 0.
 type Capacity struct {
 	cpu    []int   // by node
 	memory []int   // by node
