@@ -33,8 +33,9 @@ func Possible() error {
 	return nil
 }
 
-// Shutdown shuts down sockets of a process, given by their descriptors in it, and returns
-// how many. The process must be a descendant of this one, with the same user.
+// Shutdown shuts down sockets of a process, given by the process's descriptors, and returns
+// how many it has shut down. The process must be a descendant of this one, with the same
+// user.
 func Shutdown(pid int, fds []int) (n int, err error) {
 	// The kernel accepts a tracer's requests from one thread only.
 	runtime.LockOSThread()

@@ -44,8 +44,8 @@ func NewCollector() *Collector {
 }
 
 // Expect names the hosts that take part in a generation. It is for a leader that takes over
-// in the middle of one: until each host has been restored, it is unknown what the previous
-// leader handed out.
+// during a generation: until Restore was called for each host, it is unknown what the
+// previous leader handed out.
 func (c *Collector) Expect(hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,7 @@ type Horovod struct {
 }
 
 // Probe returns node attributes for the Horovod that is installed for a Python interpreter
-// on this client. See describe.
+// on this client. Function describe lists them.
 func (h Horovod) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	return describe(probe.Look(ctx, python, timeout, h.Logger))
 }

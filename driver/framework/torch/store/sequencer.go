@@ -53,8 +53,8 @@ func NewSequencer() *Sequencer {
 	return &Sequencer{hosts: map[string]*member{}, expected: map[string]bool{}}
 }
 
-// Expect names the hosts that take part in a ring. It is for a leader that takes over in
-// the middle of one: until it has heard from all of them, it does not know what the
+// Expect names the hosts that take part in a ring. It is for a leader that takes over an
+// existing ring: until that leader has heard from all hosts, it does not know what the
 // previous leader handed out.
 func (s *Sequencer) Expect(hosts []string) {
 	s.mu.Lock()

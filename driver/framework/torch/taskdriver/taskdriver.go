@@ -26,7 +26,7 @@ type PyTorch struct {
 }
 
 // Probe returns node attributes for the PyTorch that is installed for a Python interpreter
-// on this host. See describe.
+// on this host. Function describe lists them.
 func (p PyTorch) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	attributes, remark = describe(probe.Look(ctx, python, timeout, p.Logger))
 	return attributes, remark, nil
