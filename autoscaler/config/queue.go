@@ -17,9 +17,9 @@ import (
 // a block of its own.
 const anyQueue = "*"
 
-// Queue is the operator's rule over the jobs of a pool that name a queue. What
-// a job asks for beyond it is not granted. Policies share by a queue that has a block;
-// jobs of others count for their namespace.
+// Queue is the operator's rule for the jobs of a pool that name a queue. It limits
+// what these jobs are granted. If the queue has a block of its own, policies count its
+// jobs for the queue; otherwise, for their namespace.
 //
 //	queue "production" {
 //	  namespaces   = ["prod", "team-*"]

@@ -46,9 +46,9 @@ type Options struct {
 	Offset int
 }
 
-// DefaultBudget is enough to look at all moves of some dozen jobs on a dozen domains each
-// if all slots are taken, and of hundreds of jobs if some are free. Spending all of it
-// takes about 0.2 s.
+// DefaultBudget is enough to examine all moves of some dozen jobs on a dozen domains each
+// if all slots are taken, and of hundreds of jobs if some slots are free. Spending all of
+// it takes about 0.2 s.
 const DefaultBudget = 50_000_000
 
 // DefaultOptions returns options for jobs that train for minutes or longer.

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Crossing states how far apart the workers of a job are: the outermost level that
-// they cross, and how many domains of it they are in. The zero Crossing is that of a job
-// in one domain of the innermost level.
+// Crossing states how far apart the workers of a job are: the outermost level that they
+// cross, and how many domains of it they are in. The zero Crossing stands for a job in one
+// domain of the innermost level.
 type Crossing struct {
 	Level   string `json:"level,omitempty"`
 	Domains int    `json:"domains,omitempty"`

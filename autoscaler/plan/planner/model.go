@@ -41,8 +41,9 @@ type Bin struct {
 	Slots int
 }
 
-// Worker is an allocation that has not ended. Its place is by index into Cluster.Nodes and
-// Node.Bins. A node of -1 is an unknown node, a bin of -1 an unknown bin of its node.
+// Worker is an allocation that has not ended. Its place is given by indexes into
+// Cluster.Nodes and Node.Bins. A node of -1 is an unknown node, a bin of -1 an unknown bin
+// of its node.
 type Worker struct {
 	placement.Place
 	Ending bool // Nomad is stopping it
@@ -206,7 +207,7 @@ const (
 )
 
 // Action holds one job's writes. All its steps belong together. The first is conditional on
-// Index, and each other on the index that the one before it returned.
+// Index, and each later step on the index that the step before it returned.
 type Action struct {
 	Job      identity.JobKey
 	Index    uint64

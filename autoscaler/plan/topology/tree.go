@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Node describes a node by its values of the levels, "" for none. The value of the level
+// Node describes a node by its value at each level, "" for none. The value of the level
 // node is its name.
 type Node struct {
 	Values []string // of the levels up to node, including the name

@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nesting bounds HCL text before HCL's own parser sees it.
+// Package nesting limits the length and depth of HCL text before HCL's own parser
+// sees it.
 //
 // That parser is recursive and has no bound of its own: each opening bracket,
 // each unary operator and each branch of a conditional costs it up to 16 KiB
