@@ -123,8 +123,8 @@ func (j *Job) Update() error {
 	return err
 }
 
-// Wait returns what found finds in the record, as soon as it does. It returns an error
-// after limit, and when the job has ended.
+// Wait returns the event that found finds in the record, as soon as there is one. It
+// returns an error after limit, and when the job has ended.
 func (j *Job) Wait(ctx context.Context, what string, limit time.Duration, found func(Record) *Event) (Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no %s within %s", what, limit))
 	defer cancel()
