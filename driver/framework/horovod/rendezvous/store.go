@@ -278,8 +278,8 @@ func (s *Store) drop(c *scope) {
 	s.gone[c.id] = true
 }
 
-// Close ends the generation. Waiting requests, and all later ones, return ErrOver, and News
-// is closed.
+// Close ends the generation. Waiting requests and all later requests return ErrOver, and
+// News is closed.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

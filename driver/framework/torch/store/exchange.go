@@ -52,7 +52,7 @@ func (r *Replica) Snapshot() wire.Snapshot {
 	}, r.take()...)}
 }
 
-// Fill applies entries from the leader. It ignores those that this host has applied
+// Fill applies entries from the leader. It ignores entries that this host has applied
 // already.
 func (r *Replica) Fill(f wire.Fill) error {
 	if f.Scope != scopeLog {

@@ -65,8 +65,8 @@ type Mesh struct {
 
 // Meshes returns the meshes of one initialisation of a rank. set is the hash of process set
 // 0; without it there are three meshes, as before Horovod 0.23. The meshes of a process set
-// use the slot's position on its host in rank order where the others use its local rank
-// (GlooContext::InitializeForProcessSet).
+// use the slot's position on its host in rank order, and the other meshes use its local
+// rank (GlooContext::InitializeForProcessSet).
 func Meshes(slots []rendezvous.Slot, rank int, set string) []Mesh {
 	s := slots[rank]
 	out := []Mesh{
