@@ -137,7 +137,7 @@ func (m *Matrix) Islands() [][]int { return m.islands }
 func (m *Matrix) Island(i int) int { return m.island[i] }
 
 // Sub returns the matrix of some of the GPUs, in the given order. Its islands are
-// those that these GPUs form among themselves.
+// the islands that these GPUs form among themselves.
 func (m *Matrix) Sub(set []int) *Matrix {
 	s := &Matrix{n: len(set), links: make([]Link, len(set)*len(set)), egress: make([]int, len(set))}
 	for a, i := range set {
