@@ -163,7 +163,7 @@ func pause(ctx context.Context, d time.Duration) {
 // Client returns the autoscaler's client of Nomad.
 func (c *Controller) Client() *cluster.Client { return c.client }
 
-// Config returns the configuration in force.
+// Config returns the current configuration.
 func (c *Controller) Config() *config.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -135,5 +135,5 @@ func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Coll
 	}}
 }
 
-// Registry returns the autoscaler's metrics except those of JobMetrics.
+// Registry returns the autoscaler's metrics except the metrics of JobMetrics.
 func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }

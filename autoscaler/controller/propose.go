@@ -17,8 +17,8 @@ import (
 )
 
 // Propose returns what the policy of each pool would do now or, if line is not empty, what
-// the policy in line would do. It writes nothing and delays no round. It ends with the
-// context, but does not interrupt an external policy.
+// the policy in line would do. It writes nothing and delays no round. It returns when the
+// context ends, but does not interrupt an external policy.
 func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
 	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {

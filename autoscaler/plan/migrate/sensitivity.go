@@ -158,12 +158,13 @@ const (
 	enoughOfJob = 22   // number of a job's times after which it stops trying
 )
 
-// Hopeful returns what Slowdown does, for a choice that costs the job nothing, such as the
-// place of a new worker. If neither the job nor its kind was measured there at this size,
-// it assumes that steps are a little faster than expected, since no job would ever try it
-// otherwise (optimism in the face of uncertainty: Lai and Robbins, 1985). It stops after
-// enough times or tries, and after the first that is much slower further apart, at any
-// size. The sensitivities are those of the job and of its kind.
+// Hopeful returns the ratio of Slowdown for a choice that costs the job nothing, such as
+// the place of a new worker. If neither the job nor its kind was measured at this size and
+// at crossing to, Hopeful assumes that steps are a little faster than expected there, since
+// no job would ever try that crossing otherwise (optimism in the face of uncertainty: Lai
+// and Robbins, 1985). It stops doing so after enough measured times or tries, and once
+// steps of any size were much slower with workers further apart. of holds the sensitivities
+// of the job and of its kind.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {

@@ -22,8 +22,8 @@ const (
 	Draining                    // draining, down or disconnected: Nomad will place its workers elsewhere
 )
 
-// Node is a machine. All amounts are for elastic jobs: those that other workloads hold are
-// subtracted already. Negative amounts are allowed and count as nothing.
+// Node is a machine. All amounts are for elastic jobs: amounts that other workloads hold
+// are already subtracted. Negative amounts are allowed and count as 0.
 type Node struct {
 	ID        string
 	Name      string
