@@ -33,7 +33,8 @@ func (r Record) Effective() Record {
 
 // CheckEffective returns an error unless each of samples was used once in every complete
 // epoch. It tolerates what the record cannot show: a killed rank may not have recorded its
-// last step, and the rest of an epoch may not divide among the ranks of its last ring.
+// last step, and the remaining samples of an epoch may not divide evenly among the ranks of
+// its last ring.
 func (r Record) CheckEffective(samples int) error {
 	epochs := map[int]Record{}
 	for _, e := range r.Effective() {

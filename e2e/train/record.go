@@ -174,7 +174,8 @@ func (r Record) CheckSize(n int, since time.Time) error {
 // skipped a step. A commit is made every `every` steps. The check covers all ranks, because
 // rank 0 may die before it has recorded a step that others have done.
 //
-// Two rings of one job at the same time also show here, as steps that go back and forth.
+// This check also finds two rings of one job at the same time: their steps go back and
+// forth.
 func (r Record) CheckRollbacks(every int) error {
 	last := Event{}
 	for _, e := range r.Where("step", nil) {
