@@ -41,7 +41,7 @@ func (c *Config) settings() settings {
 	}
 }
 
-// Nomad is how to reach Nomad. Empty fields are taken from the NOMAD_*
+// Nomad describes how to reach Nomad. Empty fields are taken from the NOMAD_*
 // environment, as Nomad's own command line does.
 type Nomad struct {
 	Address, Region, Token    string
@@ -72,7 +72,7 @@ func (n *Nomad) settings() settings {
 	}
 }
 
-// Leader is the election among several autoscalers.
+// Leader holds the settings of the election among several autoscalers.
 type Leader struct {
 	Namespace, Path string
 	TTL, Delay      time.Duration
@@ -115,7 +115,7 @@ func (p *Planner) settings() settings {
 	}
 }
 
-// Telemetry is what metrics are made of.
+// Telemetry holds the settings of the metrics.
 type Telemetry struct{ PerJob bool }
 
 func (t *Telemetry) settings() settings {

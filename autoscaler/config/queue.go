@@ -28,8 +28,9 @@ const anyQueue = "*"
 //	}
 type Queue struct {
 	Name string
-	// Namespaces are those whose jobs may name the queue; one that ends in "*"
-	// stands for all that begin so. Nil is every namespace, empty none.
+	// Namespaces lists the namespaces whose jobs may name the queue. A name that ends
+	// in "*" stands for all names with that prefix. Nil means every namespace, empty
+	// means none.
 	Namespaces  []string
 	MaxPriority int     // 0 is no bound
 	MaxWeight   float64 // 0 is no bound

@@ -7,7 +7,7 @@
 // A request passes these stages, in order:
 //
 //	connection   limits connections, in total and by address        bounded.go
-//	gate         refuses other sites, host names and socket users   gate.go
+//	gate         refuses foreign sites, host names, socket users    gate.go
 //	caller       identifies the caller by token or Unix socket      caller.go
 //	scope        finds the namespaces that the caller may read      scope.go
 //	quota        limits concurrent answers, plans and streams       quota.go

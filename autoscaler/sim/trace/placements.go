@@ -150,8 +150,8 @@ func sum(parts []int) (n int) {
 
 // Apply gives the jobs of a trace the step times by placement of their application and
 // batch size. If the trace has no batch sizes, it uses the application's smallest. A job
-// that is not in the file keeps its curve, wherever it is. Apply returns an error if the
-// file has no job of the trace.
+// that is not in the file keeps its curve, wherever it is placed. Apply returns an error if
+// the file has no job of the trace.
 func (p *Placements) Apply(t *Trace) error {
 	smallest := map[string]appKey{}
 	for key := range p.times {
