@@ -4,10 +4,10 @@
 // Package privatedirs keeps files that root writes for a task where the task cannot
 // touch them.
 //
-// A task's directory, and the one it shares with the other tasks of its allocation,
-// belong to the users that tasks run as. Anything in them can be replaced by a link
-// before root opens it the next time. So root writes a task's files to directories
-// of its own, next to those of the allocations.
+// A task's directory, and the directory that it shares with the other tasks of its
+// allocation, belong to the users that tasks run as. Anything in them can be
+// replaced by a link before root opens it the next time. So root writes a task's
+// files to directories of its own, next to the allocations' directories.
 //
 //	<alloc_dir>/<allocation>/<task>/              Nomad's, and the task's
 //	<alloc_dir>/.kolo/state/<allocation>/<task>/  what the driver writes
