@@ -147,7 +147,7 @@ type Sample struct {
 }
 
 // Rest holds the values that are slow to read or to change. Only a sample of all
-// values has them.
+// values contains them.
 type Rest struct {
 	// Counters of ECC errors since the driver was loaded.
 	ECCCorrected, ECCUncorrected *uint64
