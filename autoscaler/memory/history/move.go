@@ -240,9 +240,9 @@ func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	return Outcome{Before: m.Before, After: after, Expected: m.Gain, Gaps: j.Gaps[max(0, len(j.Gaps)-2):]}, true
 }
 
-// MayMove returns the earliest time for the job's next move if at most most moves are
-// allowed within an hour; the zero time means now. It ignores moves recorded by a clock
-// that was ahead.
+// MayMove returns the earliest time for the job's next move under a limit of most moves
+// within an hour; the zero time means now. It ignores moves recorded by a clock that was
+// ahead.
 func (j *Job) MayMove(most int, now time.Time) time.Time {
 	var within []time.Time
 	for _, at := range j.Moves {

@@ -124,10 +124,11 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. It
-// is the ratio measured at this very size, by the first of the given sensitivities that has
-// it: the job's, and then its kind's. Otherwise it is estimated from all measurements. If
-// no measurement compares the two levels, it returns 1 and false.
+// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. If
+// the ratio was measured at this very size, Slowdown returns it from the first of the given
+// sensitivities that contains it: the job's, then its kind's. Otherwise it estimates the
+// ratio from all measurements. If no measurement compares the two levels, it returns 1 and
+// false.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true

@@ -4,10 +4,9 @@
 // Package slowdown estimates how much longer the steps of a job take in another placement,
 // from measurements of the job and of others of its kind.
 //
-// Nomad places the workers of a group anywhere in the domain that the group is bound
-// to. So a number of workers in each group stands for all crossings that it may lead to.
-// The worst one that is known counts, so that nothing moves for a placement that it may
-// not get.
+// Nomad places the workers of a group anywhere in the domain that the group is bound to. So
+// a number of workers in each group stands for all crossings that it may lead to. The worst
+// known crossing counts, so that no worker moves for a placement that it may not get.
 package slowdown
 
 import (

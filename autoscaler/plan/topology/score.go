@@ -44,7 +44,7 @@ func (t *Tree) Distance(level int) int64 {
 }
 
 // Score returns the score of a placement. Parts may name a leaf twice. Parts at unknown
-// leaves (-1) and those without workers are ignored.
+// leaves (-1) and parts without workers are ignored.
 func (t *Tree) Score(parts []Part) Score {
 	sorted := t.sorted(parts)
 	s := Score{Spread: Spread{Level: len(t.levels)}}

@@ -175,8 +175,8 @@ func (p *Placements) Apply(t *Trace) error {
 	return nil
 }
 
-// StepTimeOn returns the true time, in seconds, of one global step on nodes with so many
-// workers each. Without Spans it depends on their sum alone. The argument is sorted in
+// StepTimeOn returns the true time, in seconds, of one global step on nodes with the given
+// numbers of workers. Without Spans it depends only on their sum. The argument is sorted in
 // place.
 func (j *Job) StepTimeOn(workers []int) float64 {
 	slices.SortFunc(workers, func(a, b int) int { return b - a })
