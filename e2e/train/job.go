@@ -116,7 +116,7 @@ func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 // Finish makes the script end after its current epoch.
 func (j *Job) Finish() error { return os.WriteFile(j.File("stop"), nil, 0o644) }
 
-// Update adds everything that was recorded since the last call to Record.
+// Update appends the events that were recorded since its last call to Record.
 func (j *Job) Update() error {
 	more, err := j.follower.Next()
 	j.Record = append(j.Record, more...)
