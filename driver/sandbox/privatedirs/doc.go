@@ -14,6 +14,6 @@
 //	<alloc_dir>/.kolo/root/<allocation>/<task>/   root of an isolated task
 //	/dev/shm/kolo-<random>/<allocation>/<task>/   its shared memory
 //
-// The first two can't lie in the allocation's directory, because a job may give a
-// task the name of any entry there.
+// The two directories below .kolo can't lie in the allocation's directory, because
+// a job may give a task the name of any entry there.
 package privatedirs
