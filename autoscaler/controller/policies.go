@@ -15,7 +15,7 @@ import (
 )
 
 // ExternalPolicies provides policies that are not built in: programs of the operator, which
-// package plugin hosts. They may be fallible.
+// package plugin hosts. They may implement fallible.
 type ExternalPolicies interface {
 	Policy(name string) (policy.Policy, error)
 	Names() ([]string, error)

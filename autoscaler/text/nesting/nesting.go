@@ -34,7 +34,7 @@ const (
 )
 
 // Line returns an error for a line that must not be parsed as an HCL expression.
-// The error refers to the content of the line as what.
+// what names the content of the line in the error.
 func Line(what string, src []byte) error {
 	if len(src) > LineBytes {
 		return fmt.Errorf("%s has %d bytes; at most %d are read", what, len(src), LineBytes)
