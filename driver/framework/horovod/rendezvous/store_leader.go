@@ -73,8 +73,9 @@ func (s *Store) Outgoing() []wire.Put {
 	return out
 }
 
-// News receives an element when Outgoing may have values, or when a slot has
-// entered or left a mesh. One element may stand for many events. Close closes it.
+// News returns a channel that receives an element when Outgoing may have values, or
+// when a slot has entered or left a mesh. One element may stand for many events.
+// Close closes the channel.
 func (s *Store) News() <-chan struct{} { return s.news }
 
 // Snapshot returns everything that a new leader needs from this agent. Do not Fill

@@ -127,7 +127,8 @@ func (r *Replica) append(e entry) error {
 	return nil
 }
 
-// News receives an element when Outgoing or Up may have changed. Close closes it.
+// News returns a channel that receives an element when Outgoing or Up may have changed.
+// Close closes the channel.
 func (r *Replica) News() <-chan struct{} { return r.news }
 
 // Formed records that the process of a rank is connected to all others.
