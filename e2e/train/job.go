@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A Job is a framework's script on this machine, without Nomad. It runs under a launcher
-// that asks a script for its hosts, or by itself.
+// A Job is a framework's script on this machine, without Nomad. The script runs under a
+// launcher that asks another script for its hosts, or without a launcher.
 type Job struct {
 	// Record is what has been read of the record so far.
 	Record Record
