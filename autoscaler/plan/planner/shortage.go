@@ -9,16 +9,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Shortage has the workers that one job wants and does not get for lack of room.
+// Shortage is the number of workers that one job lacks because there is no room.
 type Shortage struct {
 	Job     int // index in Cluster.Jobs
 	Workers int
 	Waiting bool // the job has no workers, and this plan gives it none
 }
 
-// Shortages returns the workers of each job that lack room: those that the policy would
-// want with ample room (ample, by index of c.Jobs) and does not, and those that it wants and
-// for which the plan found no room. Jobs that are left alone for another reason have none.
+// Shortages returns, for each job, the workers that lack room. These are the workers that
+// the policy would want only with ample room (ample, by index of c.Jobs), and the wanted
+// workers for which the plan found no room. It omits jobs that lack no room, or that are
+// left alone for another reason.
 func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
 	shortfall, given := p.shortfalls(), p.given()
 	var out []Shortage

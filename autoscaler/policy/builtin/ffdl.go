@@ -158,7 +158,7 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 	}
 }
 
-// levels returns the sizes of a job that fit, from its present one up.
+// levels returns the sizes of a job that fit, from its current one up.
 func (p *pool) levels(levels []level, c *candidate) []level {
 	levels = append(levels, level{c.n, 0, c.weight() * c.speed(c.n)})
 	for n := c.next(c.n); n > 0; n = c.next(n) {

@@ -199,7 +199,7 @@ func (b *bid) outbids(growth *bid) bool {
 	return start.before(growth)
 }
 
-// worth fills in the hull of the job's value by size, from the present size up to
+// worth fills in the hull of the job's value by size, from the current size up to
 // the largest that the free GPUs and the exploration limit allow.
 func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 	weight, cut := k.weight(s, c), k.cut(s, c)
@@ -253,7 +253,7 @@ func (k kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 }
 
 // limit returns the largest size worth trying: Explore times the largest measured size,
-// but at least the first size and the present one.
+// but at least the first size and the current one.
 func (k kolo) limit(c *candidate) int {
 	first := c.want
 	if c.Preferred <= 0 {
@@ -264,7 +264,7 @@ func (k kolo) limit(c *candidate) int {
 }
 
 // stride returns the next size to consider: every size while sizes are small, then
-// sizes about 3 % apart, and always the present size.
+// sizes about 3 % apart, and always the current size.
 func (c *candidate) stride(n int) int {
 	to := c.next(n)
 	if far := c.floor(n + n/32); to > 0 && far > to {

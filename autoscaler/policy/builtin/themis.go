@@ -34,7 +34,7 @@ var themisEntry = registry.Define(registry.Info{
 	Trusts: registry.Times,
 }, themis{Lease: 1200}, themis.allocate)
 
-// themisState is the start of the present lease.
+// themisState is the start of the current lease.
 type themisState struct {
 	Since float64 `json:"since"`
 }

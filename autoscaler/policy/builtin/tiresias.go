@@ -20,7 +20,7 @@ type tiresias struct {
 	Order      string    `hcl:"order,optional" doc:"order inside a queue: start (by first start) or submit; jobs that never ran come last in both"`
 }
 
-// tiresiasDefaults has one threshold at 16 GPU-hours, which the Pollux
+// tiresiasDefaults holds one threshold at 16 GPU-hours, which the Pollux
 // authors found best for their traces, and Voda's starvation factor.
 var tiresiasDefaults = tiresias{Thresholds: []float64{57600}, Starvation: 8, Order: "start"}
 

@@ -167,7 +167,7 @@ func (t *tenant) grow(p *pool) bool {
 	})
 }
 
-// keepLoss is how much slower than a smaller size a job's present size may be and
+// keepLoss is how much slower than a smaller size a job's current size may be and
 // still be kept. Measured times are never exact.
 const keepLoss = 0.05
 

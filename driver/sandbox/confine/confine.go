@@ -38,7 +38,7 @@ func init() {
 // as user 0, and to empty the bounding set.
 func Capabilities() []string { return []string{"CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"} }
 
-// Identity is the identity that a process runs with.
+// Identity is the user, the groups and the rights with which a process runs.
 type Identity struct {
 	UID, GID int
 	// Groups are the supplementary groups.
