@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// Wait is why a job waits, in one word. The reason of the job begins with it.
+// Wait is the word for why a job waits. The reason of the job begins with it.
 type Wait string
 
 // Reasons to wait.
