@@ -31,7 +31,7 @@ func (a afsl) Check() (string, string) {
 
 var afslEntry = registry.Define(registry.Info{
 	Name:   "afs-l",
-	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans again on events only.",
+	Doc:    "For each GPU, jobs are compared in pairs by length and efficiency, and the winner of all pairs gets the GPU; plans again on events only.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
 	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
 	Trusts: registry.Times,

@@ -32,7 +32,7 @@ func (e elasticTiresias) Check() (string, string) {
 
 var elasticTiresiasEntry = registry.Define(registry.Info{
 	Name:   "elastic-tiresias",
-	Doc:    "Tiresias at preferred sizes; when many jobs wait, those of lower queues shrink to their minimum; free GPUs go where they bring most speed-up.",
+	Doc:    "Tiresias at preferred sizes; when many jobs wait, jobs in lower queues shrink to their minimum; free GPUs go to the jobs with the highest gain in speed-up.",
 	Source: "EDL (TPDS'22, arXiv 1909.11985), as in Voda",
 	Needs:  "attained service and speed-up curves; unmeasured sizes use the prior",
 }, elasticTiresias{

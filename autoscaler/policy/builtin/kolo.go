@@ -73,7 +73,7 @@ var koloDefaults = kolo{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, 
 
 var koloEntry = registry.Define(registry.Info{
 	Name:   "kolo",
-	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
+	Doc:    "Kolo's own, and the default: GPUs go to the jobs that gain most from them, with more weight for jobs with little service. Sizes are measured ones or one step larger, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
 	Trusts: registry.Lengths,

@@ -32,7 +32,7 @@ func (w weightedFair) Check() (string, string) {
 
 var weightedFairEntry = registry.Define(registry.Info{
 	Name:   "weighted-fair",
-	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each. Jobs grow while it makes them faster; GPUs that make none faster stay where they are, unless they slow a job down by more than 5 %.",
+	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each. Jobs grow while that makes them faster. GPUs that make no job faster stay where they are, unless they slow a job down by more than 5 %.",
 	Source: "weighted max-min fairness (DRF, NSDI'11, with one resource); quotas with borrowing as in YARN and Kueue",
 	Needs:  "tenant and weight; step times, to stop growth that brings nothing",
 }, weightedFair{Borrow: true}, weightedFair.allocate)
