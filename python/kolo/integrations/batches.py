@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 @dataclasses.dataclass
 class Position:
-    """Where a training is in its data set."""
+    """The position of a training in its data set."""
 
     samples: int  # of the data set
     drop_last: bool = False  # an epoch ends when less than a whole step is left

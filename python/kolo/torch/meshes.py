@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The device mesh of the present group.
+"""The device mesh of the current group.
 
             shard ->              A replica is a row: its members share one copy of the model.
-    replicate  rank 0  rank 1     The members of a column have the same part of it.
+    replicate  rank 0  rank 1     The members of a column hold the same part of it.
         |      rank 2  rank 3
         v
 """

@@ -46,7 +46,7 @@ class Channel:
         return transfer.receive(self._move, PIECE)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Receives the tensors that follow a tree."""
+        """Receives, in place, the tensors that follow a tree."""
         transfer.exchange(list(tensors), self._move, True, PIECE)
 
     def answer(self, tree: Any) -> None:

@@ -36,7 +36,7 @@ _COUNT, _INT, _FLOAT = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("
 
 
 def dumps(node: Any) -> bytes:
-    """Encodes a skeleton, as split() returns it."""
+    """Encodes a skeleton from split() as bytes."""
     out = bytearray()
     _write(node, out)
     if len(out) > LIMIT:
@@ -46,7 +46,7 @@ def dumps(node: Any) -> bytes:
 
 
 def loads(data: Union[bytes, bytearray]) -> Any:
-    """Decodes bytes that dumps() has returned."""
+    """Returns the skeleton that dumps() has encoded. Raises Malformed for other data."""
     if len(data) > LIMIT:
         raise Malformed("%d bytes are more than any state may have" % len(data))
     reader = _Reader(data)

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Handlers: how a State copies and sets its values."""
+"""Handlers, with which a State copies and sets its values."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Ledger:
         self.fresh = False
 
     def restore(self) -> None:
-        """Records that the state was restored to the last saved one."""
+        """Records that the last saved state was restored."""
         self.fresh = True
 
     def go_back(self) -> None:

@@ -80,7 +80,7 @@ def broadcasts(group: Any, root: int) -> Move:
 
 
 def _describe(tensor: torch.Tensor) -> str:
-    """Describes a tensor to a receiver: type, device, shape."""
+    """Returns a description of a tensor for receivers: dtype, device type, shape."""
     return " ".join((str(tensor.dtype).partition(".")[2], tensor.device.type, *map(str, tensor.shape)))
 
 
