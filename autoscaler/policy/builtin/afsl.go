@@ -14,7 +14,7 @@ import (
 type afsl struct {
 	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
-	RestartCap int     `hcl:"restart_cap,optional" doc:"a job resized this often keeps its size; 0 is no cap"`
+	RestartCap int     `hcl:"restart_cap,optional" doc:"a job that was resized this often keeps its size; 0 is no limit"`
 	Always     bool    `hcl:"always,optional" doc:"plan again at every decision, not only when jobs, bounds, capacity or curves changed"`
 }
 

@@ -14,7 +14,7 @@ import (
 //
 // Elastic SRJF differs only in the order of jobs and has the same options.
 type elastic struct {
-	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); negative does not look at the curve"`
+	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); a negative value ignores the curve"`
 }
 
 // Check implements registry.Checker.

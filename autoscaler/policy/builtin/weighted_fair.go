@@ -16,7 +16,7 @@ import (
 // within a tenant between jobs in proportion to their weights. GPUs that a tenant
 // does not use are lent to the others and taken back when it needs them.
 type weightedFair struct {
-	Shares map[string]float64 `hcl:"shares,optional" doc:"relative share of each tenant; those not named have 1"`
+	Shares map[string]float64 `hcl:"shares,optional" doc:"relative share of each tenant; tenants that are not listed have 1"`
 	Borrow bool               `hcl:"borrow,optional" doc:"lend unused GPUs to other tenants; false keeps each within its share of the cluster"`
 }
 
