@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Where a script for torchrun waits until it may train.
+"""The point at which a script for torchrun waits until it may train.
 
     imports, data, model           start of a process of the next group, while the current one trains
     kolo.ready()                   held here until the current processes have ended

@@ -64,7 +64,7 @@ class StreamPosition:
         return self.epoch + self.made / self.most
 
     def steps(self, samples: int) -> int:
-        """Returns a number above any number of steps, because it is unknown how many are left."""
+        """Returns a number larger than any epoch's, because the number of steps left is unknown."""
         return sys.maxsize
 
     def state_dict(self) -> Dict[str, Any]:
