@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Finds what a script trains with and its State lacks, so that a change would lose it without a word.
+"""Finds optimizers and samplers that a script trains with but its State lacks. A change would lose them silently.
 
-    optimizer.step()  --> an optimizer of the state's modules that the state does not have
+    optimizer.step()  --> an optimizer of the state's modules that is not part of the state
     iter(sampler)     --> a sampler of PyTorch's that is in the middle of its epoch at a commit
 
-Each is reported once, at the first commit at which it is seen.
+Each optimizer and sampler is reported once, at the first commit after it was used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPTIMIZER = ("an optimizer (%s) trains modules of the state and is not part of i
 
 
 class Strays:
-    """What of a process's training was seen, and what was reported of it."""
+    """Optimizers and samplers that the process has used, and which of them were reported."""
 
     def __init__(self) -> None:
         self._stepped: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # for the first time, since the last commit
@@ -41,13 +41,13 @@ class Strays:
         self._said: Set[str] = set()
 
     def watch(self) -> None:
-        """Begins to see steps and iterators, until the process ends."""
+        """Registers hooks for steps and iterators, until the process ends."""
         register_optimizer_step_post_hook(self._step)
         for kind in SAMPLERS:
             self._watch_iterators(kind)
 
     def report(self, core: Core) -> None:
-        """Reports what was seen since the last commit of the state."""
+        """Reports optimizers and samplers used since the last commit that the state lacks."""
         for walk, sampler in list(self._walks.items()):
             if inspect.getgeneratorstate(walk) == inspect.GEN_SUSPENDED and not getattr(sampler, "replacement", False):
                 self._say(SAMPLER % type(sampler).__name__)
@@ -60,7 +60,7 @@ class Strays:
                 self._say(ZERO if is_zero(optimizer) else OPTIMIZER % type(optimizer).__name__)
 
     def _watch_iterators(self, kind: Any) -> None:
-        """Begins to see the iterators of a kind of samplers."""
+        """Registers a hook for the iterators of a sampler class."""
         walk = kind.__iter__
 
         @functools.wraps(walk)
@@ -82,12 +82,12 @@ class Strays:
 
 
 def _walk(items: Iterator[Any]) -> Iterator[Any]:
-    """The same iterator, in a form that there can be weak references to."""
+    """Wraps an iterator in a generator, to which weak references are possible."""
     yield from items
 
 
 def _is_stray(optimizer: torch.optim.Optimizer, core: Core) -> bool:
-    """Whether an optimizer that has made a step keeps something of it, and neither it nor another of the same parameters is part of the state."""
+    """Whether an optimizer keeps something of its steps, and the state contains no optimizer of the same parameters."""
     kept = [value for values in optimizer.state.values() for value in (values.values() if isinstance(values, dict) else [values])]
     if all(value is None for value in kept) and not is_zero(optimizer):
         return False
