@@ -323,6 +323,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         self.in_group = self._within = True
         self.step, self.progress.stepped = 0, 0
         self.gradient_state._set_sync_gradients(True)
+        for loader in self._loaders:
+            loader.trained = False  # as in newcomers
         for model in self._models:
             if isinstance(model, ElasticModel):
                 model.bind()
