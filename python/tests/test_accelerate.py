@@ -200,6 +200,33 @@ class Accelerate(Processes):
         train()
         self.assertEqual([4] * 8, read)
 
+    def test_an_evaluation_that_is_left_early(self):
+        """The last step of an epoch is still made, though it has fewer passes."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True, gradient_accumulation_steps=2)
+        model = torch.nn.Linear(1, 1)
+        loader, tests, model, optimizer = accelerator.prepare(
+            *(torch.utils.data.DataLoader(torch.ones(3, 1)) for _ in range(2)), model, torch.optim.SGD(model.parameters(), 0.1))
+        synchronized = []
+
+        @accelerator.elastic
+        def train():
+            for _ in accelerator.epochs(2):
+                for x in loader:
+                    with accelerator.accumulate(model):
+                        accelerator.backward(model(x).sum())
+                        optimizer.step()
+                        optimizer.zero_grad()
+                    synchronized.append(accelerator.sync_gradients)
+                    for _ in tests:
+                        break
+
+        train()
+        self.assertEqual([False, True, True] * 2, synchronized)
+
     def test_within_the_function(self):
         """The script's gradient compression is applied. Calls that each group would repeat are refused."""
         import torch

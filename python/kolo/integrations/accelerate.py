@@ -128,6 +128,7 @@ class ElasticLoader:
                     raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
                 self.trained = True  # a checkpoint of the end of an epoch, which has no batches left
         finally:
+            accelerator.gradient_state._remove_dataloader(loader)  # if it was left early, the loader around it would not be seen to end
             if not self.trained:
                 position.load_state_dict(begin)  # an evaluation begins again each time, even if the last one was left early
 
