@@ -16,8 +16,8 @@
 // from before the last commit, whatever dies, and without further disturbance it must reach
 // a ring of all listed slots. Each sample must be used once per epoch: the model counts the
 // uses in its weights, which are part of the state that survives. PyTorch's script also
-// records its generations, so the record must show the same for the steps that training has
-// kept. Failures depend on microseconds, so a seed that has failed may need several runs to
+// records the generation of each step, which tells the steps that training has kept; by
+// this record, too, they must use each sample once per epoch. Failures depend on microseconds, so a seed that has failed may need several runs to
 // fail again.
 //
 // Whenever all ranks train, chaos measures the memory and the open descriptors of the

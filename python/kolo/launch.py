@@ -29,9 +29,11 @@ agent for how long a change stopped training, even if the script reports no prog
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import runpy
 import sys
@@ -180,7 +182,10 @@ def _end(status: int) -> None:
     """Ends the process as Python does, but without freeing its objects."""
     threading._shutdown()  # type: ignore[attr-defined] # waits for threads
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
+    # Freeing a file would write what its buffer has. A text file comes first, because it writes into a binary one.
+    files = [one for one in gc.get_objects() if type(one) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)]
+    files.sort(key=lambda file: type(file) is not io.TextIOWrapper)
+    for stream in (*files, sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # no one reads it

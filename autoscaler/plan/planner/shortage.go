@@ -16,10 +16,11 @@ type Shortage struct {
 	Waiting bool // the job has no workers, and this plan gives it none
 }
 
-// Shortages returns, for each job, the workers that lack room. These are the workers that
-// the policy would want only with ample room (ample, by index of c.Jobs), and the wanted
-// workers for which the plan found no room. It omits jobs that lack no room, or that are
-// left alone for another reason.
+// Shortages returns how many workers each job lacks because there is no room: the workers
+// that the policy would add if there were ample room, and the workers that it wants but for
+// which the plan found no room. ample[i] is the count that the policy would want for
+// c.Jobs[i] with ample room. Jobs that lack none are omitted, and so are jobs that are
+// frozen, held, unhealthy or changed manually.
 func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
 	shortfall, given := p.shortfalls(), p.given()
 	var out []Shortage

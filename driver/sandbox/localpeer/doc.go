@@ -15,7 +15,7 @@
 //	        the task has a cgroup of its own: the socket was made in it ──> admitted
 //	        otherwise: a process of the task holds it (/proc/<pid>/fd)  ──> admitted
 //
-// Nothing is admitted because some fact could not be found out.
+// If a fact that this needs cannot be found out, the connection is not admitted.
 //
 // # Processes of the task
 //

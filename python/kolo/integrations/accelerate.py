@@ -128,6 +128,7 @@ class ElasticLoader:
                     raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
                 self.trained = True  # a checkpoint of the end of an epoch, which has no batches left
         finally:
+            accelerator.gradient_state._remove_dataloader(loader)  # if it was left early, the loader around it would not be seen to end
             if not self.trained:
                 position.load_state_dict(begin)  # an evaluation begins again each time, even if the last one was left early
 
@@ -323,6 +324,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         self.in_group = self._within = True
         self.step, self.progress.stepped = 0, 0
         self.gradient_state._set_sync_gradients(True)
+        for loader in self._loaders:
+            loader.trained = False  # as in newcomers
         for model in self._models:
             if isinstance(model, ElasticModel):
                 model.bind()

@@ -9,7 +9,8 @@ Each rank reads the whole iterable, which gives all of them the same samples in
 the same order, and takes its share of each step. So one number is enough to go on
 with other ranks: how many samples the ranks have used. A rank that enters a group
 skips as many, or loads the iterable's own state, if it has state_dict and
-load_state_dict (as the iterable data sets of Hugging Face and torchdata).
+load_state_dict (as those of torchdata). The state of a stream of Hugging Face's
+datasets is not used, because it may count samples that are not read yet.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Mark:
 
     used: int  # samples of this epoch
     samples: int  # of the step
-    place: Optional[Dict[str, Any]]  # the iterable's own state
+    place: Optional[Dict[str, Any]]  # the iterable's own state; a copy, which nothing changes
 
 
 @dataclasses.dataclass
@@ -68,7 +69,7 @@ class StreamPosition:
         return sys.maxsize
 
     def state_dict(self) -> Dict[str, Any]:
-        return {"epoch": self.epoch, "used": self.used, "made": self.made, "place": copy.deepcopy(self.place)}
+        return {"epoch": self.epoch, "used": self.used, "made": self.made, "place": self.place}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         self.epoch, self.used, self.made, self.place = state["epoch"], state["used"], state["made"], state["place"]
@@ -79,7 +80,7 @@ class Source:
 
     def __init__(self, items: Any) -> None:
         self._items = items
-        self.placed = hasattr(items, "state_dict") and hasattr(items, "load_state_dict") and not _has_shuffle_buffer(items)
+        self.placed = _has_state(items) and not _has_stream(items)
         self._initial = copy.deepcopy(items.state_dict()) if self.placed else None
         self._fresh = True  # not read by this process yet: iter() starts at the beginning, even if the script has looked at some samples
 
@@ -94,7 +95,15 @@ class Source:
         elif self.placed and not self._fresh:
             items.load_state_dict(copy.deepcopy(self._initial))
         self._fresh = False
-        return itertools.islice(iter(items), skipped, None)
+        samples = iter(items)
+        if samples is items and not self.placed and torch.utils.data.get_worker_info() is None:  # a worker process has a copy
+            raise ValueError("the __iter__ of a %s returns the object itself, which cannot be read again in another epoch or group: let it return "
+                             "a new iterator, or add state_dict and load_state_dict" % type(items).__name__)
+        return itertools.islice(samples, skipped, None)
+
+    def first(self, count: int) -> List[Any]:
+        """Returns up to this many samples, which are still read later."""
+        return list(itertools.islice(self.read(StreamPosition()), count))
 
     def place(self) -> Optional[Dict[str, Any]]:
         """The iterable's own state at the read position; None if the iterable has no state."""
@@ -156,18 +165,18 @@ def is_stream(data: Any) -> bool:
     return isinstance(data, torch.utils.data.IterableDataset)
 
 
-def _has_shuffle_buffer(data: Any) -> bool:
-    """Whether data is a stream of Hugging Face's datasets with shuffle(): its state lacks the samples in the buffer, which would be lost."""
-    left = [data]
-    while left:
-        part = left.pop()
-        if isinstance(part, (list, tuple)):
-            left.extend(part)
-        elif type(part).__module__.startswith("datasets."):
-            if type(part).__name__.startswith("BufferShuffled"):
-                return True
-            left.extend(vars(part).values())
-    return False
+def _has_state(data: Any) -> bool:
+    return hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
+
+
+def _has_stream(data: Any) -> bool:
+    """Whether data is a stream of Hugging Face's datasets, or keeps one, whose state it may return as its own.
+
+    Such a state lacks the samples in the buffer of shuffle(). With map() or filter(), it
+    counts all samples of a table when the first one is read. These would be lost.
+    """
+    parts = [data, *getattr(data, "__dict__", {}).values()]
+    return any(type(part).__module__.startswith("datasets.") and _has_state(part) for part in parts)
 
 
 def refused(workers: int, persistent: bool) -> Optional[str]:

@@ -22,7 +22,6 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import math
 import os
@@ -367,7 +366,7 @@ class Training:
         buffers = {name: buffer.clone() for name, buffer in trainer.model.named_buffers()}
         dataset, count = self.dataset(), trainer.args.per_device_train_batch_size
         if self.streams:
-            dataset = list(itertools.islice(iter(dataset), count))
+            dataset = self.source.first(count)
         passes = [list(range(min(len(dataset), count)))] * self.step.accumulate
         with torch.random.fork_rng():
             loader = torch.utils.data.DataLoader(dataset, batch_sampler=passes, collate_fn=self.collator())

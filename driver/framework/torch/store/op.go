@@ -108,7 +108,8 @@ const (
 	MaxValue = 8 << 20
 	// MaxKeys is the largest number of keys in one operation.
 	MaxKeys = 128 << 10
-	// MaxOp is the largest operation in bytes, including 64 for each key of a list.
+	// MaxOp is the largest size of an operation in bytes. In addition to keys and values,
+	// the size counts 64 bytes for the operation and for each key or pair of a list.
 	MaxOp = 16 << 20
 )
 

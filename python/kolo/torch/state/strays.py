@@ -22,7 +22,7 @@ from torch.utils.data import DistributedSampler, RandomSampler, SequentialSample
 
 from ..log import log
 from .core import Core
-from .handlers import ZERO, ModuleHandler, is_zero
+from .handlers import ZERO, ModuleHandler, SchedulerHandler, is_zero
 
 SAMPLERS = (DistributedSampler, RandomSampler, SequentialSampler)
 SAMPLER = ("a %s is in the middle of its epoch at a commit, and is not part of the state: after a change of the group its epoch begins "
@@ -48,8 +48,12 @@ class Strays:
 
     def report(self, core: Core) -> None:
         """Reports optimizers and samplers used since the last commit that the state lacks."""
-        for walk, sampler in list(self._walks.items()):
-            if inspect.getgeneratorstate(walk) == inspect.GEN_SUSPENDED and not getattr(sampler, "replacement", False):
+        for reference in self._walks.keyrefs():  # a list, since other threads may begin iterators
+            walk = reference()
+            if walk is None or inspect.getgeneratorstate(walk) != inspect.GEN_SUSPENDED:
+                continue
+            sampler = self._walks.get(walk)
+            if not getattr(sampler, "replacement", False) and not _is_part(sampler, core):
                 self._say(SAMPLER % type(sampler).__name__)
         stepped = list(self._stepped)
         self._stepped.clear()
@@ -95,10 +99,24 @@ def _is_stray(optimizer: torch.optim.Optimizer, core: Core) -> bool:
     modules = core.values(ModuleHandler)
     if not any(id(parameter) in own for module in modules for parameter in module.parameters()):
         return False
-    for value in (handler.value for handler in core.handlers.values()):
-        groups = getattr(value, "param_groups", ())
-        if any(id(parameter) in own for group in groups for parameter in group["params"]):
-            return False
-        if any(part is optimizer for part in getattr(value, "__dict__", {}).values()):
-            return False  # in an object of the script's own
-    return True
+    groups = (group for handler in core.handlers.values() for group in getattr(handler.value, "param_groups", ()))
+    if any(id(parameter) in own for group in groups for parameter in group["params"]):
+        return False
+    return not _is_part(optimizer, core)
+
+
+def _is_part(one: Any, core: Core) -> bool:
+    """Whether an object is a value of the state, or a value of the script's own has it, maybe in a list or dict.
+
+    The state of a scheduler does not include its optimizer.
+    """
+    for handler in core.handlers.values():
+        if handler.value is one:
+            return True
+        if isinstance(handler, SchedulerHandler):
+            continue
+        for part in list(getattr(handler.value, "__dict__", {}).values()):
+            parts = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+            if part is one or any(inner is one for inner in list(parts)):
+                return True
+    return False
