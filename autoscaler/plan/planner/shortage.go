@@ -17,7 +17,7 @@ type Shortage struct {
 }
 
 // Shortages returns how many workers each job lacks because there is no room: the workers
-// that the policy would add if there were ample room, and the workers that it wants but for
+// that the policy would add if there were ample room, and the wanted workers for
 // which the plan found no room. ample[i] is the count that the policy would want for
 // c.Jobs[i] with ample room. Jobs that lack none are omitted, and so are jobs that are
 // frozen, held, unhealthy or changed manually.
