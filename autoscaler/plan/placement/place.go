@@ -41,8 +41,9 @@ func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share
 	return shares, placed
 }
 
-// Spread takes room for up to n more workers of a job that has shares already, each in the
-// place with the most room. It returns the same results as Pack.
+// Spread takes room for up to n more workers of a job, each in the place with the most room.
+// shares lists the workers that the job has already. Like Pack, Spread returns the shares
+// with the new workers, and how many workers found room.
 func (c *Capacity) Spread(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	for placed := range n {
 		at, k := c.tightest(places, ask, math.MaxInt)

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Site is a part of the cluster whose number of a job's workers can be set: a group of the
-// job that is bound to one domain or, in the simulator, a node.
+// Site is a part of the cluster in which the number of a job's workers can be set. It is a
+// group of the job that is bound to one domain or, in the simulator, a node.
 type Site struct {
 	// Path is the domain that the site is in at each level, outermost first. It is
 	// shorter than that of other sites if the site spans several domains of the next

@@ -70,9 +70,9 @@ func (m *Model) FromNow(counts []int) float64 {
 }
 
 // Between returns the time of a step with the workers in each group given by counts, as a
-// multiple of the time with the workers given by elsewhere; 1 if it is unknown. It decides
-// where new workers go, not which move, so it is in favour of placements that were not
-// measured yet.
+// multiple of the time with the workers given by elsewhere; 1 if it is unknown. It is used
+// to place new workers, so it favours placements that were not measured yet. FromNow judges
+// moves of running workers.
 func (m *Model) Between(counts, elsewhere []int) float64 {
 	return m.worst(sizeOf(counts), m.crossings(elsewhere), m.crossings(counts), true)
 }

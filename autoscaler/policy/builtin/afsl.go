@@ -12,7 +12,7 @@ import (
 // all jobs. In a match of two jobs the shorter one wins, unless the longer one
 // would use the GPU so much better that the two jobs end sooner on average.
 type afsl struct {
-	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
+	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job's remaining work is taken to be its attained service plus prior"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
 	RestartCap int     `hcl:"restart_cap,optional" doc:"a job that was resized this often keeps its size; 0 is no limit"`
 	Always     bool    `hcl:"always,optional" doc:"plan again at every decision, not only when jobs, bounds, capacity or curves changed"`
@@ -33,7 +33,7 @@ var afslEntry = registry.Define(registry.Info{
 	Name:   "afs-l",
 	Doc:    "For each GPU, jobs are compared in pairs by length and efficiency, and the winner of all pairs gets the GPU; plans again on events only.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
-	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
+	Needs:  "speed-up curves and remaining work; a job of unknown length is taken to have its attained service plus `prior` of work left",
 	Trusts: registry.Times,
 }, afsl{Prior: servicePrior}, afsl.allocate)
 

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Scale returns a workload with load times as many jobs in the same time. Below 1 a random
-// subset stays. Above 1 copies of random jobs are added, each arriving when some other
+// Scale multiplies the number of jobs by load, in the same time. Below 1, a random subset
+// stays. Above 1, copies of random jobs are added, each arriving when some other
 // random job of the trace did. The mix of jobs and the shape of the arrivals stay, and
 // twice the load is twice the work, which would not hold for squeezed arrivals. Load 1
 // returns the trace itself.

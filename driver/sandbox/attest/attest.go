@@ -58,8 +58,9 @@ func Check(ends []End) error {
 // Addresses is a set of listening addresses.
 type Addresses map[netip.AddrPort]bool
 
-// Add adds an address in the form in which the kernel lists connections. It ignores an
-// address without a particular interface, because no connection ends there.
+// Add adds an address in the form in which the kernel lists connections. It ignores
+// addresses where no connection can end: invalid ones, the unspecified 0.0.0.0 and ::, and
+// any address with port 0.
 func (a Addresses) Add(p netip.AddrPort) {
 	if addr := p.Addr().Unmap().WithZone(""); addr.IsValid() && !addr.IsUnspecified() && p.Port() != 0 {
 		a[netip.AddrPortFrom(addr, p.Port())] = true

@@ -9,7 +9,7 @@ import (
 )
 
 // Task describes Horovod's part of a task's configuration to the task driver, to
-// kolo-worker, and to checks of a job without a client.
+// kolo-worker, and to `kolo job lint`, which checks a job without a Nomad client.
 type Task struct{}
 
 // Name returns "horovod", the `driver` of a jobspec and the name of the block with
