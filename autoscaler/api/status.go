@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
@@ -138,9 +139,21 @@ type JobStatus struct {
 	// topology.
 	Spread *Spread `json:"spread,omitempty"`
 
+	Waits *Waits `json:"waits,omitempty"` // absent if the job has workers or is complete
+
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
 	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing
+}
+
+// Waits is why a job without workers waits, and where.
+type Waits struct {
+	Reason   waiting.Reason `json:"reason"`
+	Sentence string         `json:"sentence"`
+	Queue    string         `json:"queue"`              // of the configuration; "*" is none of them
+	Position int            `json:"position,omitempty"` // from 1; absent if the job is paused or held
+	Slots    int            `json:"slots"`              // that it needs at least
+	Since    time.Time      `json:"since"`
 }
 
 // Spread is how far apart the workers of a job are. Level and Domains are absent if all

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
@@ -275,7 +276,7 @@ func TestPolicy_EmptyPools(t *testing.T) {
 	w.job("a2", "a", 1, 4)
 	w.decide()
 	must.Eq(t, 0, w.s.Jobs[1].Count)
-	must.Eq(t, `waits-for-guarantee`, w.reason("a2")[:len(WaitsForGuarantee)])
+	must.Eq(t, `waits-for-guarantee`, w.reason("a2")[:len(waiting.WaitsForGuarantee)])
 }
 
 // A job that ran for max_time goes behind the other jobs of its queue.
