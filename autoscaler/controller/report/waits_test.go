@@ -76,6 +76,21 @@ func drawing(t *testing.T, pool string, jobs ...string) *Round {
 	return r
 }
 
+// TestJobsWaiting has a reader of some jobs.
+func TestJobsWaiting(t *testing.T) {
+	r := drawing(t, "queue \"a\" { guarantee = 2 }", "x/1 a 50 1", "y/2 a 50 2", "x/3 x 50 3", "x/4 other 50 4", "y/5 y 50 5", "x/6 a 50 6")
+	r.View.Nodes = []planner.Node{{Pool: "gpu"}}
+	r.Wants[0] = planner.Want{Wait: waiting.OverLimit}
+	r.View.Jobs[5].Groups[0].Count = 1
+	s := Status(r)
+	must.Eq(t, map[waitsKey]int{
+		{"gpu", "a", waiting.OverLimit}: 1, {"gpu", "*", waiting.InQueue}: 2, {"gpu", "", waiting.InQueue}: 2,
+	}, jobsWaiting(s, func(key identity.JobKey) bool { return key.Namespace == "x" }))
+	must.Eq(t, map[waitsKey]int{
+		{"gpu", "a", waiting.OverLimit}: 1, {"gpu", "a", waiting.InQueue}: 1, {"gpu", "*", waiting.InQueue}: 3,
+	}, jobsWaiting(s, func(identity.JobKey) bool { return true }))
+}
+
 // TestAddWaits checks the queues and the positions of jobs that wait: "queue position id".
 func TestAddWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
