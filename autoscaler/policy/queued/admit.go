@@ -145,13 +145,16 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if j.Priority == last && a.Count <= j.Count {
 		a.Reason += "; it ran as long as max_time of its queue, and other jobs go first"
 	}
-	least := j.Sizes.Above(max(1, j.Min)-1) * max(1, j.PerWorker)
+	least, most := j.Sizes.Above(max(1, j.Min)-1)*max(1, j.PerWorker), m.most
+	if a.Wait == waiting.NoRoom {
+		most = m.share // its policy was asked last with these
+	}
 	switch {
-	case a.Count == 0 && j.Count == 0 && least > m.most-m.fixed:
+	case a.Count == 0 && j.Count == 0 && least > most-m.fixed:
 		a.Wait, a.Repeats = waiting.NoRoom, false
-		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, m.most))
+		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most))
 	case a.Count == 0 && j.Count == 0:
-		a.Wait = waiting.InQueue
+		a.Wait = cmp.Or(a.Wait, waiting.InQueue)
 		a.Reason = sentence(a.Wait, a.Reason)
 	case a.Count < j.Count && m.now > m.most:
 		a.Reclaimed = true
