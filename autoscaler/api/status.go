@@ -48,6 +48,9 @@ type PoolStatus struct {
 	// Queues holds the operator's limits on what jobs may request.
 	Queues []QueueStatus `json:"queues,omitempty"`
 
+	// Use is what jobs hold by queue. The last one, "*", has the jobs in no queue.
+	Use []QueueUse `json:"use,omitempty"`
+
 	// Only set if this autoscaler leads: the slots that jobs lack, by level, and the
 	// classes of the pool's nodes.
 	Lacks []Lack      `json:"lacks,omitempty"`
@@ -88,6 +91,14 @@ type QueueStatus struct {
 	MaxTime      float64          `json:"max_time,omitempty"` // seconds
 	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
 	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
+}
+
+// QueueUse is what the jobs of a queue hold, and of the queues inside it.
+type QueueUse struct {
+	Queue    string `json:"queue"`
+	Used     int    `json:"used"`               // slots
+	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
+	Waiting  int    `json:"waiting"`            // jobs with no workers
 }
 
 // NamespaceStatus is what each namespace of a queue may use; absent is no limit.

@@ -75,6 +75,7 @@ func Status(r *Round) *api.Status {
 		s.Ineligible = append(s.Ineligible, api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off, Problems: x.Problems.Strings()})
 	}
 	addWaits(s, r)
+	addUse(s, r)
 	if r.Ample != nil {
 		addShortage(s, r)
 	}

@@ -27,7 +27,7 @@ func addWaits(s *api.Status, r *Round) {
 			continue
 		}
 		wait := waits[j.Key]
-		w := &api.Waits{Queue: QueueOf(r.Config.Pool(j.Pool), js), Slots: j.Sizes.Above(max(1, j.Min)-1) * f.Slots, Since: js.Seen}
+		w := &api.Waits{Queue: queueOf(r.Config.Pool(j.Pool), js), Slots: j.Sizes.Above(max(1, j.Min)-1) * f.Slots, Since: js.Seen}
 		if js.State == api.StateSuspended {
 			w.Since = r.Jobs[i].LastChange
 		}
@@ -61,8 +61,8 @@ func why(r *Round, i int, wait *planner.Wait) (waiting.Reason, string) {
 	return waiting.Unknown, want.Reason
 }
 
-// QueueOf returns the queue of the configuration that a job is in; queue.Any is none.
-func QueueOf(pool config.Pool, j *api.JobStatus) string {
+// queueOf returns the queue of the configuration that a job is in; queue.Any is none.
+func queueOf(pool config.Pool, j *api.JobStatus) string {
 	name := j.Queue
 	if pool.Tree != nil {
 		name = pool.QueueOf(j.Namespace, j.Queue)
