@@ -15,8 +15,8 @@ import (
 // no user of theirs.
 const nonroot = "65532:65532"
 
-// Images are the container images of the release. That of kolo-worker is to copy the
-// program from; that of kolo is the autoscaler.
+// Images returns the container images of the release. The image kolo runs the autoscaler.
+// The image kolo-worker only holds the program, for other images to copy.
 func (r Release) Images() []oci.Image {
 	var base tree.Files
 	base.Add("etc/passwd", 0o644, []byte("root:x:0:0:root:/:/sbin/nologin\nkolo:x:65532:65532:Kolo autoscaler:/:/sbin/nologin\n"))

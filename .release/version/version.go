@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Untagged is the release that builds lead to before there is any tag.
+// Untagged is the version of the first release. Until a tag exists, builds are its
+// development versions (0.1.0-dev.n).
 const Untagged = "0.1.0"
 
 var (

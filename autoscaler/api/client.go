@@ -76,7 +76,7 @@ func (c *Client) Events(ctx context.Context, ready func(), event func(Event)) er
 // Do sends a request with in as its JSON body, or without a body if in is nil. It
 // decodes the answer into out unless that is nil, and also returns the text of the
 // answer. If no answer came, the error is a *url.Error. If the autoscaler refused, the
-// error has the text of its Problem.
+// error contains the text of its Problem.
 func (c *Client) Do(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()

@@ -6,5 +6,5 @@
 //
 //	controller ─ Status, Proposal, Event ─> server ── HTTP ──> Client ─> kolo, record, demo
 //
-// It contains types, no logic. docs/reference/api.md describes each request.
+// The types contain no logic. docs/reference/api.md describes each request.
 package api

@@ -12,7 +12,7 @@ type PlanRequest struct {
 }
 
 // Proposal is what the policy of a node pool would do now. The answer to GET
-// /v1/plan has one for each pool.
+// /v1/plan contains one Proposal for each pool.
 type Proposal struct {
 	Pool   string        `json:"pool"`
 	Policy string        `json:"policy"`

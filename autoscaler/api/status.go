@@ -57,8 +57,8 @@ type PoolStatus struct {
 	Nodes []NodeClass `json:"nodes,omitempty"`
 }
 
-// Lack is the number of slots that jobs would use, if there was room, beyond those they
-// hold and are about to get.
+// Lack is how many more slots jobs would use if there was room, in addition to the
+// slots that they hold or are about to get.
 type Lack struct {
 	Slots int    `json:"slots"`
 	Level string `json:"level,omitempty"` // level within which the jobs must stay, "" for none

@@ -26,8 +26,9 @@ type Client struct {
 	calls, failures atomic.Uint64
 }
 
-// NewClient returns a client for the configuration. NOMAD_* environment variables
-// replace missing settings, and unix:// addresses serve the Task API.
+// NewClient returns a client for the configuration. Settings that are missing come
+// from the NOMAD_* environment variables. An address that begins with unix:// is
+// the socket of Nomad's Task API.
 func NewClient(c config.Nomad) (*Client, error) {
 	conf := api.DefaultConfig()
 	for to, from := range map[*string]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Endpoint is the address at which an allocation of a job answers. The zero Endpoint
-// is none.
+// Endpoint is an allocation of a job and the address at which it answers probes. The zero
+// Endpoint means that no address is known.
 type Endpoint struct {
 	Alloc   string
 	Address netip.AddrPort

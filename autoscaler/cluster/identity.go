@@ -79,8 +79,9 @@ func workload(token string) string {
 }
 
 // MayRead asks Nomad whether a token may read the jobs of a namespace (capability
-// read-job). It asks for the summary of one of its jobs, the smallest answer that
-// requires this capability. A job that does not exist also means yes.
+// read-job). It requests the summary of the job one in that namespace, because that is
+// the smallest answer that requires this capability. It also returns true if that job
+// does not exist.
 func (c *Client) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

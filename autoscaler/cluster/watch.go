@@ -59,7 +59,8 @@ func (w *Watcher) Ready() bool {
 	return len(w.store.parts) == 4
 }
 
-// Trouble returns why Nomad could not be read last time, or nil if it could.
+// Trouble returns the error of the last attempt to read Nomad, or nil if it
+// succeeded.
 func (w *Watcher) Trouble() error {
 	var out error
 	w.troubles.Range(func(_, err any) bool {

@@ -184,7 +184,7 @@ const scaleAfter = 2 * time.Hour
 const untagLooks = 3
 
 // Untag lets Nomad garbage-collect the job after its end. Nomad keeps a job if any
-// of its versions is tagged, a scale copies the tag to the new version, and a
+// of its versions is tagged. A scale copies the tag to the new version, but a
 // request removes the tag from only one version. Therefore Untag counts the tagged
 // versions, and counts again afterwards in case the job was scaled in the meantime.
 func (w *Writer) Untag(ctx context.Context, key identity.JobKey) error {

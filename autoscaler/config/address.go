@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// URL reads the address of an API. One without a scheme is HTTP: Nomad, for
-// one, prints where a service is as host:port.
+// URL parses the address of an API. An address without a scheme is HTTP, because
+// Nomad, for example, prints the address of a service as host:port.
 func URL(address string, schemes ...string) (*url.URL, error) {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address

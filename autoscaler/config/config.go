@@ -41,7 +41,7 @@ func (c *Config) settings() settings {
 	}
 }
 
-// Nomad is how to reach Nomad. Empty fields are taken from the NOMAD_*
+// Nomad describes how to reach Nomad. Empty fields are taken from the NOMAD_*
 // environment, as Nomad's own command line does.
 type Nomad struct {
 	Address, Region, Token    string
@@ -72,7 +72,7 @@ func (n *Nomad) settings() settings {
 	}
 }
 
-// Leader is the election among several autoscalers.
+// Leader holds the settings of the election among several autoscalers.
 type Leader struct {
 	Namespace, Path string
 	TTL, Delay      time.Duration
@@ -115,14 +115,14 @@ func (p *Planner) settings() settings {
 	}
 }
 
-// Telemetry is what metrics are made of.
+// Telemetry holds the settings of the metrics.
 type Telemetry struct{ PerJob bool }
 
 func (t *Telemetry) settings() settings {
 	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
 }
 
-// Default is the configuration of an autoscaler without a file.
+// Default returns the configuration of an autoscaler without a file.
 func Default() *Config {
 	c := &Config{Pools: map[string]Pool{AnyPool: newPool(AnyPool)}}
 	c.Planner.Options = planner.DefaultOptions() // not all of them are settings
@@ -140,7 +140,7 @@ func (c *Config) blocks() map[string]settings {
 	}
 }
 
-// Pool is the configuration that holds for a node pool.
+// Pool returns the configuration that applies to a node pool.
 func (c *Config) Pool(name string) Pool {
 	if p, ok := c.Pools[name]; ok {
 		return p

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package config reads the autoscaler's configuration: HCL from a file or
-// from all *.hcl files of a directory, checked so that an autoscaler that starts with
-// it, or reloads it, does not fail over it later.
+// Package config reads the autoscaler's configuration: HCL from a file or from all
+// *.hcl files of a directory, checked so that an autoscaler that starts with it, or
+// reloads it, does not fail because of it later.
 //
 //	nomad     { address = "https://nomad.example:4646" }
 //	http      { bind = "127.0.0.1" port = 8648 }

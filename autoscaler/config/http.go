@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// HTTP is the autoscaler's own API.
+// HTTP holds the settings of the autoscaler's own API.
 type HTTP struct {
 	Bind      string
 	Port      int

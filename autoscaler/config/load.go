@@ -50,8 +50,8 @@ func Read(path string) (map[string][]byte, error) {
 	return sources, nil
 }
 
-// Files are those that a configuration at a path is made of: the file itself,
-// or the *.hcl files of a directory.
+// Files returns the files of the configuration at a path: the file itself, or the
+// *.hcl files of a directory.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -22,7 +22,8 @@ const AnyPool = "*"
 // PackNode is the value of pack that prefers to empty nodes.
 const PackNode = "node"
 
-// Pool is one node pool's policy and how its capacity is counted.
+// Pool is the configuration of a node pool: its policy, and how its capacity is
+// counted.
 type Pool struct {
 	Name    string
 	Policy  string
@@ -34,19 +35,19 @@ type Pool struct {
 	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
 	CPUSlot int
 
-	// Pack is PackNode where nodes are to become empty, so that they can be removed.
+	// Pack is PackNode if nodes are to become empty, so that they can be removed.
 	Pack string
 
-	// Levels are those of the pool's topology, outermost first, with the node
-	// among them.
+	// Levels are the levels of the pool's topology, outermost first, including the
+	// node.
 	Levels []topology.Level
-	// Aware is set where the operator wrote the levels: workers are placed by them.
+	// Aware is set if the operator wrote the levels: workers are then placed by
+	// them.
 	Aware bool
 	// MaxMigrations is how often the workers of one job may move within an hour.
 	MaxMigrations int
 
-	// Queues are the operator's rules by queue, those of "*" and those inside of others
-	// included.
+	// Queues holds the operator's rules by queue: nested queues, too, and the rule of "*".
 	Queues map[string]Queue
 	// Share is ShareNamespaces or ShareNone.
 	Share string

@@ -20,9 +20,9 @@ import (
 // a block of its own.
 const anyQueue = "*"
 
-// Queue is the operator's rule over the jobs of a pool that name a queue. What
-// a job asks for beyond it is not granted. Policies share by a queue that has a block;
-// jobs of others count for their namespace.
+// Queue is the operator's rule for the jobs of a pool that name a queue. It limits
+// what these jobs are granted. If the queue has a block of its own, policies count its
+// jobs for the queue; otherwise, for their namespace.
 //
 //	queue "production" {
 //	  namespaces   = ["prod", "team-*"]
@@ -34,10 +34,10 @@ const anyQueue = "*"
 // (Pool.Tree).
 type Queue struct {
 	Name   string
-	Parent string // the queue around it, "" is none
-	// Namespaces are those whose jobs may name the queue; one that ends in "*"
-	// stands for all that begin so. Nil is every namespace, empty none. A queue inside
-	// another has those of the other unless it has its own.
+	Parent string // the queue that contains this one; "" for an outermost queue
+	// Namespaces lists the namespaces whose jobs may name the queue. A name that ends
+	// in "*" stands for all names with that prefix. Nil means every namespace, empty
+	// means none. A nested queue without its own inherits those of its parent.
 	Namespaces  []string
 	MaxPriority int     // 0 is no bound
 	MaxWeight   float64 // 0 is no bound
@@ -62,8 +62,8 @@ func (q Queue) Admits(namespace string) bool {
 	})
 }
 
-// Rule is the rule for jobs of the pool that name a queue; false where no rule
-// was written for it.
+// Rule returns the rule for jobs of the pool that name a queue; false if no rule
+// applies to the queue.
 func (p Pool) Rule(queue string) (Queue, bool) {
 	if q, ok := p.Queues[queue]; ok {
 		return q, true
@@ -72,15 +72,15 @@ func (p Pool) Rule(queue string) (Queue, bool) {
 	return q, ok
 }
 
-// Block is the rule that was written for a queue by its own name; false where there is
-// none.
+// Block returns the rule in the block with the queue's own name; false if there is no
+// such block.
 func (p Pool) Block(queue string) (Queue, bool) {
 	q, ok := p.Queues[queue]
 	return q, ok && queue != anyQueue
 }
 
-// QueueOf is the queue of a pool that is divided in which a job of a namespace is; "" where
-// there is none.
+// QueueOf returns the queue that a namespace's job is in, if the pool is divided between
+// queues; "" if there is none.
 func (p Pool) QueueOf(namespace, named string) string {
 	if p.Tree == nil {
 		return ""
@@ -88,8 +88,8 @@ func (p Pool) QueueOf(namespace, named string) string {
 	return p.Tree.Assign(namespace, named)
 }
 
-// RuleOf is the rule for a job of a namespace that names a queue: that of the queue it is
-// in, or else Rule.
+// RuleOf returns the rule for a namespace's job that names a queue: the rule of the queue
+// that it is in, or else Rule.
 func (p Pool) RuleOf(namespace, named string) (Queue, bool) {
 	if name := p.QueueOf(namespace, named); name != "" {
 		return p.Queues[name], true
@@ -97,7 +97,7 @@ func (p Pool) RuleOf(namespace, named string) (Queue, bool) {
 	return p.Rule(named)
 }
 
-// Rules are the pool's rules by name.
+// Rules returns the pool's rules, ordered by name.
 func (p Pool) Rules() []Queue {
 	out := make([]Queue, 0, len(p.Queues))
 	for _, name := range slices.Sorted(maps.Keys(p.Queues)) {

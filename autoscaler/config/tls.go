@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// TLS is how the autoscaler's own API is encrypted, with what was in the files when
-// the configuration was read; the zero value is plain HTTP.
+// TLS is the encryption of the autoscaler's own API, with the content that the files
+// had when the configuration was read. The zero value means plain HTTP.
 type TLS struct {
 	CertFile, KeyFile, CAFile string
 	// VerifyClient requires a certificate of every caller, signed by an authority in
@@ -39,7 +39,7 @@ func (t *TLS) settings() settings {
 // Enabled reports whether the API speaks TLS.
 func (t *TLS) Enabled() bool { return t.Certificate != nil }
 
-// Files are those that the configuration was read from besides itself.
+// Files returns the files that the TLS settings name.
 func (t *TLS) Files() []string {
 	var out []string
 	for _, f := range []string{t.CertFile, t.KeyFile, t.CAFile} {

@@ -19,9 +19,9 @@ func (c *Controller) MayCommand(ctx context.Context, token string) error {
 	return c.store.MayChangeOverrides(ctx, token)
 }
 
-// SetPolicy puts a policy in force for a node pool, including its running jobs. An empty
-// line restores the configured policy. The token is the user's; "" means the autoscaler's
-// own.
+// SetPolicy sets the policy of a node pool, which then applies to running jobs, too. An
+// empty line restores the configured policy. token is the user's token; "" stands for the
+// autoscaler's own token.
 func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) error {
 	if line != "" {
 		if _, err := c.parsePolicy(line); err != nil {

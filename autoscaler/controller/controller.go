@@ -97,8 +97,8 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 	return c, nil
 }
 
-// Run works until the context ends. It returns after the pending decisions of external
-// policies have; their host may end these early.
+// Run works until the context ends. It returns after all pending decisions of external
+// policies have ended; the host of these policies may end them early.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.deciding.Wait()
 	g, ctx := errgroup.WithContext(ctx)
@@ -163,7 +163,7 @@ func pause(ctx context.Context, d time.Duration) {
 // Client returns the autoscaler's client of Nomad.
 func (c *Controller) Client() *cluster.Client { return c.client }
 
-// Config returns the configuration in force.
+// Config returns the current configuration.
 func (c *Controller) Config() *config.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()

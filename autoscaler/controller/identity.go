@@ -32,8 +32,8 @@ func (c *Controller) Leads() bool {
 	return c.leading()
 }
 
-// Leader asks Nomad which autoscaler leads. who has no name if none does. itself is true
-// if it is this autoscaler.
+// Leader asks Nomad which autoscaler leads. who has no name if no autoscaler leads. itself
+// reports whether this autoscaler leads.
 func (c *Controller) Leader(ctx context.Context) (who leader.Holder, itself bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Config().Nomad.Timeout)
 	defer cancel()

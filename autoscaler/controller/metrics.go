@@ -124,9 +124,9 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 	}
 }
 
-// JobMetrics returns a collector of the metrics with labels that jobs choose: those per
-// queue and, unless telemetry { per_job } is off, those per job. They cover the jobs for
-// which sees returns true, and only the leader exports them.
+// JobMetrics returns a collector of the metrics whose labels jobs choose: the metrics
+// per queue and, unless telemetry { per_job } is off, the metrics per job. They cover
+// the jobs for which sees returns true, and only the leader exports them.
 func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector {
 	return &collector{report.JobDescs, func(ch chan<- prometheus.Metric) {
 		if s := c.Status(); s.Leading {
@@ -135,5 +135,5 @@ func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Coll
 	}}
 }
 
-// Registry returns the autoscaler's metrics except those of JobMetrics.
+// Registry returns the autoscaler's metrics except the metrics of JobMetrics.
 func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }

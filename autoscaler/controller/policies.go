@@ -19,7 +19,7 @@ import (
 )
 
 // ExternalPolicies provides policies that are not built in: programs of the operator, which
-// package plugin hosts. They may be fallible.
+// package plugin hosts. They may implement fallible.
 type ExternalPolicies interface {
 	Policy(name string) (policy.Policy, error)
 	Names() ([]string, error)
@@ -46,7 +46,7 @@ type poolPolicy struct {
 }
 
 // policyOf returns the pool's policy. It makes a new one after a change of overrides or
-// configuration. If that fails, the present one stays in force. The caller holds c.mu.
+// configuration. If that fails, the current one stays in force. The caller holds c.mu.
 func (c *Controller) policyOf(name string) *poolPolicy {
 	set, cfg := c.overrides.Policies[name], c.cfg.Pool(name)
 	line := cmp.Or(set, cfg.Policy)
@@ -118,7 +118,7 @@ func (c *Controller) makePolicy(name string, builtIn func() (policy.Policy, erro
 	return c.external.Policy(name)
 }
 
-// ExternalPolicies returns the names of the present external policies.
+// ExternalPolicies returns the names of the external policies that exist now.
 func (c *Controller) ExternalPolicies() []string {
 	if c.external == nil {
 		return nil

@@ -19,9 +19,9 @@ import (
 )
 
 // Propose returns what the policy of each pool would do now or, if line is not empty, what
-// that policy would do. If pools is not nil, policies and queues are those of pools; how a
-// pool counts slots and where workers go is as it is. Propose writes nothing and delays no
-// round. It ends with the context, but does not interrupt an external policy.
+// the policy in line would do. If pools is not nil, it takes policies and queues from pools;
+// how a pool counts slots and where workers go stays as it is. Propose writes nothing and
+// delays no round. It returns when the context ends, but does not interrupt an external policy.
 func (c *Controller) Propose(ctx context.Context, line string, pools map[string]config.Pool) ([]api.Proposal, error) {
 	poolOf := c.Config().Pool
 	if pools != nil {

@@ -21,7 +21,7 @@
 // the GPU-seconds received so far. Remaining work is in seconds on one worker: steps left
 // times t(1).
 //
-// # What every policy keeps to
+// # Rules for every policy
 //
 // Counts of one GPU type never exceed that type's capacity. A count is 0 or an allowed
 // size between the job's bounds. A running job that is not preemptible keeps at least its

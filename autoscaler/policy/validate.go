@@ -14,8 +14,8 @@ import (
 // policy or an external one. The rules are:
 //
 //   - There is one allocation for each job, in the order of the snapshot.
-//   - A count is 0, the present count, or an allowed size between the job's bounds.
-//     (The present count may be outside the bounds if a user changed them, or set
+//   - A count is 0, the current count, or an allowed size between the job's bounds.
+//     (The current count may be outside the bounds if a user changed them, or set
 //     the count by hand.)
 //   - Jobs that grow do so within the capacity: the jobs of one GPU type hold no
 //     more GPUs than exist of that type, and all jobs no more than exist in total.

@@ -174,7 +174,8 @@ func (c ResizeCost) Equal(d ResizeCost) bool {
 	return c.Constant == d.Constant && maps.Equal(c.BySize, d.BySize)
 }
 
-// String returns the cost for reports: seconds, or that it depends on the size.
+// String returns the cost for reports: the number of seconds, or a note that it depends on
+// the size.
 func (c ResizeCost) String() string {
 	if len(c.BySize) > 0 {
 		return "by size"
@@ -198,7 +199,7 @@ const (
 	// Aware puts workers where the job's step is expected to be shortest, and close
 	// together if nothing is known.
 	Aware
-	// Migrate is Aware that also moves workers of running jobs.
+	// Migrate places workers like Aware, and also moves workers of running jobs.
 	Migrate
 )
 

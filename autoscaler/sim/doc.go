@@ -18,7 +18,7 @@
 //
 // # What is modelled
 //
-// A job makes steps at the rate of its true curve at its present size. A start or a resize
+// A job makes steps at the rate of its true curve at its current size. A start or a resize
 // costs a gap in which it holds its GPUs and makes no step (ResizeCost). Workers are on
 // nodes (package placement). Growth goes where the job is already, then where it fits best;
 // shrinking takes the newest workers first, as Nomad does. A node that fails takes its

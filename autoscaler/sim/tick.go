@@ -23,7 +23,7 @@ import (
 // part of these rules and are refused or ignored.
 //
 // It calculates in double precision, in the order in which the rules are usually written,
-// so results equal those of another implementation to the last digit.
+// so results equal the results of another implementation to the last digit.
 func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("simulation: %w", err)

@@ -18,7 +18,7 @@ import (
 )
 
 // Check checks everything that GPUs in Nomad need on this machine. root is
-// prepended to /dev and /etc; pluginDir is the folder in which Nomad finds plugins.
+// prepended to /dev and /etc; pluginDir is Nomad's folder for plugins.
 func Check(lib nvml.Library, root, pluginDir string) []Finding {
 	var found findings
 	if _, err := os.Stat(filepath.Join(pluginDir, "nomad-device-nvidia")); err == nil {
@@ -57,7 +57,7 @@ func Check(lib nvml.Library, root, pluginDir string) []Finding {
 	return found
 }
 
-// adviceBroken has a placeholder for a GPU's number or PCI address.
+// adviceBroken holds a placeholder for a GPU's number or PCI address.
 const adviceBroken = "see dmesg for XID messages; drain the node and reset the GPU: nvidia-smi -r -i %s; or reboot"
 
 // adviceOpen returns the remedy if NVML does not start.

@@ -16,7 +16,7 @@ type Finding struct {
 	Problem bool
 	// What is the finding, and Do the remedy.
 	What, Do string
-	// Where has the UUIDs of the GPUs concerned. It is empty if the finding
+	// Where holds the UUIDs of the GPUs concerned. It is empty if the finding
 	// concerns the machine.
 	Where []string
 }

@@ -47,7 +47,7 @@ type GPU struct {
 	Island     string `json:"island"`
 	// Profile is the shape of a MIG instance; empty for a whole GPU.
 	Profile string `json:"mig_profile,omitempty"`
-	// Groups has the name of its group for each value of group_by.
+	// Groups holds the name of its group for each value of group_by.
 	Groups map[inventory.GroupBy]string `json:"groups"`
 	// label and switchName are texts for people.
 	label, switchName string

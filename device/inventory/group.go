@@ -16,13 +16,13 @@ type GroupBy string
 
 // Values of GroupBy.
 const (
-	// GroupByNode makes one group of each product, as nomad-device-nvidia does.
+	// GroupByNode makes one group per product, as nomad-device-nvidia does.
 	GroupByNode GroupBy = "node"
-	// GroupByNVLink makes one group of each NVLink island.
+	// GroupByNVLink makes one group per NVLink island.
 	GroupByNVLink GroupBy = "nvlink"
-	// GroupByNUMA makes one group of each NUMA node.
+	// GroupByNUMA makes one group per NUMA node.
 	GroupByNUMA GroupBy = "numa"
-	// GroupByPCIe makes one group of each PCIe switch.
+	// GroupByPCIe makes one group per PCIe switch.
 	GroupByPCIe GroupBy = "pcie"
 )
 

@@ -34,7 +34,7 @@ type Inventory struct {
 	GPUs []*GPU
 	// Listed is how many GPUs NVML lists, including ignored ones.
 	Listed int
-	// Unreadable has the errors, by NVML's number, of GPUs that NVML lists but of
+	// Unreadable holds the errors, by NVML's number, of GPUs that NVML lists but of
 	// which not even the UUID could be read.
 	Unreadable map[int]error
 	// UnmatchedIgnores are the IDs to ignore that no readable GPU has.
@@ -180,8 +180,8 @@ func (inv *Inventory) Unidentified() int {
 	return n
 }
 
-// UnidentifiedAreIgnored reports whether the unidentified GPUs are probably those
-// to ignore, perhaps because they are broken.
+// UnidentifiedAreIgnored reports whether the unidentified GPUs are probably GPUs
+// that the operator ignores, perhaps because they are broken.
 func (inv *Inventory) UnidentifiedAreIgnored() bool {
 	return inv.Unidentified() <= len(inv.UnmatchedIgnores)
 }

@@ -16,7 +16,7 @@ import (
 type Layout struct {
 	// Units are in the order of PCI addresses.
 	Units []Unit
-	// Matrix has the links between the units, by their position in Units.
+	// Matrix holds the links between the units, by their position in Units.
 	Matrix *topology.Matrix
 	// By selects how products are split into groups.
 	By GroupBy

@@ -26,8 +26,8 @@ const stableIDsFile = "/run/nomad-device-nvtopo/stable-ids.json"
 //
 // Names of groups contain these IDs, and a scheduler identifies a task's GPUs by
 // the name of their group. If that name changed, the scheduler would give the GPUs
-// to a second task. So the ID of a GPU does not change if a link goes down, MIG
-// splits another GPU, or one is found late.
+// to a second task. So the IDs of a GPU's island and switch do not change if a link
+// goes down, MIG splits another GPU, or another GPU is found late.
 type StableIDs struct {
 	file string // empty if the IDs are for this process only
 	log  hclog.Logger
@@ -82,8 +82,8 @@ func (s *StableIDs) assign(switches []string, islands [][]Unit) ids {
 
 // Reserve records that a task was given units of a layout; the island IDs of these
 // units never change from then on. It returns false if groups are islands and one
-// of the units has another island by now. In that case the machine is being read
-// again, and the scheduler would look for the unit in its old group.
+// of the units belongs to another island by now. In that case the machine is being
+// read again, and the scheduler would look for the unit in its old group.
 func (s *StableIDs) Reserve(l Layout, units []Unit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,10 +130,10 @@ func (s *StableIDs) write() {
 type ids struct {
 	// Boot is the kernel's ID of this boot.
 	Boot string `json:"boot"`
-	// Islands has IDs by [Unit.islandKey], Switches by [Unit.switchKey].
+	// Islands holds IDs by [Unit.islandKey], Switches by [Unit.switchKey].
 	Islands  map[string]int `json:"islands"`
 	Switches map[string]int `json:"switches"`
-	// Reserved has the island keys of GPUs that were given to a task. Nomad does
+	// Reserved holds the island keys of GPUs that were given to a task. Nomad does
 	// not report when a task ends, so they stay reserved.
 	Reserved map[string]bool `json:"reserved"`
 }

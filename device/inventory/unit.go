@@ -14,7 +14,7 @@ import (
 // Unit is what a task can get: a whole GPU, or a MIG instance of one. It is
 // immutable.
 type Unit struct {
-	// GPU has the facts of the GPU, or of the GPU that the instance is part of.
+	// GPU holds the facts of the GPU, or of the GPU that the instance is part of.
 	GPU *nvml.Facts
 	// Instance is nil for a whole GPU.
 	Instance *nvml.Instance

@@ -9,7 +9,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/inventory"
 )
 
-// Config has the settings that an operator can change.
+// Config holds the settings that an operator can change.
 type Config struct {
 	// IgnoredGPUIDs are UUIDs of GPUs and MIG instances to omit.
 	IgnoredGPUIDs []string
@@ -43,7 +43,7 @@ type HealthConfig struct {
 	CallTimeout time.Duration
 }
 
-// DefaultConfig returns the defaults of options that are not set.
+// DefaultConfig returns a Config with the default of each option.
 //
 // The ignored XIDs are the same as in NVIDIA's own plugins: graphics engine
 // exception (13), page fault (31), channel errors (43, 45), video processor (68),

@@ -25,13 +25,13 @@ const (
 	causeECC      cause = "ecc"      // an error that ECC could not correct
 )
 
-// transient has the causes that often end by themselves within seconds.
+// transient holds the causes that often end by themselves within seconds.
 var transient = map[cause]bool{causeNVML: true, causeCall: true, causeFabric: true, causeIsland: true}
 
-// latched has the causes that are reported as events, and hold for a time.
+// latched holds the causes that are reported as events, and hold for a time.
 var latched = map[cause]bool{causeXID: true, causeECC: true}
 
-// unusable has the causes with which a GPU cannot be used at all. They count even
+// unusable holds the causes with which a GPU cannot be used at all. They count even
 // if health checks are disabled.
 var unusable = map[cause]bool{causeNVML: true, causeLost: true}
 

@@ -35,7 +35,7 @@ type Condition struct {
 	Reason string
 }
 
-// Options are a Monitor's interfaces to its process.
+// Options are what a Monitor needs from its process.
 type Options struct {
 	NVML nvml.Library
 	// StableIDs outlive the monitor.
@@ -73,14 +73,14 @@ type Monitor struct {
 	lateEvents  []nvml.Event
 	listenRetry backoff
 	reopenRetry backoff // of NVML, for unidentified GPUs
-	// logged has what was logged once and should not be logged again.
+	// logged holds what was logged once and should not be logged again.
 	logged struct {
 		listen     string
 		unreadable map[int]string // by NVML's number
 	}
 	lastRefresh, lastSample time.Time
 
-	// samplingSince has the GPUs that are being sampled, with the start of the
+	// samplingSince holds the GPUs that are being sampled, with the start of the
 	// sample.
 	samplingSince map[*inventory.GPU]time.Time
 	current       map[string]*Reading // by GPU

@@ -16,7 +16,7 @@ type Library interface {
 	Open() error
 	// Close shuts NVML down. Its GPUs and watches must not be used afterwards.
 	Close() error
-	// Driver returns the versions.
+	// Driver returns the versions of the driver and of CUDA.
 	Driver() (Driver, error)
 	// Count returns how many GPUs NVML lists.
 	Count() (int, error)
@@ -47,7 +47,7 @@ type Watch interface {
 	Close() error
 }
 
-// Driver has the versions of the driver.
+// Driver holds the versions of the driver and of CUDA.
 type Driver struct {
 	// Version is the driver's version, such as 550.54.15.
 	Version string
@@ -146,8 +146,8 @@ type Sample struct {
 	Rest
 }
 
-// Rest has the values that are slow to read or to change. Only a sample of all
-// values has them.
+// Rest holds the values that are slow to read or to change. Only a sample of all
+// values contains them.
 type Rest struct {
 	// Counters of ECC errors since the driver was loaded.
 	ECCCorrected, ECCUncorrected *uint64
@@ -172,7 +172,7 @@ type Rest struct {
 	PCIeTxRate, PCIeRxRate *float64
 	// Fabric is the same as in Facts, but newer.
 	Fabric *Fabric
-	// Instances has the used memory of MIG instances in MiB, by UUID.
+	// Instances holds the used memory of MIG instances in MiB, by UUID.
 	Instances map[string]uint64
 }
 

@@ -11,6 +11,6 @@
 // The library may be missing, lack a function that newer versions have, or become
 // unavailable together with the driver while it is in use. So the package looks up
 // a symbol before its first call, because calling a missing one would end the
-// process. A fact that a GPU or driver does not report is omitted and is no error.
-// [Guard] abandons a call that does not return.
+// process. A fact that a GPU or driver does not report is omitted and is not an
+// error. [Guard] abandons a call that does not return.
 package nvml

@@ -18,7 +18,7 @@ const healthEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEcc
 type realWatch struct {
 	r   *Real
 	set nvml.EventSet
-	// uuids has UUIDs by handle, because a GPU that has fallen off the bus can no
+	// uuids holds UUIDs by handle, because a GPU that has fallen off the bus can no
 	// longer be queried.
 	uuids map[nvml.Device]string
 }

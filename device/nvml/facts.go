@@ -41,14 +41,14 @@ var architectures = map[nvml.DeviceArchitecture]string{
 	nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
 }
 
-// cached has the values that do not change until NVML is opened again.
+// cached holds the values that do not change until NVML is opened again.
 type cached struct {
 	facts Facts
 	// ports are the NVLinks by number, as long as they are up.
 	ports map[int]topology.Port
 }
 
-// Facts reads the rarely changing facts. Those that never change are read only
+// Facts reads the rarely changing facts. Facts that never change are read only
 // once.
 func (g *realGPU) Facts() (Facts, error) {
 	uuid, err := get(g, "nvmlDeviceGetUUID", g.d.GetUUID)

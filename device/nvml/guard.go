@@ -16,8 +16,9 @@ import (
 // Guard returns a library whose calls return within the limit. A call that takes
 // longer is abandoned and reported as [ErrHung]. Until it returns, further calls to
 // the same GPU fail at once instead of hanging as well. So at most one thread per
-// GPU hangs, one for the library, and one for Watch. The gate of a GPU belongs to
-// its index and remains when the machine is read again.
+// GPU hangs, one for the library, and one for Watch. Each GPU index has its own
+// gate, which lets one call through at a time and remains when the machine is read
+// again.
 //
 // Every call about a GPU passes that GPU's gate, including the one that returns its
 // handle, in which NVML may initialize the GPU.

@@ -59,9 +59,9 @@ func (h host) pcie(bus string) (bridge, root string) {
 	return "", ""
 }
 
-// Replaced reports whether the libnvidia-ml.so.1 that this process has loaded is no
-// longer the one on disk, as after an upgrade of the driver. The loader keeps a
-// loaded library, so only a new process gets the new one.
+// Replaced reports whether the libnvidia-ml.so.1 that this process has loaded
+// differs from the file on disk, for example after an upgrade of the driver. The
+// loader keeps a loaded library, so only a new process gets the new library.
 func (r *Real) Replaced() bool {
 	loaded := r.host.loaded("libnvidia-ml.so")
 	if loaded.path == "" {

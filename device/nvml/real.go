@@ -22,10 +22,10 @@ type Real struct {
 	host host
 
 	mu sync.Mutex
-	// symbols has the symbols that were looked up, and whether the library has
+	// symbols holds the symbols that were looked up, and whether the library has
 	// them; nil while the library is not open.
 	symbols map[string]bool
-	// gpus has the cached values by UUID.
+	// gpus holds the cached values by UUID.
 	gpus map[string]*cached
 }
 
@@ -120,7 +120,7 @@ func (r *Real) Close() error {
 	return nil
 }
 
-// Driver returns the versions.
+// Driver returns the versions of the driver and of CUDA.
 func (r *Real) Driver() (Driver, error) {
 	var d Driver
 	err := r.do("nvmlSystemGetDriverVersion", func() (ret nvml.Return) {

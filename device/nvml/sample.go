@@ -11,9 +11,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Sample reads the frequently changing values. One call reads all counters, which
-// are field values, so that five calls are enough to sample a GPU every second.
-// Values that take the driver long, or rarely change, are in the rest.
+// Sample reads the frequently changing values. One NVML call reads all counters,
+// because they are field values. So five calls are enough for the sample that is
+// taken every second. Values that are slow to read or rarely change are in Rest.
 func (g *realGPU) Sample(all bool) (Sample, error) {
 	s := Sample{Time: time.Now()}
 	mem, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo)

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// Options are a Device's interfaces to its process and machine.
+// Options are what a Device needs from its process and its machine.
 type Options struct {
 	// NVML is the library of this machine.
 	NVML nvml.Library

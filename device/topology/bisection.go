@@ -12,9 +12,9 @@ const maxBisection = 20
 // bandwidth is 0 if some cut crosses no NVLink, if the driver reports no rates, and
 // for a set of one.
 //
-// Pairs with direct links add up. GPUs on NVSwitch do not: all traffic from one
-// half to the other leaves through the ports of the one and enters through those of
-// the other, so the half with less port bandwidth is the limit.
+// Pairs with direct links add up. GPUs on NVSwitch do not: all traffic between the
+// halves passes through the ports of both, so the half with less port bandwidth is
+// the limit.
 //
 // ok is false for sets of more than 20 GPUs, which are not tried.
 func (m *Matrix) Bisection(set []int) (mbps int, ok bool) {

@@ -17,9 +17,9 @@ const maxGPUs = 256
 //
 //	<number of GPUs>;<link>,<link>,…
 //
-// The links are those of the pairs 0-1, 0-2, … 0-n, 1-2, … (the upper triangle, row
-// by row). A link that occurs k times in a row is written once as <k>x<link>. An
-// HGX H100 is "8;28xNV18s".
+// The links are listed for the pairs 0-1, 0-2, … 0-n, 1-2, … (the upper triangle,
+// row by row). A link that occurs k times in a row is written once as <k>x<link>.
+// An HGX H100 is "8;28xNV18s".
 func (m *Matrix) Encode() string {
 	var b strings.Builder
 	b.WriteString(strconv.Itoa(m.n))

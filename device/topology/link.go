@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Path is how two GPUs are connected without NVLink. The names are those of
+// Path is how two GPUs are connected without NVLink. The names are the same as in
 // nvidia-smi topo.
 type Path int
 

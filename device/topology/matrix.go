@@ -3,7 +3,7 @@
 
 package topology
 
-// GPU has the connections of one GPU. A MIG instance also counts as a GPU, without
+// GPU holds the connections of one GPU. A MIG instance also counts as a GPU, without
 // ports, because instances cannot use NVLink.
 type GPU struct {
 	// Bus is the PCI bus id, by which ports of other GPUs refer to this one.
@@ -27,7 +27,8 @@ type Port struct {
 	MBps int
 }
 
-// Pair is what the driver reports about two GPUs together.
+// Pair holds the facts that NVIDIA's driver reports about two GPUs, other than
+// their NVLink ports (see [GPU]).
 type Pair struct {
 	// Path is the path over PCIe.
 	Path Path
@@ -38,7 +39,7 @@ type Pair struct {
 	NoNVLink bool
 }
 
-// Matrix has the links between all GPUs of a machine. It is symmetric and
+// Matrix holds the links between all GPUs of a machine. It is symmetric and
 // immutable.
 type Matrix struct {
 	links   []Link // row by row, n*n
@@ -50,7 +51,7 @@ type Matrix struct {
 }
 
 // New returns the matrix for the facts about each GPU and each pair. It calls pair
-// once for each i < j; nil means that nothing is known about pairs.
+// once for each i < j; a nil pair means that nothing is known about pairs.
 func New(gpus []GPU, pair func(i, j int) Pair) *Matrix {
 	n := len(gpus)
 	m := &Matrix{n: n, links: make([]Link, n*n), egress: make([]int, n)}
@@ -136,7 +137,7 @@ func (m *Matrix) Islands() [][]int { return m.islands }
 func (m *Matrix) Island(i int) int { return m.island[i] }
 
 // Sub returns the matrix of some of the GPUs, in the given order. Its islands are
-// those that these GPUs form among themselves.
+// the islands that these GPUs form among themselves.
 func (m *Matrix) Sub(set []int) *Matrix {
 	s := &Matrix{n: len(set), links: make([]Link, len(set)*len(set)), egress: make([]int, len(set))}
 	for a, i := range set {

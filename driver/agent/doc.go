@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package agent is the process that runs inside an allocation of an elastic job:
-// it starts the allocation's slots, and leads the ring where it is elected. This
-// package is the wiring; the parts are below it:
+// Package agent is the process that runs inside an allocation of an elastic job: it starts
+// the allocation's slots, and leads the ring if it is elected. This package is the wiring;
+// the parts are below it:
 //
 //	config       the configuration from the driver plugin
 //	host         the allocation's slots

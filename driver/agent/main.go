@@ -19,7 +19,8 @@ import (
 )
 
 // Main runs the `agent` subcommand, which is the allocation's part of the job. frameworks
-// are those that the program supports. It returns the task's exit code.
+// are the training frameworks that the program supports, by name. It returns the task's
+// exit code.
 func Main(ctx context.Context, frameworks map[string]framework.Framework) int {
 	process.IgnoreSIGPIPE()
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: os.Stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
@@ -54,8 +55,8 @@ type Options struct {
 	Logger  hclog.Logger
 }
 
-// Run runs the allocation's part of the job, and returns how it ended. The code is the
-// task's exit code under the task driver, where a stopped task counts as a success.
+// Run runs the allocation's part of the job, and returns how it ended. The result's Code
+// is the task's exit code under the task driver, for which a stopped task is a success.
 func Run(ctx context.Context, o Options) host.Result {
 	a := &agent{config: o.Config, framework: o.Framework, log: o.Logger, events: o.Events, stop: o.Stop}
 	result, err := a.run(ctx, o.Signals)

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Stop has the signals that end a task under the task driver.
+// Stop holds the signals that end a task under the task driver.
 var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 
-// Signals returns a channel with the signals that an agent handles, and those in more. From
-// the call on, a stop signal is a request to leave and does not end the process.
+// Signals returns a channel with the signals that an agent handles, and the signals in
+// more. From the call on, a stop signal is a request to leave and does not end the process.
 func Signals(more ...os.Signal) <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, append(passedOn(), more...)...)

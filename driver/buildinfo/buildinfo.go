@@ -22,7 +22,7 @@ var (
 )
 
 // Version returns the semantic version of this build, without a leading v. Nomad requires
-// one of its plugins.
+// its plugins to have one.
 func Version() string { return version }
 
 // Line returns a program's description of its build: its name, the version, the commit and

@@ -39,7 +39,7 @@ func NewCertifier(token nomadapi.Token, keys *Keys) *Certifier {
 
 // Certificate returns a certificate with at least half of its life left, made from the
 // newest identity. A new one is valid for thirteen minutes, or until the identity expires.
-// If none can be made, Certificate returns the older one until it expires.
+// If no new certificate can be made, Certificate returns the previous one until it expires.
 func (c *Certifier) Certificate(ctx context.Context) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

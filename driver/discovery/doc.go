@@ -31,7 +31,7 @@
 // Verifier accepts a certificate if it is valid now (for a quarter of an hour at
 // most), its proof holds against Nomad's public keys, and its claims belong to this
 // namespace and job, have not expired, and are for audience "kolo" or Nomad itself
-// (the default identity). The claims' task must be the one that agents run in.
+// (the default identity). The claims' task must be the task that agents run in.
 // Within this agent's own group that is its own task. In another group of the ring,
 // the task may have another name, which neither the agent's identity nor the
 // registry reports, so any task of another group is accepted.

@@ -72,7 +72,8 @@ type Elector struct {
 	reported string          // the problem logged last
 }
 
-// NewElector checks the options. The agent takes part while Run runs.
+// NewElector returns an elector, or an error if the options are invalid. The agent takes
+// part in elections while Run runs.
 func NewElector(o Options) (*Elector, error) {
 	switch {
 	case o.Self.AllocID == "":
@@ -150,8 +151,8 @@ func (e *Elector) Connect(allocID string) {
 // ctx allows. A second call ends the first with election.ErrSuperseded.
 //
 // After an error the ring must not start, and its generation is used up: call Form again
-// with one above LastRing's. After nil the ring may start, and no other ring may, except
-// its successors (package election defines the exact guarantee).
+// with a generation above LastRing's. After nil the ring may start, and no other ring may,
+// except its successors (package election defines the exact guarantee).
 func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) error {
 	done := make(chan error, 1)
 	hosts = append([]string(nil), hosts...)

@@ -74,7 +74,7 @@ type Verifier struct {
 	proofs *proofs
 }
 
-// NewVerifier returns a verifier.
+// NewVerifier returns a verifier for the options.
 func NewVerifier(o VerifierOptions) *Verifier {
 	return &Verifier{o: o, now: time.Now, proofs: newProofs()}
 }

@@ -27,8 +27,8 @@ const (
 	keysTimeout = 5 * time.Second
 )
 
-// Keys caches Nomad's public keys. While Nomad cannot be reached, the last ones remain
-// valid. Use NewKeys.
+// Keys caches Nomad's public keys. While Nomad cannot be reached, it keeps using the keys
+// that it read last. Use NewKeys.
 type Keys struct {
 	fetch func(ctx context.Context) (jose.JSONWebKeySet, error)
 	now   func() time.Time
@@ -41,8 +41,8 @@ type Keys struct {
 	err   error     // error of the last request
 }
 
-// NewKeys returns the keys at Nomad's /.well-known/jwks.json, read from the address (see
-// NomadOptions) with the token. It does not call Nomad yet.
+// NewKeys returns an empty cache. Get fills it from /.well-known/jwks.json of the Nomad at
+// address (see NomadOptions), authorized by token. NewKeys itself makes no request.
 func NewKeys(address string, token nomadapi.Token) (*Keys, error) {
 	client, err := nomadapi.NewClient(address)
 	if err != nil {
@@ -63,8 +63,9 @@ func NewKeys(address string, token nomadapi.Token) (*Keys, error) {
 	return &Keys{fetch: fetch, now: time.Now}, nil
 }
 
-// Get returns the key with the ID, and asks Nomad if that may help. The error is ErrInvalid
-// if Nomad has no such key, otherwise it states why Nomad could not be asked.
+// Get returns the key with the ID. It reads the keys again if they are old, or if they do
+// not include this key. The error is ErrInvalid if Nomad has no such key, otherwise it
+// states why Nomad could not be asked.
 func (k *Keys) Get(ctx context.Context, id string) (jose.JSONWebKey, error) {
 	key, ok, stale := k.known(id)
 	if ok && !stale {

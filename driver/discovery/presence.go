@@ -34,22 +34,21 @@ const (
 // Presence knows which allocations are live. Use NewPresence and Run.
 //
 // Run follows the registry, which sends each change at once. If the newest view
-// does not list a calling peer, Presence reads the registry again, so that a peer
-// that has just seen itself registered is found here, too. That reading is not
-// final, for two reasons. Nomad deregisters an allocation when it begins to stop
-// it, and the allocation then has time to leave the ring, perhaps under a new
-// leader. And the registry may not answer, which says nothing about the peer. So an
-// allocation that is not listed counts as leaving until its absence, up to the
-// newest view, has lasted for a window. The absence is measured from the last time
-// that the allocation was known to be live:
+// does not list a calling peer, Presence reads the registry again, so that it finds
+// a peer that was registered a moment ago. Even this reading may lack a peer that
+// must not be refused: Nomad deregisters an allocation when it begins to stop it,
+// and then gives it time to leave the ring, perhaps under a new leader. Or the
+// registry may not answer at all. So an allocation that is not listed counts as
+// leaving until its absence, up to the newest view, has lasted for a window. The
+// absence is measured from the latest of these events:
 //
 //   - a view listed it,
 //   - Nomad signed its identity, which it does only for allocations that have not
 //     ended,
 //   - this agent saw its first view, as it knows nothing of the time before.
 //
-// The last two do not hold for dispatched and periodic jobs. Their identities name
-// the parent job, so only the registry can tell siblings apart.
+// For dispatched and periodic jobs only the first event counts. Their identities
+// name the parent job, so only the registry can tell siblings apart.
 type Presence struct {
 	source  registry.Registry
 	jobID   string

@@ -56,8 +56,9 @@ type peerInfo struct {
 // AuthType names the transport in gRPC's own messages.
 func (peerInfo) AuthType() string { return "kolo-tls" }
 
-// IdentityFrom returns who is at the other end of a call's connection, and
-// whether it is departing now.
+// IdentityFrom returns the identity of the peer whose call has the context ctx,
+// with Departing up to date. It returns false if the call did not come over a
+// Transport.
 func IdentityFrom(ctx context.Context) (Identity, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -83,8 +84,9 @@ type Admission interface {
 	Gone() <-chan struct{}
 }
 
-// Server returns the credentials of a gRPC server. Any live agent of the job may
-// call; the server reads nothing of a call before it knows that.
+// Server returns the credentials of a gRPC server. The server accepts calls only
+// from live agents of the job, and verifies the caller before it reads anything of
+// a call.
 func (t *Transport) Server() credentials.TransportCredentials { return &serverSide{t} }
 
 type serverSide struct{ t *Transport }

@@ -50,7 +50,7 @@ type Synced struct{ Generation uint64 }
 type Failed struct{ Slot SlotID }
 
 // Notify notifies the process with rank 0 that hosts changed. If processes can't change
-// their ring, every member gets one, and should save a checkpoint and end.
+// their ring, every member gets a notice, and should save a checkpoint and end.
 type Notify struct {
 	Proc       Proc
 	Generation uint64

@@ -22,8 +22,8 @@ type HostLeaving struct {
 }
 
 // HostSlots reports that a host now offers another number of slots. The slots with the
-// highest numbers leave first. An allocation's number of slots is constant; that of a host
-// from a discovery script may change.
+// highest numbers leave first. An allocation's number of slots is constant; the number of a
+// host from a discovery script may change.
 type HostSlots struct {
 	Host  HostID
 	Slots int

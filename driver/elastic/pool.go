@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// pool has the candidates that are in no replica yet.
+// pool holds the candidates that are in no replica yet.
 type pool struct {
 	hosts [][]candidate
 	free  map[SlotID]candidate // by slot number

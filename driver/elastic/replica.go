@@ -17,7 +17,7 @@ import (
 //	replica   A A A A   B B B B   B:1 fails ->  A A A A   B:0, B:2 and B:3 wait for B:1
 //	place     0 1 2 3   0 1 2 3                 0 1 2 3
 
-// Replicas returns the slots of each replica of the ring, in rank order.
+// Replicas returns the members of each replica of the ring, in rank order.
 func (r *Ring) Replicas() [][]Member {
 	if r == nil || r.Replica < 2 {
 		return nil

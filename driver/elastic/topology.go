@@ -27,8 +27,8 @@ const (
 )
 
 // CheckTopology returns an error if path is not a valid place of a host in the network. A
-// path has the names of the host's domains, outermost first, separated by slashes. A name
-// may be empty if it is unknown.
+// path consists of the names of the host's domains, outermost first, separated by slashes.
+// A name may be empty if it is unknown.
 func CheckTopology(path string) error {
 	switch {
 	case len(path) > maxTopology:

@@ -168,7 +168,7 @@ type HostInfo struct {
 	Index int    `json:"index"`
 	// Topology is the host's place in the network, or empty; see CheckTopology.
 	Topology string `json:"topology,omitempty"`
-	// Slots has one entry per slot, by slot number, and then their standbys, from entry
+	// Slots holds one entry per slot, by slot number, and then their standbys, from entry
 	// Width on; Width 0 means that there are none. Standby Width+i runs on the GPU of slot
 	// i. While one of the two entries trains, the process of the other is for a later ring.
 	Slots []SlotReport `json:"slots"`

@@ -30,7 +30,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
-// Framework has kolo-worker's parts of a training framework.
+// Framework holds the parts of a training framework that kolo-worker needs.
 type Framework struct {
 	Task  workerflags.Framework
 	Agent framework.Framework

@@ -10,7 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Framework has the parts of a training framework that `run` needs.
+// Framework holds the parts of a training framework that `run` needs.
 type Framework struct {
 	framework.Framework
 	// Program is the name of the program in messages.

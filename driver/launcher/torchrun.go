@@ -35,7 +35,7 @@ NCCL_DEBUG=INFO, TORCH_DISTRIBUTED_DEBUG=DETAIL, OMP_NUM_THREADS=1 and so on.
 flags:
 `
 
-// Torchrun accepts the flags of PyTorch's launcher, in addition to those of run.
+// Torchrun accepts the flags of PyTorch's launcher, in addition to the flags of `run`.
 var Torchrun = Dialect{
 	usage:    torchrunUsage,
 	launcher: "torchrun",

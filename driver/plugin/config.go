@@ -38,8 +38,8 @@ type Config struct {
 	// Python is the program whose installation of the framework the fingerprint reports. It
 	// does not decide what tasks run. Default "python3".
 	Python string `codec:"python"`
-	// FingerprintPeriod is the time between two looks at the host's installation.
-	// FingerprintTimeout bounds one look: importing a framework is slow. Defaults "5m" and
+	// FingerprintPeriod is the time between two checks of the host's installation.
+	// FingerprintTimeout bounds one check: importing a framework is slow. Defaults "5m" and
 	// "1m".
 	FingerprintPeriod  string `codec:"fingerprint_period"`
 	FingerprintTimeout string `codec:"fingerprint_timeout"`

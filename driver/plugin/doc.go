@@ -14,7 +14,7 @@
 //	                         └────────────── tails ───── events.jsonl
 //
 // The executor and the agent belong to the task, not to the plugin. The task's handle,
-// which Nomad keeps, has everything needed to find them again.
+// which Nomad keeps, contains everything needed to find them again.
 //
 // The steps of a start:
 //

@@ -45,7 +45,7 @@ var (
 	_ drivers.ExecTaskStreamingRawDriver = (*Driver)(nil)
 )
 
-// New returns a driver of a framework that lives as long as ctx.
+// New returns the task driver for a framework. The driver runs until ctx ends.
 func New(ctx context.Context, logger hclog.Logger, framework Framework) *Driver {
 	logger = logger.Named(framework.Name())
 	return &Driver{

@@ -21,7 +21,7 @@ import (
 const firstAnswer = 10 * time.Second
 
 // Fingerprint reports whether this client can run tasks, and which installation of the
-// framework it has. It reports at once, and then whenever something changed.
+// framework the client has. It reports at once, and then whenever something changed.
 func (d *Driver) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
 	ch := make(chan *drivers.Fingerprint)
 	go d.fingerprint(ctx, ch)

@@ -16,13 +16,13 @@ type Framework interface {
 	// Framework turns a task's config into the agent's. Its name is the `driver` in a
 	// jobspec.
 	taskconfig.Framework
-	// Settings returns the fields that the framework adds to a task's config, and those of
-	// its blocks by the blocks' names.
+	// Settings returns the fields that the framework adds to a task's config, and the
+	// fields of its blocks, by name of the block.
 	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
-	// Probe asks a Python program which installation of the framework this host has. The
-	// attributes (texts and bools) become those of the node below "driver.<name>."; the
-	// remark is added to the driver's health. An error states why no task can use the
-	// installation.
+	// Probe finds out which installation of the framework a Python interpreter of this
+	// host has. The attributes (texts and bools) become those of the node below
+	// "driver.<name>."; the remark is added to the driver's health. An error states why
+	// no task can use the installation.
 	Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error)
 }
 

@@ -39,7 +39,7 @@ type task struct {
 	executor *goplugin.Client
 	tail     *eventtail.Tail
 	logger   hclog.Logger
-	// checks has one element for each command that execWithAlarm is running.
+	// checks holds one element for each command that execWithAlarm is running.
 	checks chan struct{}
 
 	// done is closed when the agent has ended and outcome is final.

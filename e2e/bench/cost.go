@@ -16,7 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// Cost has what each launcher uses while nothing changes, by launcher.
+// Cost holds the step times, memory and processor use of each launcher while
+// nothing changes.
 type Cost struct {
 	// StepMS are medians over costSteps steps of two ranks that only compute, in
 	// milliseconds.

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A Course describes the steps from the request of a change until the change was
-// complete, in seconds as rank 0 measured them.
+// A Course describes the training steps between the request for a change and its
+// completion, as rank 0 measured them. Times are in seconds.
 type Course struct {
 	// Pause is the longest time between two steps, minus a usual step of the same
 	// ring. (With long steps, the gap would mostly consist of one step.)

@@ -10,11 +10,11 @@
 //	go run ./e2e/bench -parts recovery -o -     # one part, to the terminal
 //	go run ./e2e/bench -parts torch-trained -state 1000 -rounds 3 -raw raw.json -add
 //
-// All launchers get the same flags. They are horovodrun, and the driver's agent
-// without Nomad (`nomad-driver-horovod run` and `nomad-driver-torch run`). `bench
-// torchrun` and `bench torchft` wrap launchers without host discovery, and keep one
-// node for each slot (torchft is measured if `make torchft` has installed it).
-// Times are those that the training processes themselves recorded. The gap is from
+// All launchers get the same flags. The launchers are horovodrun, and the driver's
+// agent without Nomad (`nomad-driver-horovod run` and `nomad-driver-torch run`).
+// `bench torchrun` and `bench torchft` wrap launchers without host discovery, and
+// keep one node for each slot (torchft is measured if `make torchft` has installed
+// it). All times are recorded by the training processes themselves. The gap is from
 // the last step of the old ring to the first step of the new one. Lateness is from
 // the change of the host list (or the kill) to that first step. With a large state,
 // the pause excludes the time of a usual step.

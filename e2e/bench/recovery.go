@@ -15,7 +15,7 @@ import (
 // localHosts are four hosts with one slot each: different spellings of 127.0.0.1.
 var localHosts = []string{"localhost:1", "127.0.0.1:1", "127.0.1:1", "127.1:1"}
 
-// A loss has the ranks to kill, all at once.
+// A loss holds the ranks to kill, all at once.
 type loss struct {
 	hosts []string
 	ranks []int
@@ -28,13 +28,13 @@ var (
 	hostLost = loss{[]string{"localhost:2", "127.0.0.1:2"}, []int{2, 3}}
 )
 
-// Recovery has the times in seconds, by launcher, from SIGKILL of some of four
+// Recovery holds the times in seconds, by launcher, from SIGKILL of some of four
 // ranks to the first step of the next ring.
 type Recovery struct {
 	Seconds map[string][]float64 `json:"seconds"`
-	// Again has the numbers of repeated steps, one for each time.
+	// Again holds the numbers of repeated steps, one for each time.
 	Again map[string][]float64 `json:"again"`
-	// Failed has the number of jobs that failed, by launcher.
+	// Failed holds the number of jobs that failed, by launcher.
 	Failed map[string]int `json:"failed"`
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// Results has all measurements of one report.
+// Results holds all measurements of one report.
 type Results struct {
 	// About describes what was measured, by framework.
 	About map[string]About `json:"about"`
@@ -25,7 +25,7 @@ type Results struct {
 	Resize   *Changes  `json:"resize,omitempty"`
 	Slow     *Changes  `json:"slow,omitempty"`
 	Recovery *Recovery `json:"recovery,omitempty"`
-	// State has measurements with frozen state, by its size in MiB.
+	// State holds measurements with frozen state, by its size in MiB.
 	State      map[int]*Changes `json:"state,omitempty"`
 	Cost       *Cost            `json:"cost,omitempty"`
 	Rendezvous string           `json:"rendezvous,omitempty"`

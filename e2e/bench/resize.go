@@ -27,7 +27,7 @@ type walk struct {
 	patience   time.Duration // time after which a change counts as lost, 90 s if 0
 }
 
-// A Change has the times of one change, in seconds.
+// A Change holds the times of one change, in seconds.
 type Change struct {
 	Gap      float64 `json:"gap"`
 	Lateness float64 `json:"lateness"`
@@ -36,12 +36,12 @@ type Change struct {
 	Course
 }
 
-// Changes has measurements by launcher and change ("1→2").
+// Changes holds measurements by launcher and change ("1→2").
 type Changes struct {
 	By map[string]map[string][]Change `json:"by"`
-	// Lost has the number of changes that never happened, by launcher.
+	// Lost holds the number of changes that never happened, by launcher.
 	Lost map[string]int `json:"lost"`
-	// Repeated has the number of samples that were trained on twice within an
+	// Repeated holds the number of samples that were trained on twice within an
 	// epoch, by launcher, in all its sessions.
 	Repeated map[string]int `json:"repeated"`
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// stateRoute has changes with one newcomer, with two, and with members that leave.
+// stateRoute holds changes with one newcomer, with two, and with members that leave.
 var stateRoute = []int{1, 2, 1, 3, 2}
 
 // statePatience bounds a change, whatever the state's size. Receiving in the

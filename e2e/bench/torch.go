@@ -22,7 +22,7 @@ import (
 type TorchResults struct {
 	Resize *Changes `json:"resize,omitempty"`
 	Slow   *Changes `json:"slow,omitempty"`
-	// Bare has the gaps, in seconds, of groups that form again without a launcher,
+	// Bare holds the gaps, in seconds, of groups that form again without a launcher,
 	// by change.
 	Bare map[string][]float64 `json:"bare,omitempty"`
 	// Recovery is for the kill of the last rank, LeadRecovery for that of rank 0,
@@ -30,15 +30,15 @@ type TorchResults struct {
 	Recovery     *Recovery `json:"recovery,omitempty"`
 	LeadRecovery *Recovery `json:"lead_recovery,omitempty"`
 	HostRecovery *Recovery `json:"host_recovery,omitempty"`
-	// State has measurements with frozen parameters, by their size in MiB, and
+	// State holds measurements with frozen parameters, by their size in MiB, and
 	// Trained those with trained parameters and their momentum. Broadcast has the
 	// times, in seconds, of a plain broadcast of the same size.
 	State     map[int]*Changes     `json:"state,omitempty"`
 	Trained   map[int]*Changes     `json:"trained,omitempty"`
 	Broadcast map[string][]float64 `json:"broadcast,omitempty"`
-	// Restart has changes of a torchrun script that Kolo restarts.
+	// Restart holds changes of a torchrun script that Kolo restarts.
 	Restart *Changes `json:"restart,omitempty"`
-	// StepMS has the medians of step times, in milliseconds, by what is measured.
+	// StepMS holds the medians of step times, in milliseconds, by what is measured.
 	StepMS map[string][]float64 `json:"step_ms,omitempty"`
 	Store  string               `json:"store,omitempty"`
 }

@@ -20,7 +20,7 @@ const (
 	trainer  role = "trainer"
 )
 
-// A usage has the resources of one process while all ranks train and nothing
+// A usage holds the resources of one process while all ranks train and nothing
 // changes.
 type usage struct {
 	Role role `json:"role"`
@@ -46,7 +46,7 @@ const (
 	maxMemory                    = 64e6
 )
 
-// growth has the usages measured whenever all ranks trained.
+// growth holds the usages measured whenever all ranks trained.
 type growth struct {
 	samples []usage
 	rings   map[int]int // by process, for the part of the record that was read

@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command checks has the parts of `make check` that are more than one command each:
+// Command checks implements the parts of `make check` that need more than one command
+// each:
 //
 //	go run ./e2e/checks fuzz          runs every fuzz target for a while
 //	go run ./e2e/checks vuln          looks for known vulnerabilities

@@ -10,7 +10,7 @@ import (
 )
 
 // StopAfter stops the cluster at the end of the test. The logs of a failed test
-// remain in dir and replace those of an earlier one.
+// remain in dir and replace the logs of an earlier failure.
 func (c *Cluster) StopAfter(t testing.TB, dir string) {
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -54,8 +54,8 @@ type Options struct {
 // binaryVariable is the environment variable with the Nomad of `make e2e NOMAD=…`.
 const binaryVariable = "KOLO_E2E_NOMAD_BINARY"
 
-// Binary returns the Nomad binary to test with: that of `make e2e NOMAD=…`, or bin/nomad
-// below the project's root.
+// Binary returns the Nomad binary to test with: the binary of `make e2e NOMAD=…`, or
+// bin/nomad below the project's root.
 func Binary(root string) string {
 	return cmp.Or(os.Getenv(binaryVariable), filepath.Join(root, "bin", "nomad"))
 }
@@ -70,7 +70,7 @@ type Cluster struct {
 	Token string
 	// Nodes are the clients, c1 first.
 	Nodes []*Node
-	// Dir has everything that the agents write.
+	// Dir holds everything that the agents write.
 	Dir string
 
 	server  *agent

@@ -9,7 +9,7 @@ import (
 	"text/template"
 )
 
-// agentConfig has the values for an agent's configuration file.
+// agentConfig holds the values for an agent's configuration file.
 type agentConfig struct {
 	Name      string
 	Dir       string

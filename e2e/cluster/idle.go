@@ -12,8 +12,8 @@ type Idle[T comparable] struct {
 	since time.Time
 }
 
-// For returns how long seen, which stands for what has happened so far, has not changed.
-// The first call returns 0.
+// For returns how long the value of seen has stayed the same. seen stands for everything
+// that has happened so far. The first call returns 0.
 func (i *Idle[T]) For(seen T, now time.Time) time.Duration {
 	if i.since.IsZero() || seen != i.last {
 		i.last, i.since = seen, now

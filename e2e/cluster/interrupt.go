@@ -16,7 +16,7 @@ import (
 // ErrInterrupted is returned instead of starting anything while a signal ends this process.
 var ErrInterrupted = errors.New("this process was interrupted")
 
-// running has the clusters of this process, so that Ctrl-C and the like end it only once all of
+// running holds the clusters of this process, so that Ctrl-C and the like end it only once all of
 // them are gone. (The reapers would clean up anyway, but only after the shell shows its prompt
 // again.) Hold the lock for reading to start a process of a cluster: a process that starts after
 // the cluster was cleaned up would remain.

@@ -84,9 +84,9 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 // Dir returns the directory that the node's agent and services write to.
 func (n *Node) Dir() string { return n.agent.dir }
 
-// Service starts a program in the node's network namespace, which runs until the cluster
-// stops. The reaper recognizes it by its arguments, so one of them must be below Dir. Its
-// output is in name.log.
+// Service starts a program in the node's network namespace. The program runs until the
+// cluster stops. The reaper recognizes it by its arguments, so one of them must be below
+// Dir. Its output is in name.log.
 func (n *Node) Service(name string, env []string, program string, args ...string) error {
 	log, err := os.OpenFile(filepath.Join(n.Dir(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -55,8 +55,8 @@ func (p Process) Memory() (resident, own int, err error) {
 	return resident, own, nil
 }
 
-// Processes returns the processes that match. It omits those that end meanwhile,
-// and those of other users.
+// Processes returns the processes that match. It omits processes that end
+// meanwhile, and processes of other users.
 func Processes(match func(Process) bool) []Process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var found []Process

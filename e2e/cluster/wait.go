@@ -14,8 +14,8 @@ import (
 // longer.
 const pollEvery = 100 * time.Millisecond
 
-// Until calls check until it returns nil, or ctx ends. In that case the error
-// states what was waited for, and the last error of check.
+// Until calls check until it returns nil, or ctx ends. If ctx ends first, Until
+// returns an error with what was waited for and the last error of check.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()

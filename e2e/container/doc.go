@@ -13,8 +13,8 @@
 //	└──────────────────────┘   └───────────────────────┘   └───────────────────────┘
 //
 // Each node has an engine of its own, in its network namespace and with its own files,
-// because for a container "the host's network" is that of its engine. Containers run as a
-// user other than root, without capabilities, and with a read-only root.
+// because for a container "the host's network" is the network of its engine. Containers
+// run as a user other than root, without capabilities, and with a read-only root.
 //
 // PyTorch is not in the image, which would then take a minute to pull, but in a volume:
 // /usr of bin/torch/root.

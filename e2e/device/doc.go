@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package device has the tests that run nomad-device-nvtopo in a real Nomad
+// Package device contains the tests that run nomad-device-nvtopo in a real Nomad
 // cluster, on machines that the NVML stub (package nvmltest) simulates. They have
 // the build tag e2e; `make e2e-device` runs them.
 //

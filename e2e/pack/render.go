@@ -104,7 +104,7 @@ func Argument(name string, value any) (string, error) {
 	return "--var=" + name + "=" + text, nil
 }
 
-// declared has the variables of a pack.
+// declared holds the variables of a pack.
 type declared struct {
 	Variables []struct {
 		Name        string         `hcl:"name,label"`

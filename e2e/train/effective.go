@@ -11,8 +11,9 @@ import (
 	"slices"
 )
 
-// Effective returns the steps whose results training has kept: those of each ring up to the
-// step where a later ring began. They are known only if the script records generations.
+// Effective returns the steps whose results training has kept. These are the steps of each
+// ring before the step at which a later ring began. The result is empty if the script does
+// not record generations.
 func (r Record) Effective() Record {
 	steps := r.Where("step", func(e Event) bool { return e.Generation > 0 })
 	slices.SortStableFunc(steps, func(a, b Event) int { return cmp.Compare(a.Generation, b.Generation) })
@@ -32,7 +33,8 @@ func (r Record) Effective() Record {
 
 // CheckEffective returns an error unless each of samples was used once in every complete
 // epoch. It tolerates what the record cannot show: a killed rank may not have recorded its
-// last step, and the rest of an epoch may not divide among the ranks of its last ring.
+// last step, and the remaining samples of an epoch may not divide evenly among the ranks of
+// its last ring.
 func (r Record) CheckEffective(samples int) error {
 	epochs := map[int]Record{}
 	for _, e := range r.Effective() {

@@ -29,8 +29,8 @@ var (
 	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", Script: "e2e/train/torch_train.py", Driver: "bin/nomad-driver-torch", path: "python"}
 )
 
-// Torchrun runs Torch's script as a torchrun script: without libuv, which Debian's PyTorch
-// lacks.
+// Torchrun runs Torch's script as a script for torchrun. kolo.launch starts it, so that its
+// store client works without libuv, which Debian's PyTorch lacks.
 var Torchrun = Framework{Name: "torchrun", Python: Torch.Python, Script: Torch.Script, Driver: Torch.Driver, path: Torch.path, module: "kolo.launch"}
 
 // Torchft is another launcher for the same PyTorch, to compare with.

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A Job is a framework's script on this machine, without Nomad. It runs under a launcher
-// that asks a script for its hosts, or by itself.
+// A Job is a framework's script on this machine, without Nomad. The script runs under a
+// launcher that asks another script for its hosts, or without a launcher.
 type Job struct {
 	// Record is what has been read of the record so far.
 	Record Record
@@ -103,7 +103,7 @@ func (j *Job) Exit() *os.ProcessState {
 	return j.cmd.ProcessState
 }
 
-// SetHosts replaces the host list atomically, and returns the time.
+// SetHosts replaces the host list atomically, and returns when it did so.
 func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 	part := j.File("hosts.part")
 	if err := os.WriteFile(part, []byte(strings.Join(hosts, "\n")+"\n"), 0o644); err != nil {
@@ -116,15 +116,15 @@ func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 // Finish makes the script end after its current epoch.
 func (j *Job) Finish() error { return os.WriteFile(j.File("stop"), nil, 0o644) }
 
-// Update reads what was recorded since the last call, into Record.
+// Update appends the events that were recorded since its last call to Record.
 func (j *Job) Update() error {
 	more, err := j.follower.Next()
 	j.Record = append(j.Record, more...)
 	return err
 }
 
-// Wait returns what found finds in the record, as soon as it does. It returns an error
-// after limit, and when the job has ended.
+// Wait returns the event that found finds in the record, as soon as there is one. It
+// returns an error after limit, and when the job has ended.
 func (j *Job) Wait(ctx context.Context, what string, limit time.Duration, found func(Record) *Event) (Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no %s within %s", what, limit))
 	defer cancel()

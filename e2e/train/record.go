@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package train has the training scripts of the tests, train.py for Horovod and
+// Package train contains the training scripts of the tests, train.py for Horovod and
 // torch_train.py for PyTorch in process. It reads their records, and checks whether
 // training was right: no step skipped, no sample lost or repeated.
 package train
@@ -156,7 +156,7 @@ func (r Record) CheckConsecutive() error {
 }
 
 // CheckSize returns an error unless the last ten steps of rank 0 were in rings of n, and
-// none of them was before since.
+// all of them were made after since.
 func (r Record) CheckSize(n int, since time.Time) error {
 	steps := r.Leading()
 	if len(steps) < 10 {
@@ -174,7 +174,8 @@ func (r Record) CheckSize(n int, since time.Time) error {
 // skipped a step. A commit is made every `every` steps. The check covers all ranks, because
 // rank 0 may die before it has recorded a step that others have done.
 //
-// Two rings of one job at the same time also show here, as steps that go back and forth.
+// This check also finds two rings of one job at the same time: their steps go back and
+// forth.
 func (r Record) CheckRollbacks(every int) error {
 	last := Event{}
 	for _, e := range r.Where("step", nil) {
@@ -193,8 +194,8 @@ func (r Record) CheckRollbacks(every int) error {
 }
 
 // CheckSamples returns an error unless every one of samples was used exactly once in every
-// complete epoch. After training is done, all epochs that were begun must be complete;
-// before that, all except the last are expected to be.
+// complete epoch. After training is done, every epoch that was begun must be complete.
+// Before that, the last epoch need not be.
 func (r Record) CheckSamples(samples int) error {
 	used := map[int][]int{}
 	for _, e := range r.Where("step", nil) {

@@ -3,9 +3,9 @@
 
 """Elastic training with Kolo.
 
-kolo.torch is for scripts that train with PyTorch. kolo.worker is the client of
-the worker protocol, which every framework can use; it requires nothing but the
-standard library. ready() is for scripts for torchrun.
+kolo.torch is for scripts that train with PyTorch, and ready() for scripts for
+torchrun. kolo.worker is the client of the worker protocol for any framework,
+and imports only the standard library.
 """
 
 from .hold import ready

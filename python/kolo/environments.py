@@ -19,7 +19,7 @@ from typing import Callable, Dict, List
 
 from . import addresses, hold
 
-KEY = "kolo/address/%d"
+KEY = "kolo/address/%s/%d"
 
 
 def tensorflow(every: List[str], rank: int) -> Dict[str, str]:
@@ -44,10 +44,11 @@ def enter(kind: str) -> None:
     except ImportError:  # the script fails by itself
         pass
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # torchrun's store keeps the addresses of those before
     with hold.connect() as store:
-        store.check(KEY % rank)  # answered in a group
-        store.set(KEY % rank, _free().encode())
-        every = [store.get(KEY % number).decode() for number in range(size)]
+        store.check(KEY % (attempt, rank))  # answered in a group
+        store.set(KEY % (attempt, rank), _free().encode())
+        every = [store.get(KEY % (attempt, number)).decode() for number in range(size)]
     os.environ.update(KINDS[kind](every, rank))
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Where a script for torchrun waits until it may train.
+"""The point at which a script for torchrun waits until it may train.
 
-    imports, data, model           start of a process of the next group, while the present one trains
-    kolo.ready()                   held here until the present processes have ended
+    imports, data, model           start of a process of the next group, while the current one trains
+    kolo.ready()                   held here until the current processes have ended
     checkpoint, init_process_group
 
 Without kolo.ready(), a process is held in init_process_group.
@@ -38,12 +38,13 @@ def warm_up() -> None:
 
 
 def ready() -> None:
-    """Waits until the processes that train have ended, in a script for torchrun whose processes Kolo replaces at each change.
+    """Waits until the current group's processes have ended. For torchrun scripts whose processes Kolo replaces at each change.
 
-    Code before the call runs while these processes train; code after it adds to the
-    pause of the change. So build the model and the data before it, and load the
-    checkpoint after it. It returns at once if no agent serves a store, for example
-    with plain python. A script that uses kolo.torch does not call it.
+    Code before this call runs while the current processes train; code after it adds
+    to the pause of the change. So build the model and the data before this call, and
+    load the checkpoint after it, even if init_process_group is called much later.
+    Without an agent, such as with plain python, it returns at once. Scripts that use
+    kolo.torch do not call it.
 
     Raises OSError if the store cannot be reached.
     """

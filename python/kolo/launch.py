@@ -14,9 +14,9 @@ a client without libuv, which works with the agent's store: the protocol is the 
 
 Scripts also lose less time to a change, in builds with libuv, too:
 
-- A process of the next group waits in ``init_process_group`` while the present group
-  trains. Before that, it imports modules that PyTorch otherwise imports with the first
-  optimizer, which takes seconds.
+- A process of the next group waits in ``init_process_group`` while the current
+  group trains. Before that, it imports modules that PyTorch otherwise imports
+  with the first optimizer, which takes seconds.
 - A script that has ended does not wait for Python to free PyTorch's objects.
 
 With --environment, the process imports that framework and waits before the script
@@ -29,9 +29,11 @@ agent for how long a change stopped training, even if the script reports no prog
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import runpy
 import sys
@@ -52,7 +54,7 @@ _USAGE = "usage: python3 -m kolo.launch [--environment torch|tensorflow|jax] [-m
 
 
 def _touch(*_: Any) -> None:
-    """Shows the agent that a step was made. Training does not depend on it."""
+    """Touches the step file, which shows the agent that a step was made. Ignores errors."""
     path = os.environ[STEP_FILE]
     try:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
@@ -75,7 +77,7 @@ def _show_steps() -> None:
 
 
 def _without_libuv(rendezvous: ModuleType) -> None:
-    """Makes the module's store clients do without libuv."""
+    """Replaces the module's TCPStore, so that its store clients do without libuv."""
     store = getattr(rendezvous, "TCPStore", None)
     if store is None:  # built without torch.distributed
         return
@@ -117,7 +119,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds only the rendezvous module, and only once."""
+    """An import finder that finds only the rendezvous module, and only once."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -132,7 +134,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    """Makes ``env://`` ask for the store without libuv, when it is imported."""
+    """Registers an import hook: once PyTorch's rendezvous module is imported, ``env://`` uses a store client without libuv."""
     loaded = sys.modules.get(_RENDEZVOUS)
     if loaded is not None:
         _without_libuv(loaded)
@@ -180,7 +182,10 @@ def _end(status: int) -> None:
     """Ends the process as Python does, but without freeing its objects."""
     threading._shutdown()  # type: ignore[attr-defined] # waits for threads
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
+    # Freeing a file would write what its buffer has. A text file comes first, because it writes into a binary one.
+    files = [one for one in gc.get_objects() if type(one) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)]
+    files.sort(key=lambda file: type(file) is not io.TextIOWrapper)
+    for stream in (*files, sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # no one reads it

@@ -1,13 +1,13 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Kills the processes that its parent leaves behind, by a mark in their environment.
+"""Kills the processes that the parent of this program leaves behind, by a mark in their environment.
 
     python orphans.py MARK
 
-Waits until its stdin is closed, which happens when the parent ends. Then it kills
-all processes with KOLO_ORPHANS=MARK in their environment. It imports little,
-because it runs as long as the training does.
+Waits until its stdin is closed, which happens when the parent ends. Then it
+kills all processes with KOLO_ORPHANS=MARK in their environment. It imports
+little, because it runs for as long as the training.
 """
 
 import os

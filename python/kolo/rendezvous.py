@@ -3,13 +3,13 @@
 
 """Kolo as a rendezvous backend of torchrun: torchrun --rdzv-backend=kolo.
 
-    torchrun (one a slot)                     Kolo's agent
+    torchrun (one per slot)                   Kolo's agent
       | next_rendezvous: ready ------------>  |  waits until there is a group
       | <------------------------------ place |
       | meets the others in the store -------->  of the group
       | formed ----------------------------->  |
       | starts its workers                     |
-      | num_nodes_waiting, each 0.1 s:         |
+      | num_nodes_waiting, every 0.1 s:        |
       |   a key in the store <-- rank 0 <----- change
       |   <-------------------------------- broken
       | stops its workers, next_rendezvous     |
@@ -94,7 +94,7 @@ class Handler(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Whether the workers use the agent's store, which outlives each of them."""
+        """Whether the workers use the agent's store, which outlives every worker."""
         return self._shared
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -126,7 +126,7 @@ class Handler(RendezvousHandler):
             reason = "failure"
 
     def num_nodes_waiting(self) -> int:
-        """Returns 1 if the workers must stop for another group, else 0. torchrun asks every --monitor-interval."""
+        """Returns 1 if the workers must stop for another group, else 0. torchrun calls it every --monitor-interval."""
         if self._place is None or self._closed:
             return 0
         try:
@@ -148,14 +148,14 @@ class Handler(RendezvousHandler):
         return True
 
     def _over(self) -> bool:
-        """Whether the present group has lost a member, or the agent is gone."""
+        """Whether the current group has lost a member, or the agent is gone."""
         return self._client.ended() or self._place is not None and self._client.broken(self._place.generation)
 
     def _meet(self, place: worker.Place) -> Optional[RendezvousInfo]:
-        """Waits until all members are here. Returns None if one of them is lost before.
+        """Waits until all members have arrived. Returns None if a member is lost before that.
 
-        torchrun's own waits on the store would last until the timeout if a member
-        died meanwhile. No member enters them before all are here.
+        If a member died during torchrun's own waits on the store, they would last until
+        the timeout. So no member begins these waits before all have arrived.
         """
         store, plain = _connect()
         self._shared = self._shared and plain
@@ -173,7 +173,7 @@ class Handler(RendezvousHandler):
                               RendezvousStoreInfo(address, int(port)))
 
     def _agree(self, place: worker.Place) -> bool:
-        """Returns whether the group is to change; if so, only when all members know it."""
+        """Returns whether the group is to change. Returns true only when all members know of the change."""
         if self._client.changing(place.generation):  # only rank 0's agent is notified
             self._store.set(self.CHANGE, "1")
         elif not self._store.check([self.CHANGE]):
@@ -197,11 +197,11 @@ class Handler(RendezvousHandler):
             pass  # the group is over already
 
     def _count(self, key: str) -> int:
-        """Returns how many members have added themselves to a key. The store would wait for a missing key, so add this one first."""
+        """Returns how many members have added themselves to a key. Add this member first: the store waits for a missing key."""
         return int(self._store.get(key))
 
     def _master(self, place: worker.Place) -> str:
-        """Returns an address on this host, that of rank 0, for the workers' store if they cannot use the agent's."""
+        """Called on rank 0. Returns an address of its host for the workers' store, if workers cannot use the agent's."""
         address = self._parameters.local_addr
         if not address:
             address = addresses.of_host(place.cross_size)
@@ -210,12 +210,12 @@ class Handler(RendezvousHandler):
 
 
 def _address() -> Tuple[str, int]:
-    """Returns the address at which the agent serves the store of the present group."""
+    """Returns the address at which the agent serves the store of the current group."""
     return os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
 
 def _connect() -> Tuple[Any, bool]:
-    """Connects to the agent's store. Also returns whether workers can connect, which cannot pass use_libuv."""
+    """Connects to the agent's store. Also returns whether workers can connect to it; they cannot choose use_libuv."""
     arguments: Dict[str, Any] = {"is_master": False, "wait_for_workers": False, "timeout": TIMEOUT}
     try:
         return dist.TCPStore(*_address(), **arguments), True

@@ -90,9 +90,9 @@ class Place:
 class Client:
     """The connection of this process to its agent.
 
-    A separate thread reads the messages. It calls `on_broken` when the present
-    group has lost a member, which can end a collective that the main thread
-    waits in.
+    A separate thread reads the messages. It calls `on_broken` when the current
+    group has lost a member. `on_broken` can then end a collective in which the main
+    thread waits.
     """
 
     def __init__(self, addr: str, secret: str, client: str = "kolo-python " + __version__,
@@ -135,8 +135,8 @@ class Client:
     def ready(self, generation: int, reason: str) -> Place:
         """Asks for a place in the next group and waits for it, without limit.
 
-        generation is the group that this process has left, or 0 the first time.
-        Raises Retired if this process gets no place, and AgentError if the
+        generation is the number of the group that this process has left, or 0 the first
+        time. Raises Retired if this process gets no place, and AgentError if the
         connection ends.
         """
         with self._changed:
@@ -161,7 +161,7 @@ class Client:
     def formed(self, generation: int, round_: int = 1, listening: Optional[Sequence[str]] = None) -> None:
         """Reports that a process group is connected.
 
-        Rounds count the groups of one generation. listening has the addresses at
+        Rounds count the groups of one generation. listening is the list of addresses at
         which this process listens for members; None if they are unknown.
         """
         message: Dict[str, Any] = {"type": "formed", "generation": generation, "round": round_}
@@ -228,7 +228,7 @@ class Client:
                 "install the package that belongs to the driver" % (message, __version__, VERSION))
 
     def _next(self) -> Optional[Dict[str, Any]]:
-        """The next message, or None at the end of the connection."""
+        """Returns the next message, or None at the end of the connection."""
         line = self._lines.readline(MAX_LINE + 1)
         if not line:
             return None
@@ -286,7 +286,7 @@ class Client:
             self._flush(wait)
 
     def _flush(self, wait: bool) -> None:
-        """Sends the pending bytes. It ignores a connection that has ended, because _read reports that."""
+        """Sends the pending bytes. Ignores the end of the connection, because _read reports it."""
         while self._pending:
             try:
                 sent = self._socket.send(self._pending, 0 if wait else socket.MSG_DONTWAIT)

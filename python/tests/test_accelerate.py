@@ -168,6 +168,65 @@ class Accelerate(Processes):
         with self.assertRaisesRegex(RuntimeError, r"accelerator\.epochs"):
             train()
 
+    def test_a_group_for_which_less_than_a_step_is_left(self):
+        """With drop_last, its epoch is over, in a process that trained in the last group, too."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        class Numbers(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(torch.arange(20.0).reshape(20, 1))
+
+        accelerator = ElasticAccelerator(cpu=True)
+        model = torch.nn.Linear(1, 1)
+        loader, model, optimizer = accelerator.prepare(
+            torch.utils.data.DataLoader(Numbers(), 4, drop_last=True), model, torch.optim.SGD(model.parameters(), 0.1))
+        read = []
+
+        @accelerator.elastic
+        def train():
+            for _ in accelerator.epochs(2):
+                for share in 4, 8:  # of the only process, in two groups
+                    accelerator.share = lambda _, share=share: share
+                    accelerator._enter()
+                    for x in loader:
+                        read.append(len(x))
+                        accelerator.backward(model(x).sum())
+                        optimizer.step()
+                        if len(read) % 4 == 0:
+                            break
+
+        train()
+        self.assertEqual([4] * 8, read)
+
+    def test_an_evaluation_that_is_left_early(self):
+        """The last step of an epoch is still made, though it has fewer passes."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True, gradient_accumulation_steps=2)
+        model = torch.nn.Linear(1, 1)
+        loader, tests, model, optimizer = accelerator.prepare(
+            *(torch.utils.data.DataLoader(torch.ones(3, 1)) for _ in range(2)), model, torch.optim.SGD(model.parameters(), 0.1))
+        synchronized = []
+
+        @accelerator.elastic
+        def train():
+            for _ in accelerator.epochs(2):
+                for x in loader:
+                    with accelerator.accumulate(model):
+                        accelerator.backward(model(x).sum())
+                        optimizer.step()
+                        optimizer.zero_grad()
+                    synchronized.append(accelerator.sync_gradients)
+                    for _ in tests:
+                        break
+
+        train()
+        self.assertEqual([False, True, True] * 2, synchronized)
+
     def test_within_the_function(self):
         """The script's gradient compression is applied. Calls that each group would repeat are refused."""
         import torch

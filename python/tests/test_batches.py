@@ -215,6 +215,47 @@ class Streams(unittest.TestCase):
             begins += [next(iter(Stream(batches, position))) for _ in range(2)]
             self.assertEqual([random.Random(epoch).sample(range(100), 100)[:10] for epoch in (0, 0, 1, 1)], begins)
 
+    def test_the_state_of_a_stream_of_hugging_face(self):
+        """It may count samples that are not read yet, also in an iterable that returns it as its own."""
+        class Stream(Placed):
+            __module__ = "datasets.iterable_dataset"
+
+        class Own(Placed):
+            def __init__(self, count):
+                super().__init__(count)
+                self.stream = Stream(count)
+
+        self.assertEqual([True, False, False], [Source(kind(10)).placed for kind in (Placed, Stream, Own)])
+
+    def test_samples_that_are_looked_at_are_read_later(self):
+        for kind in Numbers, Placed:
+            items, position, step = kind(100), StreamPosition(), Step(10, 1)
+            source = Source(items)
+            first = source.first(10)
+            batches = StreamBatches(source, position, step, lambda samples: deal(samples, step, 0, 1), False)
+            self.assertEqual(first, next(iter(Stream(batches, position))))
+
+    def test_an_iterable_that_cannot_be_read_again(self):
+        class Once(Numbers):
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self.read += 1
+                return self.read
+
+        class OncePlaced(Once):
+            def state_dict(self):
+                return {"read": self.read}
+
+            def load_state_dict(self, state):
+                self.read = state["read"]
+
+        with self.assertRaisesRegex(ValueError, "__iter__ of a Once returns the object itself"):
+            Source(Once(10)).read(StreamPosition())
+        source = Source(OncePlaced(10))
+        self.assertEqual([1, 1], [next(source.read(StreamPosition())) for _ in range(2)])
+
 
 if __name__ == "__main__":
     unittest.main()

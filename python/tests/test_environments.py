@@ -40,10 +40,15 @@ class Environments(unittest.TestCase):
         self.assertEqual(0, process.returncode, err)
         return json.loads(out)
 
+    def server(self):
+        return dist.TCPStore("127.0.0.1", 0, None, True, use_libuv=False, wait_for_workers=False)
+
+    def member(self, server, kind, rank, size, **variables):
+        return self.start("--environment", kind, self.script, "--lr", "1", RANK=str(rank), WORLD_SIZE=str(size), **self.agent(server), **variables)
+
     def world(self, kind, size):
-        server = dist.TCPStore("127.0.0.1", 0, None, True, use_libuv=False, wait_for_workers=False)
-        processes = [self.start("--environment", kind, self.script, "--lr", "1", RANK=str(rank), WORLD_SIZE=str(size),
-                                **self.agent(server)) for rank in range(size)]
+        server = self.server()
+        processes = [self.member(server, kind, rank, size) for rank in range(size)]
         return [self.printed(process) for process in processes]
 
     def test_tensorflow(self):
@@ -61,6 +66,17 @@ class Environments(unittest.TestCase):
         self.assertEqual(1, len(set(coordinators)))
         self.assertRegex(coordinators[0], r"^127\.0\.0\.1:\d+$")
 
+    def test_torchrun_starts_the_processes_again(self):
+        """Its store has the addresses of the last attempt, which are not used."""
+        server = self.server()
+        for attempt in "0", "1":
+            first = self.member(server, "tensorflow", 0, 2, TORCHELASTIC_RESTART_COUNT=attempt)
+            while first.poll() is None and not server.check(["kolo/address/%s/0" % attempt]):
+                pass
+            second = self.member(server, "tensorflow", 1, 2, TORCHELASTIC_RESTART_COUNT=attempt)
+            one, other = (json.loads(self.printed(process)[1])["cluster"] for process in (first, second))
+            self.assertEqual(one, other)
+
     def test_without_an_agent(self):
         process = self.start("--environment=tensorflow", self.script, TORCHELASTIC_USE_AGENT_STORE="")
         self.assertEqual([[], None, None, False], self.printed(process))
@@ -73,9 +89,9 @@ class Environments(unittest.TestCase):
             self.assertIn("usage: python3 -m kolo.launch [--environment", err)
 
     def test_a_store_that_ends(self):
-        server = dist.TCPStore("127.0.0.1", 0, None, True, use_libuv=False, wait_for_workers=False)
+        server = self.server()
         process = self.start("--environment", "jax", self.script, RANK="0", WORLD_SIZE="2", **self.agent(server))
-        while not server.check(["kolo/address/0"]):
+        while not server.check(["kolo/address/0/0"]):
             pass
         del server
         _, err = process.communicate()

@@ -81,6 +81,7 @@ class Changes(unittest.TestCase):
             self.assertLess(record["after"], record["before"], "it has learned")
         self.assertEqual(fixed["equal"], changed["equal"])
         if fixed["close"] is not None:
+            self.assertEqual(len(fixed["close"]), len(changed["close"]))
             difference = max(abs(a - b) for a, b in zip(fixed["close"], changed["close"]))
             self.assertLess(difference, TOLERANCE.get(feature, 1e-4))
         number = [record["feature"] for record in self.fixed if record["kind"] == "result"].index(feature)

@@ -162,6 +162,15 @@ class Launch(unittest.TestCase):
             self.assertEqual((status, plain.stdout), (launched.returncode, launched.stdout), text)
             self.assertEqual(plain.stderr.splitlines()[-1:], launched.stderr.splitlines()[-1:])
 
+    def test_what_is_in_the_buffers_of_open_files_is_written(self):
+        text = "binary = open('binary', 'wb'); text = open('text', 'w'); other = open('other', 'w+b')\n" \
+               "def main():\n    binary.write(b'binary'); text.write('text'); other.write(b'other')\n" \
+               "main()"
+        self.assertEqual(0, self.run_python("-m", "kolo.launch", self.write("end.py", text)).returncode)
+        for name in "binary", "text", "other":
+            with open(os.path.join(self.directory, name)) as file:
+                self.assertEqual(name, file.read())
+
     def test_wrong_use(self):
         for args in ((), ("-m",), ("--lr", "1")):
             result = self.run_python("-m", "kolo.launch", *args)

@@ -43,7 +43,7 @@ PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.stat
 
 # The private names of other objects that a module may access: those of its own classes, and others if there is no public way.
 ALLOWED = {
-    "kolo.integrations.accelerate": {"_set_sync_gradients"},  # GradientState's, as the Trainer of Transformers uses it
+    "kolo.integrations.accelerate": {"_set_sync_gradients", "_remove_dataloader"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.lightning": {  # Lightning's: its loops have no public part
         "_DataLoaderIterDataFetcher", "_FitLoop", "_Launcher", "_Loop", "_MockOptimizer", "_TrainingEpochLoop", "_accelerator_connector",
         "_auto_add_worker_init_fn", "_batches_that_stepped", "_call_callbacks_load_state_dict", "_call_callbacks_state_dict", "_callback_metrics",

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// Actions. A line of the log has the action as its message.
+// The actions. The message of a record's line in the log is its action.
 const (
 	Scale       = "scale"        // a change of a job's count
 	Tag         = "tag"          // a tag on a version of a job, so that Nomad keeps the job

@@ -5,8 +5,8 @@
 // writes to Nomad. A record is one line of the log at level info, from the logger
 // "kolo.audit".
 //
-// It names the actor by accessor, workload or user, never by a token. Tenants and
-// callers choose some of the text (names of jobs, reasons, errors). Such text cannot
-// end the line or color it: control characters are escaped, and long texts are
-// truncated.
+// A record names the actor by accessor, workload or user, never by a token. Tenants
+// and callers choose some of the text (names of jobs, reasons, errors). Such text
+// cannot end the line or color it: control characters are escaped, and long texts
+// are truncated.
 package audit

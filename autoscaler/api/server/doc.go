@@ -6,12 +6,12 @@
 //
 // A request passes these stages, in order:
 //
-//	connection   bounds on their number, in total and by address  bounded.go
-//	gate         the name it was sent to, other sites, peers      gate.go
-//	caller       Nomad token, Unix socket, or open to all         caller.go
-//	scope        the namespaces that the caller may read          scope.go
-//	quota        answers, plans and streams at a time             quota.go
-//	leader       commands are passed on to the autoscaler that leads   forward.go
+//	connection   limits connections, in total and by address        bounded.go
+//	gate         refuses foreign sites, host names, socket users    gate.go
+//	caller       identifies the caller by token or Unix socket      caller.go
+//	scope        finds the namespaces that the caller may read      scope.go
+//	quota        limits concurrent answers, plans and streams       quota.go
+//	leader       passes commands on to the autoscaler that leads    forward.go
 //
 // A command is stored in Nomad with the caller's token, so Nomad decides whether it
 // is allowed. The autoscaler's own token is used only for callers on the Unix

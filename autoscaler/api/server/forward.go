@@ -38,7 +38,7 @@ func via(r *http.Request) string {
 	return by + " for " + r.Header.Get(forwardedForHeader)
 }
 
-// byLeader has the leader carry out a command: this autoscaler, or another one with
+// byLeader makes the leader carry out a command: this autoscaler, or another one with
 // the caller's token. Commands that use the autoscaler's own token are carried out
 // here. The leader learns of them from Nomad, and the token is not sent to it.
 func (s *Server) byLeader(do commandFunc) commandFunc {

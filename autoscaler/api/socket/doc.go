@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package socket provides the Unix socket on which an autoscaler serves its API to
-// its own user: its path, its creation in a way that no one else can plant or
-// replace it, and the identity of its peers.
+// its own user. It chooses the path, creates the socket so that no one else can
+// plant or replace it, and identifies the peers.
 //
 // File permissions decide who may connect. The directory (0700) and the socket
 // (0600) belong to the user; a group can be admitted (0750 and 0660). In case a

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Cache answers who callers are and what they may read.
+// Cache looks up who callers are and what they may read.
 type Cache struct {
 	client  *cluster.Client
 	pending chan struct{} // bounds the pending requests
@@ -82,7 +82,7 @@ func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
 	return id.who, id.err
 }
 
-// MayRead reports whether Nomad lets a token read the jobs of a namespace: that of the job
+// MayRead reports whether Nomad lets a token read the jobs in the namespace of the job
 // one.
 func (c *Cache) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	return c.may.get(reading{hashed(token), one.Namespace}, func() (bool, error) {

@@ -48,7 +48,7 @@ type Job struct {
 // zero.
 type object = map[string]any
 
-// Check runs all assertions one after another. Each has its own jobs.
+// Check runs all assertions one after another. Each assertion registers its own jobs.
 func Check(t *testing.T, n *Nomad) {
 	events := n.follow(t)
 	for _, of := range []struct {

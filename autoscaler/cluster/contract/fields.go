@@ -11,10 +11,10 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Fields lists the fields that the autoscaler reads from each answer, as paths in its
-// JSON. In a path, * stands for each element of an array or object, which may be empty,
-// and ? follows a field that Nomad omits if it has no value. e2e/device covers the
-// devices of a real Nomad.
+// Fields lists, by request, the fields that the autoscaler reads from the answer, as paths
+// in its JSON. In a path, * stands for each element of an array or object, and ? follows a
+// field that Nomad omits if it has no value. Arrays may be empty: paths below Devices.* are
+// checked only if a node has devices, and the tests in e2e/device run a Nomad that has.
 var Fields = map[string][]string{
 	"/v1/nodes": {
 		"ID", "Name", "Datacenter", "NodeClass", "NodePool", "Drain", "SchedulingEligibility", "Status", "Drivers.*.Detected", "Drivers.*.Healthy",

@@ -28,8 +28,8 @@ func (c *Cluster) DisableACL() {
 	c.open = true
 }
 
-// AddToken makes a token known by its secret. Until the first call every token is
-// known and may read the jobs of all namespaces.
+// AddToken makes a token known by its secret. Until AddToken is called, every token
+// is known and may read the jobs of all namespaces.
 func (c *Cluster) AddToken(secret string, t Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

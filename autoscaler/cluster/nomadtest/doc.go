@@ -5,11 +5,11 @@
 // measurements of the autoscaler in one process: thousands of nodes, no
 // containers, and faults on demand.
 //
-// It answers exactly as package contract asserts of a real Nomad: pages of lists with
-// blocking queries, an event stream, and scaling with its conflicts, where each scale
-// makes a new job version and runs completed batch workers again. It has version tags
-// that a scale copies, and variables with locks. Workers are placed immediately,
-// first-fit; stopped ones end after StopDelay.
+// It behaves exactly as package contract asserts of a real Nomad. It serves pages of
+// lists with blocking queries, an event stream, variables with locks, and scaling
+// with its conflicts. Each scale makes a new job version, copies the version tag, and
+// runs completed batch workers again. Workers are placed immediately, first-fit;
+// stopped ones end after StopDelay.
 //
 // Much of Nomad is missing. There is one namespace. The only evaluations are blocked
 // ones and those that follow from them. There are no deployments and no plans. Access

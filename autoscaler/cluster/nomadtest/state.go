@@ -219,8 +219,8 @@ func (c *Cluster) Purge(id string) {
 	c.unblock()
 }
 
-// Complete lets one worker of a job end successfully. It returns false if there is
-// none.
+// Complete lets one worker of a job end successfully. It returns false if the job
+// has no worker that should run.
 func (c *Cluster) Complete(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

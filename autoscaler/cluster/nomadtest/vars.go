@@ -32,7 +32,8 @@ func (v *variable) held(now time.Time) bool {
 	return v.lock != "" && now.Before(v.until.Add(v.ttl+v.delay))
 }
 
-// Deny refuses requests for variables that carry this token.
+// Deny makes the cluster refuse all requests for variables that are sent with this
+// token.
 func (c *Cluster) Deny(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,8 @@ var (
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
-// PoolDescs describes the metrics of PoolGauges, and JobDescs those of JobGauges.
+// PoolDescs describes the metrics that PoolGauges sends, and JobDescs the metrics that
+// JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
 	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, countDesc, runningDesc, wantDesc}
@@ -78,8 +79,8 @@ func PoolGauges(ch chan<- prometheus.Metric, s *api.Status) {
 	}
 }
 
-// JobGauges sends the metrics per queue of a status to ch and, with perJob, those per job.
-// sees reports whether the reader may see a job.
+// JobGauges sends to ch the metrics of each queue in a status and, if perJob is set, the
+// metrics of each job. sees reports whether the reader may see a job.
 func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees func(identity.JobKey) bool) {
 	gauge := gauges(ch)
 	for key, n := range slotsWanted(s, sees) {

@@ -82,7 +82,7 @@ func Status(r *Round) *api.Status {
 	return s
 }
 
-// WaitsByJob returns the waits of a plan by their jobs.
+// WaitsByJob returns the waits of a plan by job.
 func WaitsByJob(waits []planner.Wait) map[identity.JobKey]planner.Wait {
 	out := make(map[identity.JobKey]planner.Wait, len(waits))
 	for _, w := range waits {

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// History is what is remembered of all jobs. It is not safe for concurrent use.
+// History holds what is remembered of all jobs. It is not safe for concurrent use.
 type History struct {
 	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
@@ -30,8 +30,8 @@ const jobTTL = time.Hour
 // KindKey returns the key of a kind of jobs in the namespace of job k.
 func KindKey(k identity.JobKey, kind string) string { return k.Namespace + "/" + kind }
 
-// Namespace returns the namespace of a KindKey: the part before the first slash, since no
-// namespace has one in its name.
+// Namespace returns the namespace of a KindKey: the part before the first slash, since
+// the name of a namespace contains no slash.
 func Namespace(kind string) string {
 	namespace, _, _ := strings.Cut(kind, "/")
 	return namespace

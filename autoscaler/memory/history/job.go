@@ -85,7 +85,7 @@ const (
 	gapsLimit         = 10
 )
 
-// Observation is the present state of a job in Nomad.
+// Observation is the current state of a job in Nomad.
 type Observation struct {
 	Created   uint64 // index of the job's creation: a different index means a different job
 	Version   uint64

@@ -205,7 +205,7 @@ func (j *Job) drift(by float64, seen, at *Measurement) {
 	}
 }
 
-// Points returns the step times in force.
+// Points returns the measured step times that have not expired.
 func (j *Job) Points() []speedup.Point {
 	var out []speedup.Point
 	for _, m := range j.Measurements {

@@ -82,7 +82,7 @@ func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time
 	return undo
 }
 
-// stepTimeHere returns the step time at a size: as measured at the job's present place,
+// stepTimeHere returns the step time at a size: as measured at the job's current place,
 // else anywhere; 0 if it is unknown.
 func (j *Job) stepTimeHere(size int) float64 {
 	for i := range j.Placed {
@@ -134,7 +134,7 @@ func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 }
 
 // BoundMove limits a move's deadline to timeout from now: the clock of the autoscaler that
-// began it may have been ahead.
+// began the move may have been ahead.
 func (j *Job) BoundMove(now time.Time, timeout time.Duration) {
 	if m := j.Move; m != nil {
 		m.Until = earlier(m.Until, now.Add(timeout))
@@ -240,8 +240,9 @@ func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	return Outcome{Before: m.Before, After: after, Expected: m.Gain, Gaps: j.Gaps[max(0, len(j.Gaps)-2):]}, true
 }
 
-// MayMove returns the earliest time for the job's next move, if an hour allows most
-// moves; the zero time means now. It ignores moves recorded by a clock that was ahead.
+// MayMove returns the earliest time for the job's next move under a limit of most moves
+// within an hour; the zero time means now. It ignores moves recorded by a clock that was
+// ahead.
 func (j *Job) MayMove(most int, now time.Time) time.Time {
 	var within []time.Time
 	for _, at := range j.Moves {

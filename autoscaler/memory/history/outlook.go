@@ -40,8 +40,9 @@ func (j *Job) Expected(declared float64, size int) float64 {
 	return seconds
 }
 
-// Gap returns the median, in seconds, of the job's own last gaps that are no longer than
-// longest; measured is false if there are none.
+// Gap returns how many seconds a resize of the job interrupts its training: the median of
+// its last measured gaps, without those longer than longest. measured is false if no such
+// gap was measured.
 func (j *Job) Gap(longest float64) (seconds float64, measured bool) {
 	own := slices.DeleteFunc(KnownSeconds(j.Gaps), func(s float64) bool { return s > longest })
 	if len(own) == 0 {
@@ -51,8 +52,8 @@ func (j *Job) Gap(longest float64) (seconds float64, measured bool) {
 	return own[len(own)/2], true
 }
 
-// Repeated returns how many steps resizes made the job repeat, nil if that is unknown for
-// some of them.
+// Repeated returns how many steps resizes made the job repeat, or nil if the number is
+// unknown for any resize.
 func (j *Job) Repeated() *float64 {
 	if j.Uncounted {
 		return nil

@@ -12,8 +12,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 )
 
-// Where is the place of a job's workers: how many they are, and how far apart. Zero Workers
-// means unknown: some have no place yet, or are leaving theirs.
+// Where describes the placement of a job's workers: their number, and how far apart they
+// are. Workers is 0 if the placement is unknown, because some workers have no place yet or
+// are being stopped.
 type Where struct {
 	Workers int
 	migrate.Crossing
@@ -46,7 +47,7 @@ func (j *Job) settle(size, slots int, formed bool) {
 	j.settled = at
 }
 
-// place adds steps that were made at the job's present place. It returns the measurement
+// place adds steps that were made at the job's current place. It returns the measurement
 // of that place, and its drift as update does.
 func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	at := j.settled

@@ -1,12 +1,13 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package store keeps state that must outlive an autoscaler in Nomad variables.
+// Package store keeps in Nomad variables the state that must outlive an autoscaler.
 //
 //	kolo/overrides     overrides: settings that users change at run time
 //	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
 //	kolo/history/states/00…  states of policies
 //
-// Only the leader writes the history, and only the changed parts. Any autoscaler may
-// write overrides, if they have not changed since it read them.
+// Only the leader writes the history, and it writes only the changed parts. Any
+// autoscaler may write the overrides. A write fails if the overrides have changed
+// since that autoscaler read them.
 package store

@@ -47,8 +47,7 @@ func (o *Overrides) Pause(key identity.JobKey, on bool) {
 	}
 }
 
-// SetPolicy sets the policy of a node pool. An empty line restores that of the
-// configuration.
+// SetPolicy sets the policy of a node pool. An empty line restores the configured policy.
 func (o *Overrides) SetPolicy(pool, line string) {
 	if o.Policies == nil {
 		o.Policies = map[string]string{}
@@ -74,8 +73,9 @@ func (s *Store) LoadOverrides(ctx context.Context) (Overrides, uint64, error) {
 	return o, index, err
 }
 
-// PollOverrides waits until the overrides are newer than the index after, at most pollTime.
-// It returns them with their index, and the index to pass next.
+// PollOverrides waits, for at most pollTime, until the overrides are newer than the index
+// after. It returns the overrides, their index, and next, the index to pass to the next
+// call.
 func (s *Store) PollOverrides(ctx context.Context, after uint64) (o Overrides, index, next uint64, err error) {
 	q := (&api.QueryOptions{Namespace: s.namespace, WaitIndex: after, WaitTime: pollTime}).WithContext(ctx)
 	got, meta, err := s.client.Variables().Peek(overridesPath, q)

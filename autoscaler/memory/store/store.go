@@ -34,7 +34,7 @@ func New(client *api.Client, namespace string, log *audit.Log) *Store {
 const dataItem = "data"
 
 // LoadHistory reads the saved history. It omits parts that cannot be decoded and returns
-// them as lost. After an error a saved history may exist that could not be read.
+// them as lost. If err is set, there may be a saved history that could not be read.
 func (s *Store) LoadHistory(ctx context.Context) (h *history.History, lost, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,7 @@ type Target struct {
 	Pools   []int // its pools
 }
 
-// Cleared has the moves that let a gang start.
+// Cleared holds the moves that let a gang start.
 type Cleared struct {
 	Target int
 	Moves  map[int]Move // by mover
@@ -56,8 +56,8 @@ const rounds = 16
 
 // Clear finds the fewest workers whose moves free a target for a gang, and reports whether
 // the gain justifies the cost. free has the free slots of each pool. All workers that move
-// have the same number of slots. If several targets need as many workers, the cheapest one
-// is cleared.
+// have the same number of slots. If several targets need equally few workers, Clear chooses
+// the cheapest one.
 func Clear(g Gang, targets []Target, movers []Mover, free []int, o Options) (Cleared, bool) {
 	var best Cleared
 	found := false

@@ -47,7 +47,7 @@
 //
 // # Why moves end
 //
-// Rearrange only moves jobs to where their steps are faster according to the present
+// Rearrange only moves jobs to where their steps are faster according to the current
 // measurements, and Clear only moves workers if a gang then starts. Without a change from
 // outside, each can happen only a limited number of times.
 //

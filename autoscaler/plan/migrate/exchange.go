@@ -156,7 +156,7 @@ func (s *search) most(i, site int) int {
 	return s.capacity[pool] / s.movers[i].Slots
 }
 
-// bundle has changes of several movers that are made together. The first is that of the
+// bundle holds changes of several movers that are made together. The first is that of the
 // mover that gains.
 type bundle struct {
 	who     []int
@@ -206,7 +206,7 @@ func (s *search) put(i int, t trial) {
 	s.in[i] = len(s.made.who)
 }
 
-// of returns a mover's counts in the bundle, or, if it is not part of it, its present ones.
+// of returns a mover's counts in the bundle, or, if it is not part of it, its current ones.
 func (s *search) of(i int) *trial {
 	if k := s.in[i]; k > 0 {
 		return &s.made.to[k-1]

@@ -22,7 +22,7 @@ type Job struct {
 	Remaining float64 // seconds that it is expected to train on, as it is placed
 	Gap       float64 // seconds in which a change of its ring stops it
 	// Slowdown returns the time of a step with the given workers at each site, as a
-	// multiple of the present time, or 1 if unknown. nil means that it is always 1.
+	// multiple of the current step time, or 1 if unknown. nil means that it is always 1.
 	Slowdown func(counts []int) float64
 }
 
@@ -46,9 +46,9 @@ type Options struct {
 	Offset int
 }
 
-// DefaultBudget is enough to look at all moves of some dozen jobs on a dozen domains each
-// if all slots are taken, and of hundreds of jobs if some are free. Spending all of it
-// takes about 0.2 s.
+// DefaultBudget is enough to examine all moves of some dozen jobs on a dozen domains each
+// if all slots are taken, and of hundreds of jobs if some slots are free. Spending all of
+// it takes about 0.2 s.
 const DefaultBudget = 50_000_000
 
 // DefaultOptions returns options for jobs that train for minutes or longer.

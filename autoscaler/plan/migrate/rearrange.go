@@ -18,9 +18,9 @@ const unbound = math.MaxInt / 4
 // slots of each pool.
 //
 // It is a local search: in each step, at most one for each mover, it makes the change that
-// gains most. If the budget is not enough for all changes, it is the best of those looked
-// at. All moves together can be made: those that cannot shrink first find their slots free,
-// or freed by those that can.
+// gains most. If the budget is not enough to examine all changes, it makes the best one
+// that it has examined. All returned moves can be made together: a job that cannot shrink
+// first finds its slots free, or freed by a job that can.
 func Rearrange(movers []Mover, free []int, o Options) (moves map[int]Move, spent int) {
 	s := newSearch(movers, free, o)
 	for range movers {

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Crossing states how far apart the workers of a job are: the outermost level that
-// they cross, and how many domains of it they are in. The zero Crossing is that of a job
-// in one domain of the innermost level.
+// Crossing states how far apart the workers of a job are: the outermost level that they
+// cross, and how many domains of it they are in. The zero Crossing stands for a job in one
+// domain of the innermost level.
 type Crossing struct {
 	Level   string `json:"level,omitempty"`
 	Domains int    `json:"domains,omitempty"`
@@ -45,7 +45,7 @@ type Point struct {
 
 func (p *Point) valid() bool { return p.Size > 0 && p.StepTime > 0 && !math.IsInf(p.StepTime, 1) }
 
-// Sensitivity has the measurements of how the time of a step depends on where the workers
+// Sensitivity holds the measurements of how the time of a step depends on where the workers
 // are. The zero Sensitivity has none.
 type Sensitivity struct {
 	// Tries counts the tries of a kind's jobs; see Try.
@@ -57,8 +57,8 @@ type Sensitivity struct {
 // pointsLimit bounds the points of one job or kind; the oldest are dropped first.
 const pointsLimit = 128
 
-// Learn adds a measured time, or replaces that of the same size and crossing. Impossible
-// times are ignored.
+// Learn adds a measured time, or replaces the time of the same size and crossing.
+// Impossible times are ignored.
 func (s *Sensitivity) Learn(p Point) {
 	if !p.valid() {
 		return
@@ -124,10 +124,11 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown returns the time of a step at crossing to, as a multiple of that at from. It is
-// the ratio measured at this very size, by the first of the given sensitivities that has
-// it: the job's, and then its kind's. Otherwise it is estimated from all measurements. If
-// no measurement compares the two levels, it returns 1 and false.
+// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. If
+// the ratio was measured at this very size, Slowdown returns it from the first of the given
+// sensitivities that contains it: the job's, then its kind's. Otherwise it estimates the
+// ratio from all measurements. If no measurement compares the two levels, it returns 1 and
+// false.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true
@@ -158,12 +159,13 @@ const (
 	enoughOfJob = 22   // number of a job's times after which it stops trying
 )
 
-// Hopeful returns what Slowdown does, for a choice that costs the job nothing, such as the
-// place of a new worker. If neither the job nor its kind was measured there at this size,
-// it assumes that steps are a little faster than expected, since no job would ever try it
-// otherwise (optimism in the face of uncertainty: Lai and Robbins, 1985). It stops after
-// enough times or tries, and after the first that is much slower further apart, at any
-// size. The sensitivities are those of the job and of its kind.
+// Hopeful returns the ratio of Slowdown for a choice that costs the job nothing, such as
+// the place of a new worker. If neither the job nor its kind was measured at this size and
+// at crossing to, Hopeful assumes that steps are a little faster than expected there, since
+// no job would ever try that crossing otherwise (optimism in the face of uncertainty: Lai
+// and Robbins, 1985). It stops doing so after enough measured times or tries, and once
+// steps of any size were much slower with workers further apart. of holds the sensitivities
+// of the job and of its kind.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {
@@ -191,11 +193,12 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	return true
 }
 
-// Try returns how many tries of the kind a measured time of a job counts as. s has the
-// job's earlier times. A time counts one if the workers are in several domains and its
-// crossing is new to both, for any reason. The job's first alarming time, or the first that
-// shows an earlier one to be, counts EnoughTries/alarms: another cause may have slowed a
-// single job.
+// Try returns how many tries of the kind a measured time of a job counts as. s holds the
+// job's earlier times. A time counts as one try if the workers are in several domains, and
+// neither the job nor its kind was measured at this crossing and size. The first alarming
+// time of a job, or the first time that shows an earlier one to be alarming, counts as
+// EnoughTries/alarms tries. It does not count as all of them, because another cause may
+// have slowed a single job.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
@@ -307,10 +310,10 @@ func (s *Sensitivity) share(run []Point) {
 	}
 }
 
-// Scale returns the factor by which to multiply the times of a run to compare them with
-// known ones of the same size: the geometric mean over the crossings that both have. If
-// none is known yet, the fastest time becomes 1. ok is false if the two have no crossing in
-// common, or if the run has a single time, which gives no ratio.
+// Scale returns the factor that makes the step times of a run comparable with the known
+// times of the same size: the geometric mean of known time / run time over the crossings
+// that appear in both. If no time is known, the factor makes the fastest time 1. ok is
+// false if known and run share no crossing, or if the run contains only one time.
 func Scale(known, run []Point) (scale float64, ok bool) {
 	if len(run) < 2 {
 		return 0, false
@@ -331,7 +334,7 @@ func Scale(known, run []Point) (scale float64, ok bool) {
 	return math.Exp(sum / float64(max(1, common))), common > 0
 }
 
-// Sorted returns the points by size, and those of one size from fast to slow.
+// Sorted returns the points ordered by size and, within one size, from fast to slow.
 func (s *Sensitivity) Sorted() []Point {
 	return slices.SortedFunc(slices.Values(s.Points), func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.StepTime, b.StepTime))

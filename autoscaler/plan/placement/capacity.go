@@ -10,23 +10,23 @@ import "math"
 // an unknown bin of the node.
 type Place struct{ Node, Bin int }
 
-// Need has the resources that one worker holds.
+// Need is the amount of each resource that one worker holds.
 type Need struct {
 	Slots  int // at least 1
 	CPU    int // MHz, 0 means that it does not count
 	Memory int // MiB, 0 means that it does not count
 }
 
-// Ask has the requirements of a group's workers.
+// Ask holds the requirements of a group's workers.
 type Ask struct {
 	Need
-	// Apart has the nodes with workers of the group, if no two may share a node. Take
+	// Apart holds the nodes with workers of the group, if no two may share a node. Take
 	// keeps it up to date. It is nil if workers may share nodes.
 	Apart map[int]bool
 }
 
-// Capacity has the free resources of nodes. Amounts may be negative if more is held than
-// there is; that counts as nothing.
+// Capacity holds the free resources of nodes. An amount is negative if more is held than
+// exists, and then counts as 0.
 type Capacity struct {
 	cpu    []int   // by node
 	memory []int   // by node
@@ -43,8 +43,8 @@ func (c *Capacity) AddNode(cpu, memory int, slots ...int) int {
 // Free returns how many slots of a place are free.
 func (c *Capacity) Free(at Place) int { return c.slots[at.Node][at.Bin] }
 
-// Take takes the room of a number of workers, or gives it back if the number is negative.
-// In an unknown bin it takes only CPU and memory.
+// Take reserves the resources of a number of workers at a place, or releases them if the
+// number is negative. If the bin is unknown, only CPU and memory change.
 func (c *Capacity) Take(at Place, ask Ask, workers int) {
 	c.cpu[at.Node] -= workers * ask.CPU
 	c.memory[at.Node] -= workers * ask.Memory

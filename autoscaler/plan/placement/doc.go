@@ -15,8 +15,8 @@
 //	  ├─ Release  chooses where they leave, whole domains first
 //	  └─ GrowFaster, ReleaseFaster  the same, but apart if steps are known to be faster then
 //
-// The planner places workers with it to check that growth has room; Nomad then decides
-// where they really go. The simulator has no Nomad, so these placements are final there.
-// The package depends neither on jobs nor on policies and does no I/O. The same calls give
-// the same places.
+// The planner places workers with this package to check that growth has room; Nomad then
+// decides where the workers really go. The simulator has no Nomad, so these placements are
+// final there. The package depends neither on jobs nor on policies and does no I/O. The
+// same calls give the same places.
 package placement

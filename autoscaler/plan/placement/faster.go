@@ -6,7 +6,7 @@ package placement
 import "slices"
 
 // Ratio returns the time of a step with the worker counts by site in counts, as a multiple
-// of that with as many workers as in elsewhere; 1 if it is unknown.
+// of the time with the counts in elsewhere; 1 if it is unknown.
 type Ratio func(counts, elsewhere []int) float64
 
 // worthwhile is the least difference between two times that decides. Measurements are not
@@ -17,8 +17,8 @@ const worthwhile = 0.02
 const mostTogether = 4
 
 // GrowFaster does what Grow does, except that workers go further apart if their steps are
-// known to be faster then. Of choices that are as fast, it takes the one that is least far
-// apart. With a nil ratio it is Grow.
+// known to be faster then. Of equally fast choices, it takes the one with the workers
+// closest together. With a nil ratio it does the same as Grow.
 func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed int) {
 	more, placed = Grow(sites, n, r)
 	if ratio == nil {
@@ -46,9 +46,9 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 }
 
 // ReleaseFaster does what Release does, except that the workers that stay are left further
-// apart if their steps are known to be faster then and Rule.Within allows it. Of choices
-// that are as fast, it takes the one that is least far apart. With a nil ratio it is
-// Release.
+// apart if their steps are known to be faster then and Rule.Within allows it. Of equally
+// fast choices, it takes the one with the workers closest together. With a nil ratio it
+// does the same as Release.
 func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	less = Release(sites, n)
 	if ratio == nil {

@@ -15,9 +15,10 @@ type Share struct {
 }
 
 // Pack takes room for up to n more workers of a job that has shares already, and keeps the
-// job together. It fills the job's own places first, then the place that holds the rest
-// with least to spare or, if there is none, the one that holds most of it. It returns the
-// shares with the new workers, and how many found room.
+// job together. It fills the job's own places first, then the place where the remaining
+// workers fit with the least room to spare or, if they fit in no single place, the place
+// that holds most of them. It returns the shares with the new workers, and how many found
+// room.
 func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	placed := 0
 	for i := range shares {
@@ -40,8 +41,8 @@ func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share
 	return shares, placed
 }
 
-// Spread takes room for up to n more workers of a job that has shares already, each where
-// most is free. It returns what Pack does.
+// Spread takes room for up to n more workers of a job that has shares already, each in the
+// place with the most room. It returns the same results as Pack.
 func (c *Capacity) Spread(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	for placed := range n {
 		at, k := c.tightest(places, ask, math.MaxInt)
@@ -59,7 +60,7 @@ func (c *Capacity) Spread(shares []Share, places []Place, ask Ask, n int) ([]Sha
 	return shares, n
 }
 
-// GiveBack gives the room of shares back.
+// GiveBack releases the room that the workers of shares hold.
 func (c *Capacity) GiveBack(shares []Share, ask Ask) {
 	for _, s := range shares {
 		c.Take(s.Place, ask, -s.Workers)

@@ -35,10 +35,11 @@ type Rule struct {
 
 // Grow chooses the sites of up to n more workers of a job, and returns how many go to each
 // and how many found room. They go into the innermost domain that holds the job's workers
-// and has room for the new ones. Of several, it is the one with least room, so that large
-// free domains stay large (best fit, as in Kueue's Topology Aware Scheduling). If none has
-// room, they go to as few domains of each level as possible, first to those that hold most
-// of the job. Rule.Within is kept even if fewer workers find room then.
+// and has room for the new ones. Of several such domains, Grow chooses the one with the
+// least room, so that large free domains stay large (best fit, as in Kueue's Topology Aware
+// Scheduling). If no domain has room for all, they go to as few domains of each level as
+// possible, first to the domains that hold most of the job. Rule.Within is kept even if
+// fewer workers find room then.
 func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 	c := newChoice(sites)
 	if n <= 0 {
@@ -123,7 +124,7 @@ func cmpPaths(a, b []int) int {
 	return cmp.Compare(len(b), len(a))
 }
 
-// domain has the sites in one domain of some level, and their sums.
+// domain holds the sites in one domain of some level, and their sums.
 type domain struct {
 	sites   []int // part of choice.order
 	held    int

@@ -16,7 +16,7 @@ type capacity struct {
 	cluster *Cluster
 	now     time.Time
 	nodes   placement.Capacity
-	// pool has the free slots by node pool: less than those of its nodes if some are
+	// pool holds the free slots by node pool: less than those of its nodes if some are
 	// reserved, or promised to workers without a place.
 	pool  map[string]int
 	apart map[groupKey]map[int]bool // nodes taken, of groups that spread

@@ -4,7 +4,7 @@
 // Package planner turns the counts that a policy wants into writes that are
 // safe to make now.
 //
-//	Cluster (present)  ─┐
+//	Cluster (current)  ─┐
 //	Wants   (policy)   ─┼─> Plan ─> Actions, in the order to be written
 //	Options, now       ─┘           Waits, with reasons and until when
 //
@@ -16,9 +16,9 @@
 //
 // For any wants, valid or not, and for anything that happens between two plans:
 //
-//   - Capacity: the workers that exist or may be placed never need more than
-//     the nodes have. Shrinks are written first; what they free is given out
-//     only when Nomad reports that the allocations have ended.
+//   - Capacity: the workers that exist or may be placed never need more than the nodes
+//     have. Shrinks are written first; the room that they free is given out only when Nomad
+//     reports that the allocations have ended.
 //   - Minimum: a job keeps at least its minimum while it runs, unless it is
 //     suspended. Only preemptible jobs are suspended.
 //   - Gang: a job starts only when its minimum fits, now and on real nodes.

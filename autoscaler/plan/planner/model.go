@@ -23,8 +23,8 @@ const (
 	Draining                    // draining, down or disconnected: Nomad will place its workers elsewhere
 )
 
-// Node is a machine. All amounts are for elastic jobs: those that other workloads hold are
-// subtracted already. Negative amounts are allowed and count as nothing.
+// Node is a machine. All amounts are for elastic jobs: amounts that other workloads hold
+// are already subtracted. Negative amounts are allowed and count as 0.
 type Node struct {
 	ID        string
 	Name      string
@@ -42,8 +42,9 @@ type Bin struct {
 	Slots int
 }
 
-// Worker is an allocation that has not ended. Its place is by index into Cluster.Nodes and
-// Node.Bins. A node of -1 is an unknown node, a bin of -1 an unknown bin of its node.
+// Worker is an allocation that has not ended. Its place is given by indexes into
+// Cluster.Nodes and Node.Bins. A node of -1 is an unknown node, a bin of -1 an unknown bin
+// of its node.
 type Worker struct {
 	placement.Place
 	Ending bool // Nomad is stopping it
@@ -66,7 +67,7 @@ type Group struct {
 	// is empty if Class is in several domains of the outermost level.
 	Path []int
 
-	// Live has the allocations that have not ended, including those being stopped.
+	// Live holds the allocations that have not ended, including those being stopped.
 	Live []Worker
 	// Spread forbids two workers of the group to share a node.
 	Spread bool
@@ -121,12 +122,12 @@ type Locality struct {
 	Faster placement.Ratio
 }
 
-// Mobility has the facts that decide whether a job's workers move between its groups.
+// Mobility holds the facts that decide whether a job's workers move between its groups.
 type Mobility struct {
 	Remaining float64 // seconds that it is expected to train on as it is placed
 	Gap       float64 // seconds in which a change of its ring stops it
 	// Slowdown returns the time of a step with the given workers in each group, as a
-	// multiple of the present time, or 1 if unknown. nil means that it is always 1.
+	// multiple of the current step time, or 1 if unknown. nil means that it is always 1.
 	Slowdown func(counts []int) float64
 	After    time.Time // no move begins before
 }
@@ -149,14 +150,14 @@ func (job *Job) Alive() int {
 	return n
 }
 
-// Cluster has all nodes and elastic jobs at one moment.
+// Cluster holds all nodes and elastic jobs at one moment.
 type Cluster struct {
 	Nodes []Node
 	Jobs  []Job
-	// Reserved has the slots that must stay free, by node pool, because jobs that are
+	// Reserved holds the slots that must stay free, by node pool, because jobs that are
 	// not elastic wait for them.
 	Reserved map[string]int
-	// Packed has the node pools that prefer to empty nodes.
+	// Packed holds the node pools that prefer to empty nodes.
 	Packed map[string]bool
 }
 
@@ -210,8 +211,8 @@ const (
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 
-// Action has one job's writes. All its steps belong together. The first is conditional on
-// Index, and each other on the index that the one before it returned.
+// Action holds one job's writes. All its steps belong together. The first is conditional on
+// Index, and each later step on the index that the step before it returned.
 type Action struct {
 	Job      identity.JobKey
 	Index    uint64
@@ -243,7 +244,7 @@ type Wait struct {
 	Shortfall int
 }
 
-// Plan has the actions to take now, and the jobs that wait.
+// Plan holds the actions to take now, and the jobs that wait.
 type Plan struct {
 	Actions []Action
 	Waits   []Wait

@@ -46,8 +46,8 @@ func (m *Moving) Underway(counts []int) bool {
 	return slices.Equal(m.halfway(), counts)
 }
 
-// Settled returns the job's number of workers without the effect of a move: halfway
-// through one, it has more or fewer.
+// Settled returns the job's number of workers without the effect of a move. Halfway through
+// a move, the job has more or fewer workers.
 func (job *Job) Settled() int {
 	if !job.moves() {
 		return job.Count()

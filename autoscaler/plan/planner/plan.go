@@ -93,7 +93,7 @@ func (b *planBuilder) act(j int, a Action) {
 }
 
 // targetOf returns the total that a job may go to now: the wanted one, brought within its
-// bounds, or its present count if it is to be left alone.
+// bounds, or its current count if it is to be left alone.
 func (b *planBuilder) targetOf(j int, w Want) int {
 	job := &b.Jobs[j]
 	count := job.Count()

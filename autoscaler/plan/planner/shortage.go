@@ -11,16 +11,18 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
 
-// Shortage has the workers that one job wants and does not get for lack of room.
+// Shortage is the number of workers that one job lacks because there is no room.
 type Shortage struct {
 	Job     int // index in Cluster.Jobs
 	Workers int
 	Waiting bool // the job has no workers, and this plan gives it none
 }
 
-// Shortages returns the workers of each job that lack room: those that the policy would
-// want with ample room (ample, by index of c.Jobs) and does not, and those that it wants and
-// for which the plan found no room. Jobs that are left alone for another reason have none.
+// Shortages returns how many workers each job lacks because there is no room: the workers
+// that the policy would add if there were ample room, and the wanted workers for
+// which the plan found no room. ample[i] is the count that the policy would want for
+// c.Jobs[i] with ample room. Jobs that lack none are omitted, and so are jobs that are
+// frozen, held, unhealthy or changed manually.
 func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
 	shortfall, given := p.shortfalls(), p.given()
 	var out []Shortage

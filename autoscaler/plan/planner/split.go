@@ -59,7 +59,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 	b.act(j, b.action(j, counts, cause, w.Reason))
 }
 
-// grow plans how far a job gets towards its target with the present room, or why it has to
+// grow plans how far a job gets towards its target with the current room, or why it has to
 // wait. more is until when more room may come; zero means that none will.
 func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	job := &b.Jobs[j]
@@ -121,7 +121,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	}
 }
 
-// counts returns the present counts of the job's groups.
+// counts returns the current counts of the job's groups.
 func (job *Job) counts() []int {
 	out := make([]int, len(job.Groups))
 	for g := range job.Groups {

@@ -76,7 +76,7 @@ func (b *planBuilder) relocateUnplaced(j int) {
 		}
 		return
 	}
-	// counts has workers that move twice. Others that the minimum needs keep waiting
+	// counts holds workers that move twice. Others that the minimum needs keep waiting
 	// where they are.
 	drop := from + moved - to
 	less := make([]int, len(job.Groups))

@@ -3,14 +3,14 @@
 
 package queue
 
-// Demand is what a leaf has use for, in slots.
+// Demand is how many slots a leaf could use.
 type Demand struct {
-	Firm   int // that cannot be taken from it
-	Wanted int // all that it could use, the firm ones included
+	Firm   int // slots that cannot be taken from it
+	Wanted int // all slots that it could use, including the firm ones
 }
 
-// Fit cuts the guarantees in proportion where they are more than the pool has slots, so
-// that each queue loses a like part of its guarantee while nodes are gone.
+// Fit cuts the guarantees in proportion if they exceed the slots of the pool. So each
+// queue loses the same part of its guarantee while nodes are gone.
 func (l *Layout) Fit(slots int) {
 	l.Nodes[0].Guarantee = slots
 	for n := range l.Nodes {
@@ -30,8 +30,8 @@ func (l *Layout) Fit(slots int) {
 	}
 }
 
-// Divide returns the slots that each node may use. demand is by node; that of nodes
-// which are no leaves does not count.
+// Divide returns the slots that each node may use, by index. demand is indexed in the same
+// way; only the entries of leaves count.
 func (l *Layout) Divide(slots int, demand []Demand) []int {
 	claims := l.claims(slots, demand)
 	out := make([]int, len(l.Nodes))

@@ -1,22 +1,22 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package queue divides the slots of a pool between queues: what each is
+// Package queue divides the slots of a pool between queues: it says what each is
 // entitled to, and what it may use now.
 //
 //	Queue (as written) ──> New ──> Tree ──> Layout ──> Divide ──> slots of each leaf
 //	                        │       │          ↑          ↑
 //	                     Problems  Assign   namespaces  Demand
 //
-// It is pure: no clock, no I/O, nothing is remembered between two divisions. All
-// amounts are whole slots, and weights whole thousandths: no use is too small to count.
+// It is pure: no clock, no I/O, and nothing is remembered between two divisions. Amounts
+// are whole slots, and weights are whole thousandths, so no use is too small to count.
 //
 // # Words
 //
-// A queue has a guarantee (slots that it has whenever it wants them), a limit (slots
-// that it never exceeds) and a weight (its share of what no one is guaranteed, or does
-// not use). A queue that holds others divides its own slots between them by the same
-// rule. What a queue uses beyond its guarantee is borrowed.
+// A queue has a guarantee (slots that it gets whenever it wants them), a limit (slots
+// that it never exceeds) and a weight (its share of the slots that are not guaranteed, or
+// not used by their owner). A queue with queues inside divides its own slots between
+// them by the same rule. Slots that a queue uses beyond its guarantee are borrowed.
 //
 // A queue's firm slots are those that cannot be taken back: the minima of its running
 // jobs that are not preemptible.
@@ -24,14 +24,14 @@
 // # Rules
 //
 //   - Limits hold, and all shares together are no more than there is.
-//   - A queue gets what it wants of its guarantee. If nodes are gone and the guarantees
-//     are more than what is left, each is cut in proportion.
-//   - The rest is divided in proportion to weights, up to what each queue wants. So the
-//     slots that one queue does not want go to those that want more.
-//   - Firm slots are never taken. In return, Reserve admits new ones only where all
+//   - A queue gets as much of its guarantee as it wants. If nodes are gone and the
+//     guarantees exceed the slots that are left, each guarantee is cut in proportion.
+//   - The rest is divided in proportion to weights, up to the demand of each queue. So
+//     slots that one queue does not want go to the queues that want more.
+//   - Firm slots are never taken. In return, Reserve admits new firm slots only if all
 //     unused guarantees still fit.
 //
-// A share depends on what queues want and on what is firm, not on who holds the other
-// slots. So slots go back once: until something changes from outside, a second division
-// after the first was carried out is the same.
+// A share depends on the queues' demand and on firm slots, not on who holds the other
+// slots. So slots go back once: a second division, made after the first was carried out
+// and before anything else changes, gives the same result.
 package queue

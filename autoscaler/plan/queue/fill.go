@@ -23,13 +23,13 @@ type event struct {
 	end      bool
 }
 
-// fill divides slots between parts: it raises the level until they are used up. Whole
-// slots that are then left, for fractions cannot be given, go one by one to the part that
-// has least for its weight with one more; of equal ones to the first (the method of
-// d'Hondt). This rule and no other of the usual ones keeps both promises of the package:
-// no slot changes sides where the taker would then have more for its weight than the
-// giver had, and a division is the same with a part of it already given out. fill requires
-// that the sum of low is at most slots, and that a part without weight has high = low.
+// fill divides slots between parts: it raises the level until they are used up. Rounding
+// leaves some whole slots. They go one by one to the part with the lowest ratio of slots
+// to weight after receiving it; if ratios are equal, to the first such part (d'Hondt's
+// method). Of the usual methods, only this one keeps both promises of the package: no slot
+// changes sides if the taker would then have more for its weight than the giver had, and
+// the result is the same if some of it was given out before. The sum of low must be at
+// most slots, and a part without weight must have high = low.
 func fill(slots int, parts []part) []int {
 	out := make([]int, len(parts))
 	events := make([]event, 0, 2*len(parts))

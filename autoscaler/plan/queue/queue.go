@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Any is the name of the queue whose settings hold for each namespace that no other
+// Any is the name of the queue whose settings apply to each namespace that no other
 // queue takes.
 const Any = "*"
 
 // WeightUnit is the Weight of a queue of weight 1.
 const WeightUnit = 1000
 
-// Bounds of settings. They keep products of weights and slots within 64 bits.
+// Bounds of settings, which keep products of weights and slots within 64 bits.
 const (
 	MostSlots  = 1_000_000
 	MostWeight = 1000 * WeightUnit
@@ -23,12 +23,12 @@ const (
 	LongestTime = 365 * 24 * 3600 // seconds
 )
 
-// Queue is a queue as the operator writes it. A limit of 0 is none.
+// Queue is a queue as the operator writes it. A limit or cap of 0 means no limit.
 type Queue struct {
 	Name string
-	// Namespaces are those whose jobs are in the queue; one that ends in "*" stands for
-	// all that begin so. A queue inside another may have none: then only jobs that name
-	// it are in it.
+	// Namespaces lists the namespaces whose jobs are in the queue. A name that ends in
+	// "*" stands for all names with that prefix. The list may be empty for a queue inside
+	// another: then it contains only the jobs that name it.
 	Namespaces []string
 
 	Guarantee int // slots
@@ -43,7 +43,7 @@ type Queue struct {
 	Queues       []Queue
 }
 
-// Caps bound what each namespace of a queue may use. A cap of 0 is none.
+// Caps bounds what each namespace of a queue may use. 0 means no bound.
 type Caps struct {
 	Limit, MaxJob, MaxJobs int
 }
@@ -87,7 +87,7 @@ func (p pattern) matches(namespace string) bool {
 	return namespace == p.text
 }
 
-// New returns the tree of the queues, or what is wrong with them.
+// New returns the tree of the queues, or the problems that they have.
 func New(queues []Queue) (*Tree, []Problem) {
 	if problems := check(queues); len(problems) > 0 {
 		return nil, problems
@@ -132,9 +132,10 @@ func (t *Tree) add(parent int, q *Queue) {
 	}
 }
 
-// Assign returns the queue that a job of a namespace is in: the one that it names, if
-// there is one, else the one that takes its namespace. "" is none: the namespace is a
-// queue of its own. Whether the job may name the queue is the caller's to check.
+// Assign returns the name of the queue that a namespace's job is in: the queue that the
+// job names, if that exists, or else the queue that takes the namespace. It returns "" if
+// no queue does: then the namespace itself counts as a queue. The caller has to check
+// whether the job may name that queue.
 func (t *Tree) Assign(namespace, named string) string {
 	if _, ok := t.byName[named]; ok {
 		return named
@@ -147,8 +148,8 @@ func (t *Tree) Assign(namespace, named string) string {
 	return ""
 }
 
-// Layout is a tree with a leaf for each namespace that has one. It belongs to one
-// decision.
+// Layout is a tree with a leaf for each namespace that counts as a queue. It is made for
+// one decision.
 type Layout struct {
 	Nodes []Node // parents first; the first one is the pool
 
@@ -163,7 +164,7 @@ type space struct {
 	namespace string
 }
 
-// Layout returns the tree without namespaces.
+// Layout returns the tree, without a leaf for any namespace yet.
 func (t *Tree) Layout() *Layout {
 	l := &Layout{Nodes: slices.Clone(t.nodes), byName: t.byName, tree: t, spaces: map[space]int{}}
 	for i := range l.Nodes {
@@ -172,8 +173,8 @@ func (t *Tree) Layout() *Layout {
 	return l
 }
 
-// Leaf returns the index of the leaf for jobs of a namespace in a queue, as Assign
-// returned it.
+// Leaf returns the index of the leaf for the jobs of a namespace. queue is the name that
+// Assign returned. A missing leaf is added.
 func (l *Layout) Leaf(queue, namespace string) int {
 	n, ok := l.byName[queue]
 	switch {
@@ -205,8 +206,8 @@ func (l *Layout) grow(parent int, n Node) int {
 	return len(l.Nodes) - 1
 }
 
-// Queue returns the name of the queue that the operator wrote for a node: that of the
-// node, or of the one around a namespace. It is "" for a namespace outside of all queues.
+// Queue returns the name of the operator's queue that a node is, or that contains it if
+// the node is a namespace. It returns "" for a namespace outside of all queues.
 func (l *Layout) Queue(n int) string {
 	for n >= len(l.tree.nodes) {
 		n = l.Nodes[n].Parent
@@ -214,8 +215,8 @@ func (l *Layout) Queue(n int) string {
 	return l.Nodes[n].Name
 }
 
-// Path calls visit with the node and all above it, up to the pool, until visit returns
-// false.
+// Path calls visit for a node and then for each node above it, up to the pool, until visit
+// returns false.
 func (l *Layout) Path(n int, visit func(n int) bool) {
 	for ; n >= 0 && visit(n); n = l.Nodes[n].Parent {
 	}

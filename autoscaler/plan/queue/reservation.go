@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// Reservation raises the guarantee of a queue, and of those around it, for some time.
-// Times are in seconds on the clock of the caller. Until it begins, its slots are lent,
-// but not to what cannot give them back: no one knows how long that runs.
+// Reservation raises the guarantee of a queue, and of the queues that contain it, for some
+// time. Times are seconds on the caller's clock. Before it begins, its slots are lent, but
+// only to jobs that can give them back, since nobody knows how long other jobs run.
 type Reservation struct {
 	Name, Queue string
 	Slots       int
@@ -22,8 +22,8 @@ type ReservationProblem struct {
 	Reservation, Setting, Text, Remedy string
 }
 
-// With returns the tree with reservations in place of those that it has, or what is wrong
-// with them.
+// With returns the tree with other reservations, which replace its own, or the problems
+// that these have.
 func (t *Tree) With(reservations []Reservation) (*Tree, []ReservationProblem) {
 	var problems []ReservationProblem
 	for _, r := range reservations {
@@ -44,7 +44,7 @@ func (t *Tree) With(reservations []Reservation) (*Tree, []ReservationProblem) {
 	return &out, out.aboveLimits()
 }
 
-// WithoutReservations returns the tree without those that it has.
+// WithoutReservations returns the tree without its reservations.
 func (t *Tree) WithoutReservations() *Tree {
 	out := *t
 	out.reservations = nil
@@ -71,8 +71,8 @@ func (t *Tree) aboveLimits() (problems []ReservationProblem) {
 	return problems
 }
 
-// At puts the reservations in force that a time is in. It returns when the next of them
-// begins or ends, 0 for never.
+// At adds the reservations that hold at a time to the guarantees. It returns the time at
+// which the next reservation begins or ends, 0 if none will.
 func (l *Layout) At(now float64) (next float64) {
 	soon := func(at float64) {
 		if at > now && (next == 0 || at < next) {

@@ -3,8 +3,8 @@
 
 package queue
 
-// Account keeps what is used in a tree, and by whom, so that limits hold on every level
-// of it.
+// Account counts the slots that each node of a tree uses, so that limits hold on every
+// level.
 type Account struct {
 	l        *Layout
 	slots    int
@@ -13,12 +13,13 @@ type Account struct {
 	used     []int // by node
 }
 
-// Use returns an account of slots that are used: by node, those of leaves count.
+// Use returns an account that starts with the slots in use. used is indexed by node; only
+// the entries of leaves count.
 func (l *Layout) Use(slots int, used []int) *Account { return l.account(slots, used, false, false) }
 
-// Reserve returns an account of firm slots: by node, those of leaves count. A guarantee
-// counts in full, for the slots of it that are free must stay within reach. With later, so
-// do reservations that have not begun.
+// Reserve returns an account that starts with the firm slots. firm is indexed by node; only
+// the entries of leaves count. Guarantees count in full, used or not, so that their owners
+// can always get them. If later is true, reservations that have not begun count, too.
 func (l *Layout) Reserve(slots int, firm []int, later bool) *Account {
 	return l.account(slots, firm, true, later)
 }
@@ -36,7 +37,7 @@ func (l *Layout) account(slots int, used []int, reserved, later bool) *Account {
 	return a
 }
 
-// counted returns what a node with this use counts for above.
+// counted returns the slots that a node counts for at its parent if it uses so many.
 func (a *Account) counted(n, used int) int {
 	guaranteed := 0
 	if a.reserved {
@@ -48,8 +49,8 @@ func (a *Account) counted(n, used int) int {
 	return max(used, guaranteed)
 }
 
-// Fits reports whether a leaf may use so many slots more. If not, at is the node whose
-// limit it would exceed.
+// Fits reports whether a leaf may use more additional slots. If not, at is the node whose
+// limit this would exceed; the pool counts as a node.
 func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 	ok = true
 	a.l.Path(leaf, func(n int) bool {
@@ -67,7 +68,7 @@ func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 	return at, ok
 }
 
-// Add notes that a leaf uses so many slots more.
+// Add counts more additional slots of a leaf.
 func (a *Account) Add(leaf, more int) {
 	a.l.Path(leaf, func(n int) bool {
 		before := a.counted(n, a.used[n])

@@ -4,10 +4,9 @@
 // Package slowdown estimates how much longer the steps of a job take in another placement,
 // from measurements of the job and of others of its kind.
 //
-// Nomad places the workers of a group anywhere in the domain that the group is bound
-// to. So a number of workers in each group stands for all crossings that it may lead to.
-// The worst one that is known counts, so that nothing moves for a placement that it may
-// not get.
+// Nomad places the workers of a group anywhere in the domain that the group is bound to. So
+// a number of workers in each group stands for all crossings that it may lead to. The worst
+// known crossing counts, so that no worker moves for a placement that it may not get.
 package slowdown
 
 import (
@@ -33,7 +32,7 @@ type Model struct {
 	ratios map[ratio]float64 // cached, 0 if unknown: a plan asks for the same ones very often
 }
 
-// New returns the model of a job on nodes of a tree. at is the present crossing of its
+// New returns the model of a job on nodes of a tree. at is the current crossing of its
 // workers, nil if unknown. rooms is shared by the jobs of one view of the nodes.
 func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *migrate.Sensitivity, rooms Rooms) *Model {
 	m := &Model{own: own, alike: alike, tree: tree, groups: j.Groups, at: at, now: make([]int, len(j.Groups)), most: 1, rooms: make([]*room, len(j.Groups))}
@@ -62,7 +61,7 @@ const (
 func Believed(ratio float64) bool { return least <= ratio && ratio <= most }
 
 // FromNow returns the time of a step with the given workers in each group, as a multiple of
-// the present time; 1 if it is unknown.
+// the current step time; 1 if it is unknown.
 func (m *Model) FromNow(counts []int) float64 {
 	if m.at == nil || slices.Equal(counts, m.now) {
 		return 1
@@ -71,7 +70,7 @@ func (m *Model) FromNow(counts []int) float64 {
 }
 
 // Between returns the time of a step with the workers in each group given by counts, as a
-// multiple of that with as many workers given by elsewhere; 1 if it is unknown. It decides
+// multiple of the time with the workers given by elsewhere; 1 if it is unknown. It decides
 // where new workers go, not which move, so it is in favour of placements that were not
 // measured yet.
 func (m *Model) Between(counts, elsewhere []int) float64 {
@@ -185,7 +184,7 @@ type room struct {
 	domains []int // number of domains that it is in, by level
 }
 
-// Rooms has the rooms of classes on the nodes of one view.
+// Rooms holds the rooms of classes on the nodes of one view.
 type Rooms struct {
 	nodes []planner.Node
 	known map[*planner.Class]*room

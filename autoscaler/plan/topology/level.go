@@ -31,7 +31,8 @@ type Level struct {
 	Key    string // rack; "" for Self
 }
 
-// Target returns how a constraint in a jobspec names the level's value, or "" if none can.
+// Target returns how a constraint in a jobspec names the level's value, or "" if no
+// constraint can.
 func (l Level) Target() string {
 	switch l.Source {
 	case Meta, Attr, Fact:
@@ -68,7 +69,7 @@ type LevelError struct {
 func (e *LevelError) Error() string { return e.What }
 
 // ParseLevels parses the names of levels, outermost first. If the level node is missing, it
-// is added inside the others and outside those of devices, because a worker's node is
+// is added outside the levels of devices and inside all others, because a worker's node is
 // always known. The error is a *LevelError.
 func ParseLevels(names []string) ([]Level, error) {
 	if len(names) > MaxLevels {

@@ -21,8 +21,8 @@ type Spread struct {
 	Domains int
 }
 
-// Score rates a placement. Only scores of the same number of workers on the same tree
-// compare.
+// Score rates a placement. Only scores of the same number of workers on the same tree can
+// be compared.
 type Score struct {
 	Spread
 	// Cost is the sum of the distances of all pairs of workers.
@@ -36,15 +36,15 @@ func (s Score) Compare(o Score) int {
 }
 
 // Distance returns the distance of two workers that are in different domains of a level and
-// in the same domain of each level outside it. For the number of levels, it is the distance
-// of two leaves in one domain of the innermost level. Each level is four times as far as the
-// one inside it, so that a level is further than any link.
+// in the same domain of each level outside it. If level is the number of levels, it is the
+// distance of two leaves in one domain of the innermost level. Each level is four times as
+// far as the one inside it, so that a level is further than any link.
 func (t *Tree) Distance(level int) int64 {
 	return int64(Unknown) << (2 * (len(t.levels) - level))
 }
 
 // Score returns the score of a placement. Parts may name a leaf twice. Parts at unknown
-// leaves (-1) and those without workers are ignored.
+// leaves (-1) and parts without workers are ignored.
 func (t *Tree) Score(parts []Part) Score {
 	sorted := t.sorted(parts)
 	s := Score{Spread: Spread{Level: len(t.levels)}}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Node describes a node by its values of the levels, "" for none. The value of the level
+// Node describes a node by its value at each level, "" for none. The value of the level
 // node is its name.
 type Node struct {
 	Values []string // of the levels up to node, including the name
@@ -35,7 +35,7 @@ type Domain struct {
 	from, to int // leaves, as positions
 }
 
-// Tree has the domains of a pool. It is immutable.
+// Tree holds the domains of a pool. It is immutable.
 type Tree struct {
 	levels   []Level
 	domains  [][]Domain // by level, each level in the order of the tree
@@ -48,7 +48,7 @@ type Tree struct {
 }
 
 // New returns the tree of nodes. levels is from ParseLevels. The order of the nodes
-// determines their numbers and those of their leaves, and nothing else.
+// determines only their numbers and the numbers of their leaves.
 func New(levels []Level, nodes []Node) *Tree {
 	t := &Tree{levels: levels, domains: make([][]Domain, len(levels)), at: make([][]int32, len(levels)), first: make([]int, 1, len(nodes)+1)}
 	for i := range nodes {

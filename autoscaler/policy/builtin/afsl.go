@@ -14,7 +14,7 @@ import (
 type afsl struct {
 	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
-	RestartCap int     `hcl:"restart_cap,optional" doc:"a job resized this often keeps its size; 0 is no cap"`
+	RestartCap int     `hcl:"restart_cap,optional" doc:"a job that was resized this often keeps its size; 0 is no limit"`
 	Always     bool    `hcl:"always,optional" doc:"plan again at every decision, not only when jobs, bounds, capacity or curves changed"`
 }
 
@@ -31,7 +31,7 @@ func (a afsl) Check() (string, string) {
 
 var afslEntry = registry.Define(registry.Info{
 	Name:   "afs-l",
-	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans again on events only.",
+	Doc:    "For each GPU, jobs are compared in pairs by length and efficiency, and the winner of all pairs gets the GPU; plans again on events only.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
 	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
 	Trusts: registry.Times,

@@ -34,7 +34,7 @@ func (g dragon) Check() (string, string) {
 
 var dragonEntry = registry.Define(registry.Info{
 	Name:   "dragon",
-	Doc:    "Jobs start in order of arrival at preferred or minimum size; a starved job shrinks running ones to their minimum; an idle cluster lets jobs grow.",
+	Doc:    "Jobs start in order of arrival at preferred or minimum size; for a starved job, running jobs shrink to their minimum; on an idle cluster, jobs grow.",
 	Source: "DRAGON (CLOSER'19)",
 	Needs:  "nothing",
 }, dragon{Starved: 120, Idle: 60}, dragon.allocate)

@@ -14,7 +14,7 @@ import (
 //
 // Elastic SRJF differs only in the order of jobs and has the same options.
 type elastic struct {
-	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); negative does not look at the curve"`
+	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); a negative value ignores the curve"`
 }
 
 // Check implements registry.Checker.
@@ -27,7 +27,7 @@ func (e elastic) Check() (string, string) {
 
 var elasticFIFOEntry = registry.Define(registry.Info{
 	Name:   "elastic-fifo",
-	Doc:    "Minimum size for each job in order of arrival, then one more worker for each in turn until the GPUs are used.",
+	Doc:    "Each job gets its minimum size in order of arrival, then each gets one more worker in turn until the GPUs are used.",
 	Source: "Schedulearn (NTHU 2023) and Voda (IC2E 2023); the efficiency floor is Kolo's",
 	Needs:  "with an efficiency floor the speed-up curve, else nothing; unmeasured sizes use the prior",
 }, elastic{Efficiency: -1}, elastic.fifo)

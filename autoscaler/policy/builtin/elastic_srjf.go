@@ -10,7 +10,7 @@ import (
 
 var elasticSRJFEntry = registry.Define(registry.Info{
 	Name:   "elastic-srjf",
-	Doc:    "Minimum size for each job by ascending remaining work, then one more worker for each in turn until the GPUs are used.",
+	Doc:    "Each job gets its minimum size in order of remaining work, the least first; then each gets one more worker in turn until the GPUs are used.",
 	Source: "Voda (IC2E 2023)",
 	Needs:  "remaining work; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
 	Trusts: registry.Lengths,

@@ -13,7 +13,7 @@ import (
 // free go to the jobs that gain most from them, including waiting ones.
 type elasticTiresias struct {
 	Thresholds []float64 `hcl:"thresholds,optional" doc:"attained service in GPU-seconds at which a job moves one queue down, ascending"`
-	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times its last run; 0 never"`
+	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times as long as its last run; 0 is never"`
 	Order      string    `hcl:"order,optional" doc:"order inside a queue: start (by first start) or submit; jobs that never ran come last in both"`
 	Compaction int       `hcl:"compaction,optional" doc:"compact jobs outside the first queue to their minimum when more jobs than this wait"`
 }
@@ -32,7 +32,7 @@ func (e elasticTiresias) Check() (string, string) {
 
 var elasticTiresiasEntry = registry.Define(registry.Info{
 	Name:   "elastic-tiresias",
-	Doc:    "Tiresias at preferred sizes; when many jobs wait, those of lower queues shrink to their minimum; free GPUs go where they bring most speed-up.",
+	Doc:    "Tiresias at preferred sizes; when many jobs wait, jobs in lower queues shrink to their minimum; free GPUs go to the jobs with the highest gain in speed-up.",
 	Source: "EDL (TPDS'22, arXiv 1909.11985), as in Voda",
 	Needs:  "attained service and speed-up curves; unmeasured sizes use the prior",
 }, elasticTiresias{

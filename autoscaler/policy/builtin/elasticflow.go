@@ -30,7 +30,7 @@ type elasticFlow struct {
 
 var elasticFlowEntry = registry.Define(registry.Info{
 	Name:   "elasticflow",
-	Doc:    "Admits jobs whose deadline can be met and holds the smallest share that meets it; other jobs run as best effort.",
+	Doc:    "Admits a job if its deadline can be met, and reserves the smallest share that meets it; other jobs run as best effort.",
 	Source: "ElasticFlow (ASPLOS'23)",
 	Needs:  "deadlines, remaining work and speed-up curves; jobs without a deadline are best effort, a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
 	Trusts: registry.Lengths,

@@ -31,7 +31,7 @@ func (f ffdl) Check() (string, string) {
 
 var ffdlEntry = registry.Define(registry.Info{
 	Name:   "ffdl",
-	Doc:    "Admits jobs in order of arrival as long as the minima fit, and maximises the sum of their speed-ups by weight, those of higher priority first.",
+	Doc:    "Admits jobs in order of arrival as long as their minima fit, and maximises the weighted sum of their speed-ups, for jobs of higher priority first.",
 	Source: "elastic FfDL (MASCOTS'20); dynamic programming as in Voda",
 	Needs:  "speed-up curves; unmeasured sizes use the prior",
 }, ffdl{Method: "auto", Limit: 50_000_000}, ffdl.allocate)
@@ -158,7 +158,7 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 	}
 }
 
-// levels returns the sizes of a job that fit, from its present one up.
+// levels returns the sizes of a job that fit, from its current one up.
 func (p *pool) levels(levels []level, c *candidate) []level {
 	levels = append(levels, level{c.n, 0, c.weight() * c.speed(c.n)})
 	for n := c.next(c.n); n > 0; n = c.next(n) {

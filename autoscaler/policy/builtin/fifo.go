@@ -33,7 +33,7 @@ func (f fifo) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// hold keeps running jobs at their present size or the nearest allowed one below,
+// hold keeps running jobs at their current size or the nearest allowed one below,
 // or at their minimum if the capacity shrank. If all is false, it holds only the
 // jobs that must not be suspended. A job that started at less than its wanted size
 // still wants the rest.

@@ -59,7 +59,7 @@ func (p *pool) grow(order []*candidate, floor float64, why string) {
 	}
 }
 
-// rate is the speed-up gained per GPU by going from the present size to the
+// rate is the speed-up gained per GPU by going from the current size to the
 // given one.
 func (c *candidate) rate(to int) float64 {
 	gain := c.speed(to) - c.speed(c.n)

@@ -10,7 +10,7 @@ import (
 
 var gandivaEntry = registry.Define(registry.Info{
 	Name:   "gandiva",
-	Doc:    "Time slicing at preferred sizes; when no job waits, running jobs grow into idle GPUs, and shrink back as others arrive.",
+	Doc:    "Time slicing at preferred sizes; when no job waits, running jobs grow into idle GPUs, and shrink back when other jobs arrive.",
 	Source: "Gandiva (OSDI'18) without packing and migration",
 	Needs:  "step times, to stop growth that brings nothing; unmeasured sizes use the prior",
 }, timeSlicing{Quantum: 600}, timeSlicing.gandiva)

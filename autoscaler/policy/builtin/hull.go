@@ -11,7 +11,7 @@ type vertex struct {
 	gpus, worth float64
 }
 
-// hull is the upper concave hull of value over GPUs, starting at the present size.
+// hull is the upper concave hull of value over GPUs, starting at the current size.
 // Slopes fall along a hull, so taking the edges of many jobs in order of slope
 // maximises the total value.
 type hull []vertex

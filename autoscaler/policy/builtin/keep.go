@@ -10,7 +10,7 @@ import (
 // standing is the part of its last plan that a policy remembers if it plans on
 // events only: the counts that the cluster had not reached yet. Carrying out a plan
 // takes time, because growing jobs wait for shrinking ones. Until then a decision
-// without an event must repeat the plan and not settle for the present counts.
+// without an event must repeat the plan and not settle for the current counts.
 type standing struct {
 	Want map[string]int `json:"want,omitempty"`
 	// Why holds the reasons of some waiting jobs, if they wait for something other

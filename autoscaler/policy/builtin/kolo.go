@@ -36,14 +36,14 @@ import (
 // crosses dips of measured curves and keeps small differences from causing resizes.
 // docs/research.md describes how the parameters were found and what did not work.
 type kolo struct {
-	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
+	Fairness float64 `hcl:"fairness,optional" doc:"how much less a further speed-up of the same job is worth: with 0, the sum of speed-ups is maximised; the closer to 1, the more evenly jobs share"`
 	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
 	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
-	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; four times that for declared remaining work"`
-	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself; for young jobs the time they have run so far"`
-	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
-	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
-	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan again after so many seconds even if nothing happens"`
+	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; for declared remaining work, four times this value"`
+	Horizon  float64 `hcl:"horizon,optional" doc:"seconds within which a resize must pay for itself; for young jobs, only as long as they have run so far"`
+	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest measured size"`
+	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as new, and its weight doubles; 0 ignores waiting"`
+	Period   float64 `hcl:"period,optional" doc:"seconds after which the policy plans again while jobs wait, even if nothing happens"`
 }
 
 // Check implements registry.Checker.
@@ -73,7 +73,7 @@ var koloDefaults = kolo{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, 
 
 var koloEntry = registry.Define(registry.Info{
 	Name:   "kolo",
-	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
+	Doc:    "Kolo's own, and the default: GPUs go to the jobs that gain most from them, with more weight for jobs with little service. Sizes are measured ones or one step larger, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
 	Trusts: registry.Lengths,
@@ -199,7 +199,7 @@ func (b *bid) outbids(growth *bid) bool {
 	return start.before(growth)
 }
 
-// worth fills in the hull of the job's value by size, from the present size up to
+// worth fills in the hull of the job's value by size, from the current size up to
 // the largest that the free GPUs and the exploration limit allow.
 func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 	weight, cut := k.weight(s, c), k.cut(s, c)
@@ -253,7 +253,7 @@ func (k kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 }
 
 // limit returns the largest size worth trying: Explore times the largest measured size,
-// but at least the first size and the present one.
+// but at least the first size and the current one.
 func (k kolo) limit(c *candidate) int {
 	first := c.want
 	if c.Preferred <= 0 {
@@ -264,7 +264,7 @@ func (k kolo) limit(c *candidate) int {
 }
 
 // stride returns the next size to consider: every size while sizes are small, then
-// sizes about 3 % apart, and always the present size.
+// sizes about 3 % apart, and always the current size.
 func (c *candidate) stride(n int) int {
 	to := c.next(n)
 	if far := c.floor(n + n/32); to > 0 && far > to {

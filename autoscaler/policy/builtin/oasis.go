@@ -128,7 +128,7 @@ const mostOffers = 5_000_000
 // sizes grows by larger steps.
 const mostSteps = 256
 
-// market holds the GPUs bought in each slot, from the present one on.
+// market holds the GPUs bought in each slot, from the current one on.
 type market struct {
 	oasis
 	pool  *pool

@@ -16,7 +16,7 @@ type optimus struct{}
 
 var optimusEntry = registry.Define(registry.Info{
 	Name:   "optimus",
-	Doc:    "Minimum size for each job, least demanding first, then each GPU to the job whose completion time it cuts most.",
+	Doc:    "Each job gets its minimum size, the least demanding job first; then each GPU goes to the job whose completion time it reduces most.",
 	Source: "Optimus (EuroSys'18), with declared length in place of the fitted loss curve",
 	Needs:  "remaining work and speed-up curves; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
 	Trusts: registry.Times,

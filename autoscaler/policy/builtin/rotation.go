@@ -12,7 +12,7 @@ import (
 // rotation is the queue of a time-slicing policy between two decisions.
 type rotation struct {
 	Queue []string `json:"queue"` // job IDs, next turn first
-	Since float64  `json:"since"` // start of the present time slice
+	Since float64  `json:"since"` // start of the current time slice
 }
 
 // turn updates the queue. If the time slice is over and jobs wait, it ends the

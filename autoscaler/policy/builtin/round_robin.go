@@ -24,7 +24,7 @@ func (t timeSlicing) Check() (string, string) {
 
 var roundRobinEntry = registry.Define(registry.Info{
 	Name:   "round-robin",
-	Doc:    "Gang time slicing: every quantum the running jobs are suspended and go to the tail of the queue, if others wait.",
+	Doc:    "Gang time slicing: if jobs wait at the end of a quantum, the running jobs are suspended and go to the tail of the queue.",
 	Source: "Schedulearn (NTHU 2023); the time slicing of Gandiva (OSDI'18)",
 	Needs:  "nothing",
 }, timeSlicing{Quantum: 600}, timeSlicing.roundRobin)

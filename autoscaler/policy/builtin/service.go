@@ -21,7 +21,7 @@ type service struct {
 // serviceState is what the starvation guard remembers of one job.
 type serviceState struct {
 	Base float64 `json:"base,omitempty"` // attained service at its last promotion
-	Ran  float64 `json:"ran,omitempty"`  // RunTime when its present or last run began
+	Ran  float64 `json:"ran,omitempty"`  // RunTime when its current or last run began
 	Idle bool    `json:"idle,omitempty"` // was suspended when last seen
 }
 

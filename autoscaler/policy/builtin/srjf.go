@@ -14,7 +14,7 @@ type srjf struct{}
 
 var srjfEntry = registry.Define(registry.Info{
 	Name:   "srjf",
-	Doc:    "Shortest remaining job first at the preferred size (all or nothing); longer jobs are suspended for shorter ones.",
+	Doc:    "Jobs with the least remaining work run first, at their preferred size (all or nothing); longer jobs are suspended for shorter jobs.",
 	Source: "textbook SRTF on gangs of GPUs, as the baseline of AFS (NSDI'21) and Helios (SC'21)",
 	Needs:  "remaining work and step times; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
 	Trusts: registry.Lengths,

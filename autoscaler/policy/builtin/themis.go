@@ -28,13 +28,13 @@ func (t themis) Check() (string, string) {
 
 var themisEntry = registry.Define(registry.Info{
 	Name:   "themis",
-	Doc:    "Finish-time fairness: at the end of each lease GPUs go to the jobs that would end latest relative to a fair share of the cluster.",
+	Doc:    "Finish-time fairness: at the end of each lease, GPUs go to the jobs that would end latest, compared with their end on a fair share of the cluster.",
 	Source: "Themis (NSDI'20), round form of Gavel (OSDI'20) and ElasticFlow (ASPLOS'23)",
 	Needs:  "remaining work and speed-up curves; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
 	Trusts: registry.Times,
 }, themis{Lease: 1200}, themis.allocate)
 
-// themisState is the start of the present lease.
+// themisState is the start of the current lease.
 type themisState struct {
 	Since float64 `json:"since"`
 }

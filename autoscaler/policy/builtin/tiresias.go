@@ -16,11 +16,11 @@ import (
 // compared with plain least attained service.
 type tiresias struct {
 	Thresholds []float64 `hcl:"thresholds,optional" doc:"attained service in GPU-seconds at which a job moves one queue down, ascending"`
-	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times its last run; 0 never"`
+	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times as long as its last run; 0 is never"`
 	Order      string    `hcl:"order,optional" doc:"order inside a queue: start (by first start) or submit; jobs that never ran come last in both"`
 }
 
-// tiresiasDefaults has one threshold at 16 GPU-hours, which the Pollux
+// tiresiasDefaults holds one threshold at 16 GPU-hours, which the Pollux
 // authors found best for their traces, and Voda's starvation factor.
 var tiresiasDefaults = tiresias{Thresholds: []float64{57600}, Starvation: 8, Order: "start"}
 

@@ -29,14 +29,14 @@ type tournament struct {
 	chain []int // champions in order of the list; the last one wins
 }
 
-// entrant holds the numbers that decide a job's matches at its present size.
+// entrant holds the numbers that decide a job's matches at its current size.
 type entrant struct {
 	alive   bool
 	started bool
 	left    float64
-	length  float64 // time to its end at the present size; +Inf when waiting
+	length  float64 // time to its end at the current size; +Inf when waiting
 	loss    float64 // part of the next size's speed that the step brings, per GPU
-	gain    float64 // part of the present size's speed that the step brings, per GPU
+	gain    float64 // part of the current size's speed that the step brings, per GPU
 	next    int     // size after the step
 }
 
@@ -72,7 +72,7 @@ func newTournament(jobs []*candidate, left []float64) *tournament {
 	return t
 }
 
-// enter computes the entrant of job i at its present size.
+// enter computes the entrant of job i at its current size.
 func (t *tournament) enter(i int) {
 	c, e := t.jobs[i], &t.leaf[i]
 	*e = entrant{left: t.left[i], length: math.Inf(1)}

@@ -16,7 +16,7 @@ import (
 // within a tenant between jobs in proportion to their weights. GPUs that a tenant
 // does not use are lent to the others and taken back when it needs them.
 type weightedFair struct {
-	Shares map[string]float64 `hcl:"shares,optional" doc:"relative share of each tenant; those not named have 1. The weight of a queue block does this under any policy"`
+	Shares map[string]float64 `hcl:"shares,optional" doc:"relative share of each tenant; tenants that are not listed have 1. The weight of a queue block does this under any policy"`
 	Borrow bool               `hcl:"borrow,optional" doc:"lend unused GPUs to other tenants; false keeps each within its share of the cluster"`
 }
 
@@ -32,7 +32,7 @@ func (w weightedFair) Check() (string, string) {
 
 var weightedFairEntry = registry.Define(registry.Info{
 	Name:   "weighted-fair",
-	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each. Jobs grow while it makes them faster; GPUs that make none faster stay where they are, unless they slow a job down by more than 5 %.",
+	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each. Jobs grow while that makes them faster. GPUs that make no job faster stay where they are, unless they slow a job down by more than 5 %.",
 	Source: "weighted max-min fairness (DRF, NSDI'11, with one resource); quotas with borrowing as in YARN and Kueue",
 	Needs:  "tenant and weight; step times, to stop growth that brings nothing",
 }, weightedFair{Borrow: true}, weightedFair.allocate)
@@ -167,7 +167,7 @@ func (t *tenant) grow(p *pool) bool {
 	})
 }
 
-// keepLoss is how much slower than a smaller size a job's present size may be and
+// keepLoss is how much slower than a smaller size a job's current size may be and
 // still be kept. Measured times are never exact.
 const keepLoss = 0.05
 

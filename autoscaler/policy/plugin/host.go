@@ -170,8 +170,8 @@ const answerLimit = 32 << 20
 // timeout is killed, and a later call restarts it: immediately after the first
 // failure, then after pauses that double up to a minute. During a pause the error is
 // a RestingError. TryAllocate stops waiting when the context of s ends. The program
-// handles one request after another, so it keeps working on this one until its
-// timeout.
+// handles one request after another, so it keeps working on the abandoned request
+// until its timeout.
 func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	ctx := s.Context
 	if ctx == nil {

@@ -10,16 +10,16 @@
 //	            │             want, and firm slots        is lent, and asked again
 //	            └──────────────────────────────────────────> Decision
 //
-// Policy is itself a policy.Policy, so the simulator and the autoscaler run it as any
-// other. What a queue may use follows from package queue, from the bounds of its jobs and
-// from nothing that a job reports. A policy that gives more than its queue has is cut
-// back to it, the youngest jobs first.
+// Policy is itself a policy.Policy, so the simulator and the autoscaler run it like any
+// other. Package queue and the bounds of the jobs decide what a queue may use; nothing
+// that a job reports does. If a policy gives out more than its queue has, its answer is
+// cut back, the youngest jobs first.
 //
 // # What is lent
 //
-// The first division counts on each queue to use all that its jobs could. What its policy
-// then does not use goes to the other queues in further rounds: first to jobs that start
-// with it, those first that hold workers now, and then by weight.
+// The first division assumes that each queue uses all slots that its jobs could. Slots that
+// its policy leaves unused go to the other queues in further rounds: first to jobs that can
+// start with them (jobs that hold workers now before others), and then by weight.
 //
 // # Reasons
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// Policy is a policy that divides a pool between queues. It is pure if the policies in
-// the queues are.
+// Policy is a policy that divides a pool between queues. It is pure if the queues'
+// policies are pure.
 type Policy struct {
 	tree *queue.Tree
 	base policy.Policy
@@ -29,13 +29,13 @@ type fallible interface {
 	TryAllocate(*policy.Snapshot) (policy.Decision, error)
 }
 
-// Fallible is a Policy with one in a queue that may fail.
+// Fallible is a Policy in which the policy of a queue may fail.
 type Fallible struct{ *Policy }
 
-// New returns the policy that asks own[name] in the queue of that name and in those
-// inside it that have none of their own, own[queue.Any] for namespaces outside of all
-// queues, and base in all others. It is a Fallible if one
-// of them may fail.
+// New returns a policy that divides a pool by tree. Within the queue of a name, and within
+// the queues inside it that have no own policy, it asks own[name]; for namespaces outside
+// of all queues, own[queue.Any]; in all other cases, base. The result is a Fallible if one
+// of these policies may fail.
 func New(tree *queue.Tree, base policy.Policy, own map[string]policy.Policy) policy.Policy {
 	p := &Policy{tree: tree, base: base, own: own}
 	for _, of := range own {
@@ -49,7 +49,7 @@ func New(tree *queue.Tree, base policy.Policy, own map[string]policy.Policy) pol
 	return p
 }
 
-// Name returns the name of the policy in queues that have none of their own.
+// Name returns the name of the policy of queues that have no own policy.
 func (p *Policy) Name() string { return p.base.Name() }
 
 // Allocate implements policy.Policy. The jobs of a queue whose policy breaks a rule keep
@@ -62,8 +62,8 @@ func (p *Policy) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// TryAllocate returns a decision, or why a policy failed if it did in each queue that has
-// jobs. Where it failed in some, their jobs keep what they have, and the others go on.
+// TryAllocate returns a decision. If the policy failed in some queues, the jobs of these
+// keep what they have. If it failed in all queues that have jobs, TryAllocate returns why.
 func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return f.decide(s) }
 
 // state is what a Policy remembers of each queue that has jobs.

@@ -8,7 +8,7 @@
 //	   │                │
 //	 name            options ──(hcl and doc tags of a struct)──> policy.Policy
 //
-// The package knows no policy itself; builtin.Policies is a List of those that Kolo
-// ships. Anyone who may call the API can send a line. Therefore the cost of a line
-// is bounded before HCL's parser sees it.
+// The package knows no policy itself; builtin.Policies is the List of the policies
+// that Kolo ships. Anyone who may call the API can send a line. Therefore the cost of
+// a line is bounded before HCL's parser sees it.
 package registry

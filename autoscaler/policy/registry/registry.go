@@ -82,7 +82,7 @@ func (p *optioned[O]) Allocate(s *policy.Snapshot) policy.Decision {
 }
 
 // Define returns an entry. The options are a struct with hcl and doc tags; defaults
-// holds its default values. allocate receives the options in force.
+// holds its default values. allocate receives the options that apply.
 func Define[O any](info Info, defaults O, allocate func(O, *policy.Snapshot) policy.Decision) Entry {
 	info.Options = describe(defaults)
 	return Entry{info: info, build: func(body hcl.Body) (policy.Policy, hcl.Diagnostics) {

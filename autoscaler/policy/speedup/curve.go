@@ -54,8 +54,8 @@ type Curve struct {
 }
 
 // NewCurve returns a curve of measured points, in any order. It ignores invalid
-// points (size below 1, time not positive and finite). Of two points of one size
-// the later counts.
+// points (size below 1, time not positive and finite). If two points have the same
+// size, the later one counts.
 func NewCurve(points ...Point) Curve {
 	var c Curve
 	for _, p := range points {

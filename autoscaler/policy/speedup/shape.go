@@ -62,9 +62,9 @@ func excess(at []rate, n int) float64 {
 	return (1-w)*over(a) + w*over(b)
 }
 
-// Learn adds the measurement of a job of the kind at size; c is the job's curve
-// including it. The curve's other sizes show how fast the job is relative to the
-// shape.
+// Learn adds the measurement of a job of the kind at size; c is the job's curve,
+// which includes that measurement. The curve's other sizes show how fast the job is
+// relative to the shape.
 func (s *Shape) Learn(c Curve, size int) {
 	i, known := slices.BinarySearchFunc(c.points, size, pointSize)
 	if !known || len(c.points) < 2 {
@@ -98,7 +98,7 @@ func (s *Shape) Learn(c Curve, size int) {
 
 // Extend returns the curve c of a job of the kind, with unmeasured sizes borrowed
 // from the shape. The job's own measurements stay as they are; Points, Known and
-// Measured refer to those alone.
+// Measured ignore borrowed sizes.
 func (s *Shape) Extend(c Curve) Curve {
 	if len(s.at) == 0 {
 		return c

@@ -11,11 +11,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Scale returns a workload of load times the jobs in the same time. Below 1 a random subset
-// stays. Above 1 copies of random jobs are added, each arriving when some other random job
-// of the trace did. The mix of jobs and the shape of the arrivals stay, and twice the load
-// is twice the work, which would not hold for squeezed arrivals. Load 1 returns the trace
-// itself.
+// Scale returns a workload with load times as many jobs in the same time. Below 1 a random
+// subset stays. Above 1 copies of random jobs are added, each arriving when some other
+// random job of the trace did. The mix of jobs and the shape of the arrivals stay, and
+// twice the load is twice the work, which would not hold for squeezed arrivals. Load 1
+// returns the trace itself.
 func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
 	switch {
 	case !finite(load) || load <= 0:

@@ -71,7 +71,7 @@ func PowerCurve(t1, alpha float64, most int) (*Curve, error) {
 }
 
 // StepTime returns the time of one global step on n workers, in seconds. Beyond the largest
-// known size it is that of the largest.
+// known size, it returns the time at that size.
 func (c *Curve) StepTime(n int) float64 {
 	if n < 1 {
 		return math.Inf(1)

@@ -22,7 +22,7 @@ func OpenNodeEvents(path string) ([]NodeEvent, error) {
 	return ReadNodeEvents(f, path)
 }
 
-// ReadNodeEvents is OpenNodeEvents for an open file of the given name.
+// ReadNodeEvents is like OpenNodeEvents, but reads an open file of the given name.
 func ReadNodeEvents(r io.Reader, file string) ([]NodeEvent, error) {
 	tab, err := newTable(r, file, "time", "node", "event")
 	if err != nil {

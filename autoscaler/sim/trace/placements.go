@@ -48,7 +48,7 @@ func OpenPlacements(path string) (*Placements, error) {
 	return ReadPlacements(f, path)
 }
 
-// ReadPlacements is OpenPlacements for an open file of the given name.
+// ReadPlacements is like OpenPlacements, but reads an open file of the given name.
 func ReadPlacements(r io.Reader, file string) (*Placements, error) {
 	tab, err := newTable(r, file, "application", "batch_size", "placement", "step_time_s")
 	if err != nil {
@@ -150,8 +150,8 @@ func sum(parts []int) (n int) {
 
 // Apply gives the jobs of a trace the step times by placement of their application and
 // batch size. If the trace has no batch sizes, it uses the application's smallest. A job
-// that is not in the file keeps its curve, wherever it is. Apply returns an error if the
-// file has no job of the trace.
+// that is not in the file keeps its curve, wherever it is placed. Apply returns an error if
+// the file has no job of the trace.
 func (p *Placements) Apply(t *Trace) error {
 	smallest := map[string]appKey{}
 	for key := range p.times {
@@ -175,8 +175,8 @@ func (p *Placements) Apply(t *Trace) error {
 	return nil
 }
 
-// StepTimeOn returns the true time, in seconds, of one global step on nodes with so many
-// workers each. Without Spans it depends on their sum alone. The argument is sorted in
+// StepTimeOn returns the true time, in seconds, of one global step on nodes with the given
+// numbers of workers. Without Spans it depends only on their sum. The argument is sorted in
 // place.
 func (j *Job) StepTimeOn(workers []int) float64 {
 	slices.SortFunc(workers, func(a, b int) int { return b - a })

@@ -80,8 +80,8 @@ func (o Options) grow() int {
 	return o.Grow
 }
 
-// Error is an error in a trace with its place. Line and Column count from 1. Column is that
-// of the byte where the field starts, 0 if only the line is known.
+// Error is an error in a trace with its place. Line and Column count from 1. Column is the
+// byte column at which the field starts, 0 if only the line is known.
 type Error struct {
 	File         string
 	Line, Column int

@@ -10,7 +10,8 @@ import (
 	"strconv"
 )
 
-// Synthetic describes a generated workload. A zero field has the default named with it.
+// Synthetic describes a generated workload. A field of 0 selects the default in the
+// field's comment.
 type Synthetic struct {
 	Jobs int    // 160
 	GPUs int    // of the cluster it is meant for; sets the arrival rate. 64

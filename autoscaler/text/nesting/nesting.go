@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nesting bounds HCL text before HCL's own parser sees it.
+// Package nesting limits the length and depth of HCL text before HCL's own parser
+// sees it.
 //
 // That parser is recursive and has no bound of its own: each opening bracket,
 // each unary operator and each branch of a conditional costs it up to 16 KiB
@@ -32,8 +33,8 @@ const (
 	mostLevels = 64
 )
 
-// Line returns an error for a line that must not be parsed as an HCL
-// expression: what is the name of what it holds, for the message.
+// Line returns an error for a line that must not be parsed as an HCL expression.
+// what names the content of the line in the error.
 func Line(what string, src []byte) error {
 	if len(src) > LineBytes {
 		return fmt.Errorf("%s has %d bytes; at most %d are read", what, len(src), LineBytes)

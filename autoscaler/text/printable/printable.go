@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package printable takes out of a text what a terminal would obey and what
-// would end a line of a log. Names of jobs and groups are their owners' choice,
-// and Nomad lets escape sequences through.
+// Package printable replaces or escapes characters that control a terminal or end a line
+// of a log. Users choose the names of their jobs and groups, and Nomad accepts escape
+// sequences in them.
 package printable
 
 import (
@@ -12,11 +12,11 @@ import (
 	"unicode"
 )
 
-// Text is a text for a terminal: it keeps its lines, and what is not printable
-// is replaced.
+// Text returns s for display on a terminal: it keeps newlines, and replaces all other
+// characters that are not printable.
 func Text(s string) string { return replaced(s, '\n') }
 
-// Cell is Text for a cell of a table, which has one line.
+// Cell returns s for a cell of a table: like Text, but it also replaces newlines.
 func Cell(s string) string { return replaced(s, ' ') }
 
 func replaced(s string, but rune) string {

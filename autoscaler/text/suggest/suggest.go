@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package suggest finds the word that was probably meant by a mistyped one, for
-// messages about commands, flags and keys.
+// Package suggest finds the word that a user probably meant to type, for messages
+// about unknown commands, flags and keys.
 package suggest
 
 import (
@@ -13,9 +13,10 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Word returns the candidate closest to a word, or "" where none is close: at
-// most two letters to insert, delete or replace, and fewer than the word has.
-// Case counts for nothing; of equals the first in the alphabet is taken.
+// Word returns the candidate closest to a word, or "" if no candidate is close. A
+// close candidate differs by at most two inserted, deleted or replaced letters, and
+// by fewer letters than the word has. Case is ignored. If several candidates are
+// equally close, Word returns the first one in alphabetical order.
 func Word(word string, candidates []string) string {
 	best, least := "", min(3, max(1, len(word)))
 	word = strings.ToLower(word)
@@ -29,8 +30,9 @@ func Word(word string, candidates []string) string {
 	return best
 }
 
-// Hint is the end of a message about a word, written after prefix, that is none
-// of the candidates: "; did you mean …?", or "" where none is close.
+// Hint returns the end of a message about a word that is not among the candidates:
+// "; did you mean …?" with prefix and the closest candidate, or "" if no candidate
+// is close.
 func Hint(prefix, word string, candidates []string) string {
 	if meant := Word(word, candidates); meant != "" {
 		return fmt.Sprintf("; did you mean %q?", prefix+meant)

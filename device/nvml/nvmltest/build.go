@@ -29,7 +29,7 @@ const LibraryName = "libnvidia-ml.so.1"
 // Build compiles the stub library and returns its path. It reuses a library that
 // was built before from the same source with the same flags. The flags are passed
 // to the compiler; -DOLD_DRIVER omits functions that drivers before 2023 do not
-// have, -DNO_FABRIC_HEALTH one that came with driver 550.
+// have, -DNO_FABRIC_HEALTH omits a function that came with driver 550.
 func Build(flags ...string) (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

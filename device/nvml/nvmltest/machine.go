@@ -40,9 +40,9 @@ func New(t testing.TB, name string, flags ...string) *Machine {
 	return m
 }
 
-// At is New for other programs. It puts the library, the machine file and the count
-// of calls into dir. Programs that run in dir can use [RelativeEnv] instead of the
-// machine's own variables.
+// At is like New for tests that start other programs. It puts the library, the
+// machine file and the count of calls into dir. Programs that run in dir can use
+// [RelativeEnv] instead of the machine's own variables.
 func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	t.Helper()
 	m := describe(t, dir, name)
@@ -79,10 +79,10 @@ func built(t testing.TB, flags []string) string {
 	return lib
 }
 
-// RelativeEnv returns variables that make programs read the machine of the folder
-// that they run in, so that several machines can have one environment. Only
-// nomad-device-nvtopo finds the library through them, because the loader has no
-// relative names.
+// RelativeEnv returns variables that make a program read the machine in the folder
+// that it runs in, so that programs of several machines can share one environment.
+// Only nomad-device-nvtopo finds the library through these variables, because the
+// loader accepts no relative names.
 func RelativeEnv() map[string]string {
 	return map[string]string{
 		"KOLO_NVML_LIBRARY": "./" + LibraryName,
@@ -209,13 +209,13 @@ func (m *Machine) Unload() { m.t.Helper(); m.setGlobal("init", "9") }
 // Load reverts Unload.
 func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
 
-// Fail makes every call return this NVML code, or succeed again with 0.
+// Fail makes every call return this NVML code; code 0 makes calls succeed again.
 func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", strconv.Itoa(code)) }
 
 // JoinPeers lets any two GPUs reach each other's memory over PCIe.
 func (m *Machine) JoinPeers() { m.t.Helper(); m.setGlobal("p2p", "all") }
 
-// HangAll makes every call hang with 1, and return again with 0.
+// HangAll makes every call hang if on is 1, and return again if it is 0.
 func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", strconv.Itoa(on)) }
 
 func (m *Machine) setGlobal(key, value string) {

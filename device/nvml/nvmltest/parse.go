@@ -10,7 +10,7 @@ import (
 
 // Description is the content of a machine file, as the library reads it.
 type Description struct {
-	// Machine has the keys that belong to no GPU, such as driver.
+	// Machine holds the keys that belong to no GPU, such as driver.
 	Machine map[string]string
 	// GPUs are the listed GPUs, in NVML's order.
 	GPUs []GPU
@@ -19,7 +19,7 @@ type Description struct {
 // GPU is one GPU of a machine file.
 type GPU struct {
 	UUID string
-	// Keys has the values by key. Keys that repeat (links, mig) have several
+	// Keys holds the values by key. Keys that repeat (links, mig) have several
 	// values.
 	Keys map[string][]string
 }

@@ -89,8 +89,8 @@ func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digest
 	return *job.CreateIndex, *job.Type, jobDigests(job, c.config.Framework, c.config.Task)
 }
 
-// Find returns the record that exactly this training is complete, or nil. It is called as
-// the agent starts.
+// Find returns the record if it states that exactly this training is complete, otherwise
+// nil. The agent calls it when it starts.
 func (c *Store) Find(ctx context.Context) (*Record, error) {
 	q, err := c.query(ctx)
 	if err != nil {

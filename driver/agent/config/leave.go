@@ -13,8 +13,9 @@ import (
 // reporting to the leader.
 const stopMargin = 2 * time.Second
 
-// TimeToLeave returns how long a stopped task has left. Nomad decides that when it stops
-// the task, and the driver writes it to StopFile. Without the file, it is LeaveTimeout.
+// TimeToLeave returns how long a stopped task may take to leave. That follows from the
+// time of its kill (see LeaveWithin), which the driver writes to StopFile when Nomad
+// stops the task. Without the file, TimeToLeave returns LeaveTimeout.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	note, _ := os.ReadFile(c.StopFile) // missing if the signal did not come from the driver
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
@@ -24,6 +25,6 @@ func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	return LeaveWithin(max(kill.Sub(now), 0))
 }
 
-// LeaveWithin returns how long a task may take to leave if it is killed after the given
-// time.
+// LeaveWithin returns how long a task may take to leave if it is killed after the time
+// kill. That is a little less than kill.
 func LeaveWithin(kill time.Duration) time.Duration { return kill - min(kill/5, stopMargin) }

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package framework is an agent's interface to a training framework. The program passes
-// hosts and leader their parts of it, so that they depend on no particular framework.
+// hosts and leader their parts of it, so that neither depends on a particular
+// framework.
 //
-//	Framework ── Host ──────> host.Framework, one a host
-//	    ├─────── Exchange ──> leader.Exchange, one a ring
+//	Framework ── Host ──────> host.Framework, one per host
+//	    ├─────── Exchange ──> leader.Exchange, one per ring
 //	    └─────── Elastic ───> elastic.Options
 package framework
 

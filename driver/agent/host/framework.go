@@ -37,9 +37,9 @@ type Framework interface {
 	Standbys() bool
 }
 
-// Endpoint is the agent's side for one process. The process asks it for its place in the
-// ring and gets its notices from it. Listen, Environment and Admit are called from one
-// goroutine.
+// Endpoint is the agent's side for one process. The process asks the endpoint for its place
+// in the ring, and gets its notices from the endpoint. Listen, Environment and Admit are
+// called from one goroutine.
 type Endpoint interface {
 	// Listen starts to serve the process. It serves only callers that check admits.
 	Listen(check Callers) error

@@ -15,7 +15,7 @@ import (
 
 // Leave states that the task is being stopped and how long that may take. The slots train
 // on until the ring has released them. If Leave is called again, the earliest deadline
-// counts, because Nomad may stop a task that was already signalled otherwise.
+// counts, because Nomad may stop a task that has already received another signal.
 func (h *Host) Leave(timeout time.Duration) {
 	h.post(func() {
 		deadline := time.Now().Add(timeout)

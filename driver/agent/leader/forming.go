@@ -28,7 +28,7 @@ type formation struct {
 	clean    time.Time                         // start of the last look that found no intruder or had no result
 }
 
-// gaveUp has the members that gave up connecting. The machine learns of them only after a
+// gaveUp holds the members that gave up connecting. The machine learns of them only after a
 // look. It then breaks the ring, and the others close the connections that show the reason.
 type gaveUp struct {
 	waiting []elastic.SlotWaiting

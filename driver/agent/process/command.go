@@ -25,9 +25,9 @@ func LookCommand(command, dir string) error {
 	return nil
 }
 
-// CheckDir returns an error if slots can't start in a directory. The agent calls it, so it
-// sees the links and has the rights that a slot will have. The error of a failed start
-// would name the program instead of the directory.
+// CheckDir returns an error if slots can't start in a directory. The agent calls it,
+// because the agent sees the same links and has the same rights as a slot. Without this
+// check, the error of a failed start would name the program instead of the directory.
 func CheckDir(dir string) error {
 	if dir == "" {
 		return nil

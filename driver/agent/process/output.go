@@ -93,5 +93,6 @@ func (s *SharedWriter) Write(b []byte) (int, error) {
 // IgnoreSIGPIPE keeps this process alive when no one reads its output: training must not
 // end with a log collector or a pager. Output is lost until there is a reader again.
 //
-// It calls Notify, because training processes would inherit the effect of Ignore.
+// It calls signal.Notify instead of signal.Ignore, because training processes would
+// inherit an ignored signal.
 func IgnoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

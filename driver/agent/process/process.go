@@ -36,7 +36,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// PID returns the ID of the process, which is also that of its process group.
+// PID returns the ID of the process, which is also the ID of its process group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the whole process group.
@@ -89,8 +89,8 @@ func (e Exit) By(sig syscall.Signal) bool {
 	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
 }
 
-// Aborted reports whether SIGABRT ended the process, or the command of a shell. It returns
-// whose as why if the process itself was aborted, otherwise "".
+// Aborted reports whether SIGABRT ended the process, or the command of a shell. If the
+// process itself was aborted, why is the given text whose; otherwise it is "".
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose

@@ -20,10 +20,10 @@ import (
 // reapEvery is the shortest interval between two scans of all processes.
 const reapEvery = time.Second
 
-// own has the children of this process that a Process waits for.
+// own holds the children of this process that a Process waits for.
 var own = children{pids: map[int]bool{}}
 
-// children has the child processes that ReapOrphans leaves alone. A child is among them
+// children holds the child processes that ReapOrphans leaves alone. A child is among them
 // from its start on, because both start and the reaper hold the lock.
 type children struct {
 	mu   sync.Mutex

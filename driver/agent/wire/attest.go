@@ -43,8 +43,9 @@ type Forming struct {
 	Listening []netip.AddrPort `json:"listening"`
 }
 
-// MaxListening bounds the listening addresses that one process may report. With PyTorch, a process
-// has two groups and those of a device mesh; with Horovod, it has six meshes of up to 10,000 ranks.
+// MaxListening bounds the listening addresses that one process may report. With PyTorch, a
+// process has two groups and the groups of a device mesh; with Horovod, it has six meshes
+// of up to 10,000 ranks.
 const MaxListening = 1 << 16
 
 // Look asks the hosts of a ring for the connections of their processes.
@@ -54,7 +55,7 @@ type Look struct {
 	// Number distinguishes the looks at one round. It is negative while members are
 	// still connecting.
 	Number int `json:"number"`
-	// Listening has the addresses at which members listen.
+	// Listening holds the addresses at which members listen.
 	Listening []netip.AddrPort `json:"listening"`
 }
 

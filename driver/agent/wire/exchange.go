@@ -16,7 +16,7 @@ type Put struct {
 	Size int
 }
 
-// Fill has the values of one scope, on their way from the leader to agents.
+// Fill holds the values of one scope, on their way from the leader to agents.
 type Fill struct {
 	Scope  string
 	Values map[string][]byte
@@ -26,7 +26,7 @@ type Fill struct {
 	Hosts []string
 }
 
-// Snapshot has everything that a new leader needs from one agent to continue an exchange.
+// Snapshot holds everything that a new leader needs from one agent to continue an exchange.
 type Snapshot struct {
 	// Puts are all local values that the leader needs, including those sent before.
 	Puts []Put

@@ -94,7 +94,7 @@ func CloneRing(r *elastic.Ring) *elastic.Ring {
 	return &c
 }
 
-// RingPuts has a host's values for the exchange of a ring.
+// RingPuts holds a host's values for the exchange of a ring.
 type RingPuts struct {
 	Ring RingID `json:"ring"`
 	Puts []Put  `json:"puts"`
@@ -118,7 +118,7 @@ type ToAgent struct {
 	Status  *Status              `json:"status,omitempty"`
 }
 
-// RingFill has the leader's values for the exchange of a ring.
+// RingFill holds the leader's values for the exchange of a ring.
 type RingFill struct {
 	Ring RingID `json:"ring"`
 	Fill Fill   `json:"fill"`

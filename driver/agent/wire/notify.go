@@ -22,8 +22,8 @@ type Notify struct {
 // than the last one that its ring acted on (horovod/common/elastic.py, check_host_updates),
 // and with each commit all processes adopt the newest timestamp of rank 0. So timestamps
 // must grow from ring to ring, across changes of the leader and of rank 0. A repeated
-// notice has the time of the clock. If it were ahead of the clock, a leader that does not
-// know of it would have to wait.
+// notice carries the current time instead of a later one, because a leader that does not
+// know of a notice from the future would have to wait.
 type NotifyClock struct {
 	last       int64
 	generation uint64 // generation of the ring that last was for

@@ -44,7 +44,7 @@ type Status struct {
 	// SteppedAt is when the last known step was made, in Unix seconds.
 	SteppedAt float64 `json:"stepped_at,omitempty"`
 
-	// StepSeconds has the measured time of a step by ring size.
+	// StepSeconds holds the measured time of a step by ring size.
 	StepSeconds map[int]StepTime `json:"step_seconds"`
 	// Resizes are the latest changes of the ring, the newest last.
 	Resizes []Resize `json:"resizes"`

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
-// training has the parts of a training framework that the subcommands need.
+// training holds the parts of a training framework that the subcommands need.
 type training struct {
 	// name is the name of the task driver.
 	name  string

@@ -6,7 +6,8 @@
 //
 // Nomad starts it without arguments, and it serves the task driver (package
 // plugin). The driver starts the same program as the agent of each task, and as the
-// supervisor of each agent, which is Nomad's executor, linked in.
+// supervisor of each agent. The supervisor is Nomad's executor, which is linked
+// into the program.
 package main
 
 import (

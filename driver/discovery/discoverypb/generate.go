@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package discoverypb has the gRPC messages of package election.
+// Package discoverypb contains the gRPC messages of package election.
 package discoverypb
 
 // protoc is Debian's protobuf-compiler; the two plugins are built here.

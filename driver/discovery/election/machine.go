@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Config has the settings of a Machine. All times are durations on the machine's own clock,
+// Config holds the settings of a Machine. All times are durations on the machine's own clock,
 // which starts anywhere and never goes back.
 type Config struct {
 	Self Peer

@@ -79,7 +79,8 @@ func (m *Machine) obey(s State, term uint64) {
 	m.follow(s, term)
 }
 
-// Answer processes the outcome of a call; r is used only if it was Answered.
+// Answer processes the outcome of a call; r is used only if the outcome is
+// Answered.
 func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Action {
 	m.now = now
 	c, ok := m.calls[id]

@@ -23,7 +23,7 @@ import (
 // namespace whose host name is the right address itself.
 
 // NameFor returns the host name to give to slots so that it resolves to the host's service
-// address. It is empty if the machine's own name does.
+// address. The result is empty if the machine's own name already resolves to that address.
 func NameFor(addr string) string {
 	ip, _, err := net.SplitHostPort(addr)
 	if err != nil || net.ParseIP(ip) == nil {

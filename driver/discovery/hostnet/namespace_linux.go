@@ -38,7 +38,7 @@ type Network struct {
 	Address string
 }
 
-// Look describes the calling thread's network.
+// Look returns a description of the calling thread's network namespace.
 func Look() (*Network, error) {
 	all, err := net.Interfaces()
 	if err != nil {

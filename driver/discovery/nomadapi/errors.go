@@ -19,8 +19,8 @@ var (
 	ErrUnreachable = errors.New("cannot reach Nomad")
 )
 
-// Explain turns an error of Nomad's API at an address into one that states what to
-// do about it.
+// Explain wraps err, an error of Nomad's API at address, in an error that states
+// the cause and what to do about it.
 func Explain(err error, address string) error {
 	var resp api.UnexpectedResponseError
 	switch {

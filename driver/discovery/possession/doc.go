@@ -34,7 +34,7 @@
 // Why a prover must know S: two accepted answers z, z' to the same T, with challenges c ≠
 // c', give (z/z')^e = X^(c-c'). The challenges are below e and e is prime, so e and c-c'
 // have no common factor, and Euclid's algorithm yields the e-th root of X, which is S. So a
-// prover who does not know S can answer at most one challenge a round, 2^-256 of all. The
+// prover who does not know S can answer at most one challenge per round, 2^-256 of all. The
 // argument needs e to be a prime above every challenge (Verify accepts only 65537, the
 // exponent of all of Nomad's keys) and z to be a unit: z = 0 would pass for T = 0.
 //

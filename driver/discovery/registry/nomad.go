@@ -48,7 +48,8 @@ type Nomad struct {
 	pause time.Duration
 }
 
-// NewNomad checks the options. It does not call Nomad.
+// NewNomad returns the registry, or an error if the options are invalid. It makes no
+// request.
 func NewNomad(o NomadOptions) (*Nomad, error) {
 	if o.Service == "" {
 		return nil, errors.New("no service: name the group's Nomad service, by which the job's agents find each other")
@@ -63,7 +64,8 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 // Read asks Nomad now.
 func (n *Nomad) Read(ctx context.Context) View { return n.query(ctx, 0) }
 
-// Watch queries Nomad repeatedly; each query waits for a change.
+// Watch returns a channel of views. It queries Nomad repeatedly; each query waits for a
+// change.
 func (n *Nomad) Watch(ctx context.Context) <-chan View {
 	out := make(chan View, 1)
 	go func() {

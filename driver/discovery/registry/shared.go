@@ -46,14 +46,15 @@ func (s *Shared) set(v *View) {
 	s.changed = make(chan struct{})
 }
 
-// Latest returns the newest view, or a zero one before the first.
+// Latest returns the newest view, or the zero View if there is none yet.
 func (s *Shared) Latest() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// Watch sends the newest view as soon as there is one, and each later one.
+// Watch returns a channel of views: the newest view as soon as there is one, and
+// each later view.
 func (s *Shared) Watch(ctx context.Context) <-chan View {
 	out := make(chan View, 1)
 	go func() {

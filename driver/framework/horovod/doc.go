@@ -5,12 +5,12 @@
 // training framework. No other part of the agent knows Horovod.
 //
 //	framework.Framework ── Agent
-//	host.Framework ── Framework ── NewEndpoint ──> endpoint (one a process)
+//	host.Framework ── Framework ── NewEndpoint ──> endpoint (one per process)
 //	                      │                          │ rendezvous.Endpoint: HTTP
 //	                      │                          └ handler: placement, addresses
-//	                      └── Join ──> rendezvous.Store (one a ring, on this host)
+//	                      └── Join ──> rendezvous.Store (one per ring, on this host)
 //	                                     │   ↑ values, by host and leader
-//	leader.Exchange ── NewExchange ──> rendezvous.Collector (one a ring)
+//	leader.Exchange ── NewExchange ──> rendezvous.Collector (one per ring)
 //
 // How Horovod does what the interface asks for:
 //

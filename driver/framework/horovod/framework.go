@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
 
-// Agent returns Horovod as an agent needs it.
+// Agent returns the agent's interface to Horovod.
 func Agent() framework.Framework {
 	return framework.Framework{
 		Elastic:  elastic.Framework{Name: "Horovod", Rendezvous: "Horovod's rendezvous", Entry: "hvd.elastic.run"},
@@ -23,7 +23,7 @@ func Agent() framework.Framework {
 	}
 }
 
-// Framework is Horovod on one host.
+// Framework implements host.Framework for Horovod.
 type Framework struct {
 	o framework.Options
 	// store is the current ring's. meshes is what the previous one learned.
@@ -31,7 +31,7 @@ type Framework struct {
 	meshes int
 }
 
-// New returns Horovod as a host needs it.
+// New returns the host's interface to Horovod.
 func New(o framework.Options) *Framework { return &Framework{o: o} }
 
 // NewExchange returns the leader's side of the exchange of one ring.

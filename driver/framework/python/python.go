@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package python asks a Python program of the client what it has installed. Importing a
-// training framework takes seconds, and may hang or crash. So a script imports it, in a
-// process of its own with no more rights than a task's.
+// Package python finds out which packages are installed for a Python interpreter of the
+// client. Importing a training framework takes seconds, and may hang or crash. So a script
+// imports the framework in a process of its own, with no more rights than a task has.
 package python
 
 import (
@@ -26,8 +26,8 @@ import (
 // unprivileged is the user that Python runs as, which is also the default user of tasks.
 const unprivileged = "nobody"
 
-// Ask runs a script in a Python program, within timeout, and decodes the last line of its
-// output, a JSON object, into answer.
+// Ask runs a script with a Python interpreter, within timeout, and decodes the last line of
+// the script's output, a JSON object, into answer.
 func Ask(ctx context.Context, python, script string, timeout time.Duration, answer any) error {
 	path, err := exec.LookPath(python)
 	if err != nil {

@@ -5,12 +5,12 @@
 // training framework. No other part of the agent knows PyTorch.
 //
 //	framework.Framework ── Agent
-//	host.Framework ── Framework ── NewEndpoint ──> endpoint (one a process)
+//	host.Framework ── Framework ── NewEndpoint ──> endpoint (one per process)
 //	                      │                          │ worker.Server: its place, notices
 //	                      │                          └ tcpstore.Server: the ring's store
-//	                      └── Join ──> store.Replica (one a ring, on this host)
+//	                      └── Join ──> store.Replica (one per ring, on this host)
 //	                                     │   ↑ operations, by host and leader
-//	leader.Exchange ── NewExchange ──> store.Sequencer (one a ring)
+//	leader.Exchange ── NewExchange ──> store.Sequencer (one per ring)
 //
 // How PyTorch does what the interface asks for:
 //

@@ -28,7 +28,7 @@ func (f *Framework) NewEndpoint(_ bool, e host.Events) host.Endpoint {
 }
 
 // Listen starts to serve the process on loopback ports of its own: one for the store and,
-// unless no process may use the worker protocol, one for that.
+// if processes may use the worker protocol, one for that protocol.
 func (e *endpoint) Listen(check host.Callers) (err error) {
 	if e.f.o.Mode != settings.ModeRestart {
 		if e.worker, err = worker.Listen(e.handler, check, e.f.o.Logger.Named("worker")); err != nil {
@@ -91,7 +91,7 @@ func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	})
 }
 
-// Attested tells the process that its group has only members.
+// Attested tells the process that its group contains only members of the ring.
 func (e *endpoint) Attested(generation uint64, round int) {
 	if e.worker != nil {
 		e.worker.Attested(generation, round)

@@ -18,7 +18,7 @@ import (
 // entry describes the function that a script trains in.
 const entry = "a function decorated with kolo.torch.elastic"
 
-// Agent returns PyTorch as an agent needs it.
+// Agent returns the agent's interface to PyTorch.
 func Agent() framework.Framework {
 	return framework.Framework{
 		Elastic:  elastic.Framework{Name: "PyTorch", Rendezvous: entry + ", or init_process_group", Entry: entry, AbandonsForming: true, LocalGaps: true},
@@ -27,7 +27,7 @@ func Agent() framework.Framework {
 	}
 }
 
-// Framework is PyTorch on one host.
+// Framework implements host.Framework for PyTorch.
 type Framework struct {
 	o    framework.Options
 	mode mode
@@ -36,7 +36,7 @@ type Framework struct {
 	replica *store.Replica
 }
 
-// New returns PyTorch as a host needs it.
+// New returns the host's interface to PyTorch.
 func New(o framework.Options) *Framework { return &Framework{o: o, mode: mode{is: o.Mode}} }
 
 // NewExchange returns the leader's side of the store of one ring.

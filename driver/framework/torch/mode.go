@@ -50,7 +50,7 @@ func question(mode string) string {
 	}
 }
 
-// missing has the error texts of PyTorch and Python about a missing part, and what to do
+// missing holds the error texts of PyTorch and Python about a missing part, and what to do
 // about each. PyTorch up to 2.6 misspells the word after the first text.
 var missing = []struct{ text, advice string }{
 	{"use_libuv was requested but PyTorch was ",

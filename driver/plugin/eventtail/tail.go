@@ -49,11 +49,11 @@ type Options struct {
 // Tail passes on the lines that an agent appends to its event file. It records its
 // position in a file of root's, so that a restarted plugin neither repeats nor
 // misses an event. If the plugin dies before it has recorded its position, the next
-// one repeats the last few.
+// plugin repeats the last few events.
 //
 // The event file belongs to the task's user, who may replace it by anything. So
 // Tail opens it without leaving the task directory and without blocking, reads at
-// most maxPoll bytes per look, and treats its content as mere text.
+// most maxPoll bytes per poll, and treats its content as mere text.
 type Tail struct {
 	o      Options
 	now    func() time.Time

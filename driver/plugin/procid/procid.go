@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package procid gives a process a name that no later process has, and ends a process by
-// that name. A process ID alone is reused.
+// Package procid identifies a process by its ID and start time, and ends the process that
+// they identify. The ID alone is not enough, because the kernel reuses it.
 package procid
 
 import (

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package account describes the user that a task runs as, and checks what that user may do
-// to files: a process of root asks the kernel with that user's rights.
+// to files: a process that runs as root asks the kernel with that user's rights.
 package account
 
 import (
@@ -112,8 +112,8 @@ func (a Account) CheckRoot(allow string) error {
 	return nil
 }
 
-// Identity returns the account as package confine needs it. With setuid, setuid programs
-// keep their rights.
+// Identity returns the account in the form that package confine needs. With setuid, setuid
+// programs keep their rights.
 func (a Account) Identity(setuid bool) confine.Identity {
 	return confine.Identity{UID: a.UID, GID: a.GID, Groups: a.Groups, Setuid: setuid}
 }

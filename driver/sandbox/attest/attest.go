@@ -12,11 +12,11 @@
 // addresses. A connection between two members is reported from both ends. An end without a
 // counterpart belongs to a stranger's connection.
 //
-// Address translation between hosts also leaves ends without counterparts, but in pairs:
-// the listening slot sees a translated address, and the connecting slot reports its own. A
-// stranger adds an end on one side only, because the member that it impersonates is
-// connected, too. So if a listening address has as many unmatched ends on one side as on
-// the other, Judge counts them as translated, not as strangers'.
+// Address translation between hosts also leaves ends without counterparts, but two for each
+// connection: the listening slot reports a translated remote address, and the connecting
+// slot reports its own address. A stranger's connection leaves only one. So if a listening
+// address has as many unmatched accepted ends as unmatched connected ends, Judge counts
+// these ends as translated connections, not as strangers.
 package attest
 
 import (
@@ -82,7 +82,7 @@ func Judge(listening Addresses, ends []End) Verdict {
 	for _, e := range ends {
 		all[e] = true
 	}
-	// sides has the unmatched ends of one listening address: those of the listener, and
+	// sides holds the unmatched ends of one listening address: those of the listener, and
 	// those of slots that have connected to it.
 	type sides struct{ accepted, connected []End }
 	unmatched := map[netip.AddrPort]*sides{}

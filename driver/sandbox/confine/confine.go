@@ -38,7 +38,7 @@ func init() {
 // as user 0, and to empty the bounding set.
 func Capabilities() []string { return []string{"CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"} }
 
-// Identity is the identity that a process runs with.
+// Identity is the user, the groups and the rights with which a process runs.
 type Identity struct {
 	UID, GID int
 	// Groups are the supplementary groups.
@@ -69,9 +69,9 @@ func Arguments(id Identity, argv []string) []string {
 	return append([]string{Subcommand, strconv.Itoa(id.UID), strconv.Itoa(id.GID), strings.Join(groups, ","), mark}, argv...)
 }
 
-// AlarmArguments returns Arguments for a command in a container that SIGALRM ends
-// after the given time. The timer belongs to the process, so it needs no
-// supervisor, but the command's own child processes do not inherit it.
+// AlarmArguments returns Arguments for a command that runs in a container and that SIGALRM
+// ends after the given time. The timer is the command's own, so it needs no supervisor,
+// but its child processes do not inherit it.
 func AlarmArguments(id Identity, after time.Duration, argv []string) []string {
 	args := Arguments(id, argv)
 	args[4] = alarmMark + strconv.FormatInt(max(after.Milliseconds(), 1), 10)

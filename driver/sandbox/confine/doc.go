@@ -17,9 +17,9 @@
 // It can also set an alarm (AlarmArguments) that ends a command after a time, because the
 // executor itself does not survive an expired deadline.
 //
-// The few capabilities that this needs (Capabilities) exist until then, and no code of the
-// job's may run with them. The caller ensures that. The program, its libraries and the
-// loader's configuration belong to the host and are out of the job's reach. The job's
-// environment, which could name libraries to load, carries a prefix (Environment) that is
-// removed only after the capabilities are gone.
+// The few capabilities that this program needs (Capabilities) exist until it drops them.
+// The caller ensures that no code of the job runs with them. The program, its libraries
+// and the loader's configuration belong to the host and are out of the job's reach. The
+// job's environment, which could name libraries to load, carries a prefix (Environment)
+// that is removed only after the capabilities are gone.
 package confine

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package gate restricts which processes of a machine can use a port on its loopback
-// address. Every process can connect to such a port, with host networking those of all
-// tenants. So the gate decides on each connection by its peer before it reads a byte.
+// address. Every process of the network namespace can connect to such a port; with host
+// networking, these are the processes of all tenants. So the gate decides on each
+// connection by its peer before it reads a byte.
 //
 //	listener ──> Callers.Admit ─┬─ admitted ──> Accept
 //	                            └─ refused ───> Reset
@@ -28,9 +29,9 @@ type Callers interface {
 // maxUndecided bounds the connections that wait for Admit or, after Admit, for Accept.
 const maxUndecided = 256
 
-// Listen returns a listener for those connections of ln that callers admits. It resets all
-// others. It takes connections from the kernel's queue as they come, so that refused ones
-// do not block admitted ones.
+// Listen returns a listener for the connections of ln that callers admits. The listener
+// resets all other connections. It takes connections from the kernel's queue as they
+// arrive, so that refused connections do not block admitted ones.
 func Listen(ln net.Listener, callers Callers) net.Listener {
 	l := &listener{
 		Listener: ln, callers: callers,

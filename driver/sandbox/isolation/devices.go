@@ -43,8 +43,8 @@ func CheckDevice(pattern string) error {
 }
 
 // Devices returns the character devices of this client that match the patterns, each once.
-// left lists the other matches, with the reason: a link leads to a place that the list does
-// not name, and a GPU must be reserved. root is prepended to /dev.
+// left lists the other matches, with the reason: a link may lead to a place that the list
+// does not name, and a GPU must be reserved instead. root is prepended to /dev.
 func Devices(root string, patterns []string) (paths, left []string) {
 	for _, pattern := range patterns {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))

@@ -13,8 +13,8 @@ import (
 // DefaultBindPaths are the paths of the client that a task with isolation = "exec" sees,
 // read-only and under the same names: programs, libraries, and those configuration files
 // that are public on any machine. /etc as a whole is not included, because it holds keys
-// and passwords, not all of which are readable only by root. /opt is not included either,
-// because Nomad's own data often lies there.
+// and passwords, and users other than root can read some of them. /opt is not included
+// either, because Nomad's own data often lies there.
 //
 // The last element of a path may be a pattern.
 var DefaultBindPaths = []string{

@@ -36,8 +36,8 @@ type NameService struct {
 	Home string
 }
 
-// Files writes the files that replace the client's. It returns where they lie, by their
-// paths in the task.
+// Files writes the files that replace files of the client. It returns the paths of the
+// written files, keyed by their paths in the task.
 func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 	contents := map[string]func(host string) []byte{}
 	if dns := n.DNS; dns != nil || n.OwnNetwork {

@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
-// Layout has the parts of the client that an isolated task sees.
+// Layout holds the parts of the client that an isolated task sees.
 type Layout struct {
 	// TaskDir and AllocDir are Nomad's directories on the client.
 	TaskDir, AllocDir string
@@ -23,7 +23,7 @@ type Layout struct {
 	Volumes []*drivers.MountConfig
 }
 
-// View translates between a task's paths and those of the client.
+// View translates a task's paths to paths on the client.
 type View struct {
 	// CWD is the directory in which the task's processes start.
 	CWD string

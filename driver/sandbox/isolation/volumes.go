@@ -39,7 +39,7 @@ func (l Layout) CheckBindPaths() (problems problem.List) {
 }
 
 // CheckVolumes refuses volume mounts that cover the system's files or the task's directory,
-// and those whose path a task could redirect with a link.
+// and volume mounts whose path a task could redirect with a link.
 func (l Layout) CheckVolumes() (problems problem.List) {
 	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)

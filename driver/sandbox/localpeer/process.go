@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// process has the fields of /proc/<pid>/stat in use here.
+// process holds the fields of /proc/<pid>/stat in use here.
 type process struct {
 	parent, session int
 	// started is in clock ticks since the machine was booted. Together with its

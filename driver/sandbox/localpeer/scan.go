@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// scan has the sockets that the task's processes had open at one time.
+// scan holds the sockets that the task's processes had open at one time.
 type scan struct {
 	sockets map[uint64]descriptor // by inode
 	// hidden are processes of the task whose descriptors the caller may not read.

@@ -41,7 +41,7 @@ func New(allocDir, task string) Dirs {
 
 // Create makes the directories for a run of the task, with an empty root. It resets
 // the event offset, which belongs to the earlier run: the new run's events may have
-// grown past it before the next look.
+// grown past it before the file is read again.
 func (d Dirs) Create() error {
 	if err := d.CreateState(); err != nil {
 		return err

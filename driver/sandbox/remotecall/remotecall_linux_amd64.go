@@ -33,8 +33,9 @@ func Possible() error {
 	return nil
 }
 
-// Shutdown shuts down sockets of a process, given by their descriptors in it, and returns
-// how many. The process must be a descendant of this one, with the same user.
+// Shutdown shuts down sockets of a process, given by the process's descriptors, and returns
+// how many it has shut down. The process must be a descendant of this one, with the same
+// user.
 func Shutdown(pid int, fds []int) (n int, err error) {
 	// The kernel accepts a tracer's requests from one thread only.
 	runtime.LockOSThread()
@@ -59,10 +60,10 @@ func Shutdown(pid int, fds []int) (n int, err error) {
 // tracee is a thread that this process has stopped.
 type tracee struct {
 	pid int
-	// saved has its registers; instruction is where it may make a system call.
+	// saved holds its registers; instruction is where it may make a system call.
 	saved       unix.PtraceRegs
 	instruction uint64
-	// later has signals that the thread gets when it resumes.
+	// later holds signals that the thread gets when it resumes.
 	later []unix.Signal
 }
 

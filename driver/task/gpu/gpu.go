@@ -74,8 +74,9 @@ func Show(env, devices map[string]string, gpus []string) {
 	env[cudaVisible] = env[nvidiaVisible]
 }
 
-// Check refuses reservations that name no GPU, and those that CUDA could not use: a
-// process can use only one MIG instance, even if CUDA_VISIBLE_DEVICES lists others.
+// Check refuses reservations that name no GPU, and reservations that CUDA could not
+// use: a process can use only one MIG instance, even if CUDA_VISIBLE_DEVICES lists
+// others.
 func Check(gpus []string) (problems problem.List) {
 	mig := 0
 	for _, id := range gpus {

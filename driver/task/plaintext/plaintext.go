@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package plaintext cleans text written by a task before it is shown in a task
-// event, a status or a log. A terminal must not execute it, and it must not pass
-// for another line.
+// event, a status or a log. The cleaned text contains no terminal control
+// sequences, and cannot be mistaken for another line.
 package plaintext
 
 import (

@@ -76,8 +76,8 @@ func (p Problem) Error() string {
 	return where + ": " + text
 }
 
-// List has all problems of a configuration, so that a user who made three mistakes need not submit
-// the job three times.
+// List holds all problems of a configuration, so that a user who made three mistakes need
+// not submit the job three times.
 type List []Problem //nolint:errname // an error only once Err returns it
 
 // Add adds the problem of a field with a value; nil means no value.

@@ -105,8 +105,8 @@ func (e Env) OneOf(name, variable, doc string, choices []string, write func(stri
 	})
 }
 
-// Seconds declares a duration of at least a second, in whole seconds. Messages name who as
-// the one that counts in whole seconds.
+// Seconds declares a duration of at least a second, in whole seconds. In messages, who is
+// the program that counts in whole seconds.
 func (e Env) Seconds(name, variable, byDefault, doc, who string) Setting {
 	var d time.Duration
 	s := Time(&d, name, 0, time.Second, doc)

@@ -15,8 +15,9 @@ func (t *Training) BindReplica() Setting {
 	return Count(&t.Replica, "replica", 1, 1, "processes that share one copy of a sharded model")
 }
 
-// Uneven returns a problem for each number that is not a multiple of Replica. The slots of
-// a host may also be a fraction of a replica; then a replica spans whole hosts.
+// Uneven returns a problem for each number of processes that is not a multiple of Replica.
+// The slots of a host may also be a fraction of a replica; then a replica spans whole
+// hosts.
 func (t *Training) Uneven() (problems problem.List) {
 	text := fmt.Sprintf("is no multiple of replica = %d", t.Replica)
 	for _, c := range []struct {

@@ -58,8 +58,8 @@ func (c Checkpoint) Number() syscall.Signal {
 	return unix.SignalNum(c.Signal)
 }
 
-// Bind sets every field to its default and returns the settings that fill them: fields of a
-// task's config, and those of its checkpoint block.
+// Bind sets every field to its default and returns the settings that fill them: the fields
+// of a task's config, and the fields of its checkpoint block.
 func (r *Restart) Bind() (fields, checkpoint []Setting) {
 	c := &r.Checkpoint
 	fields = []Setting{

@@ -40,8 +40,8 @@ type Setting struct {
 	set func(value any) error
 }
 
-// Set parses and checks a value. Its error states what is wrong with the value; it may be a
-// problem.Problem without the field.
+// Set parses and checks a value. Its error states what is wrong with the value, and may be
+// a problem.Problem with an empty Field.
 func (s Setting) Set(text string) error { return s.set(text) }
 
 // String returns the default, as package flag expects.
@@ -99,7 +99,7 @@ func OneOf(p *string, name string, choices []string, doc string) Setting {
 	})
 }
 
-// Count declares a whole number of at least least, and sets p to its default.
+// Count declares a whole number not below least, and sets p to its default.
 func Count(p *int, name string, byDefault, least int, doc string) Setting {
 	*p = byDefault
 	return Func(name, Number, strconv.Itoa(byDefault), doc, func(text string) error {
@@ -115,7 +115,7 @@ func Count(p *int, name string, byDefault, least int, doc string) Setting {
 	})
 }
 
-// Time declares a duration of at least least, and sets p to its default.
+// Time declares a duration not below least, and sets p to its default.
 func Time(p *time.Duration, name string, byDefault, least time.Duration, doc string) Setting {
 	*p = byDefault
 	return Func(name, Text, short(byDefault), doc, func(text string) error {

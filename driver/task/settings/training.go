@@ -57,8 +57,8 @@ type Training struct {
 	OnRingLost string `json:"on_ring_lost"`
 }
 
-// CommitLimit returns CommitTimeout or its default: StallTimeout, because a healthy script
-// makes a step within that time, or else ten minutes.
+// CommitLimit returns CommitTimeout if it is set. Otherwise it returns StallTimeout, within
+// which a healthy script makes a step, or ten minutes if that is not set either.
 func (t *Training) CommitLimit() time.Duration {
 	return time.Duration(cmp.Or(t.CommitTimeout, t.StallTimeout, Duration(10*time.Minute)))
 }

@@ -8,8 +8,8 @@
 //	                                     ├── Read ──> Task{Agent: config.Config, …}
 //	kolo-worker: command line ───────────┘     or problems, a sentence each
 //
-// It has everything that the task driver and kolo-worker have in common: fields, defaults,
-// checks and messages. Facts that the two learn in different ways, such as which files a
-// task sees, are functions in Surroundings. The package changes nothing and knows no
-// framework.
+// It contains everything that the task driver and kolo-worker have in common: fields,
+// defaults, checks and messages. Facts that the two learn in different ways, such as which
+// files a task sees, are functions in Surroundings. The package changes nothing and knows
+// no framework.
 package taskconfig

@@ -101,8 +101,8 @@ func checkInterface(p *problem.List, a *config.Config, s *Surroundings) {
 	}
 }
 
-// ServiceAddress returns the address of the task's service, and the label of its port,
-// given where it listens. Both are empty if no variable names it.
+// ServiceAddress returns the label of the service's port and the address of the service,
+// which listens at listen. Both are empty if no variable names this port.
 func ServiceAddress(env map[string]string, listen string) (label, address string, err error) {
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 
 // Framework is Read's interface to a training framework.
 type Framework interface {
-	// Name returns the framework's name, which is also that of the block with its own
+	// Name returns the framework's name, which is also the name of the block with its own
 	// settings.
 	Name() string
 	// Foreign returns the fields and blocks that belong to other frameworks. A job may
 	// contain them, so that Environment can refuse them and state the right ones.
 	Foreign() (fields, blocks []string)
 	// Environment returns the variables for a task's config, from the framework's block and
-	// from outside of it. Only those of the block are part of the training's identity.
+	// from outside of it. Only the variables of the block are part of the training's
+	// identity.
 	Environment(given map[string]any) (block, outside map[string]string, problems problem.List)
 	// Restart returns how to replace processes that can't change their ring, for a task's
 	// config.

@@ -38,8 +38,8 @@ var notFlags = []string{"command", "args", "leave_timeout", "work_dir"}
 // Framework is the interface to a training framework's settings.
 type Framework interface {
 	taskconfig.Framework
-	// Settings returns the framework's own settings: fields, and those of blocks by the
-	// blocks' names.
+	// Settings returns the framework's own settings: fields, and the fields of blocks by
+	// name of the block.
 	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
 }
 

@@ -10,7 +10,7 @@
 
     @accelerator.elastic
     def train():                               # is called again for each group
-        for epoch in accelerator.epochs(3):    # goes on in the present epoch
+        for epoch in accelerator.epochs(3):    # goes on in the current epoch
             for batch in loader:               # and with the rest of its batches
                 with accelerator.accumulate(model):
                     loss = model(**batch).loss
@@ -22,10 +22,10 @@
     train()
 
 The objects that prepare returns stay the same in all groups. The model is a
-DistributedDataParallel that is constructed again for each group. A loader iterates
-over the batches that are left for the present ranks. A step is committed when the
-loop takes the next batch, and the end of an epoch when the loop takes the next
-epoch.
+DistributedDataParallel that is constructed again for each group. A loader
+iterates over the batches of the epoch that are left for the current ranks. A
+step is committed when the loop takes the next batch, and the end of an epoch
+when the loop takes the next epoch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ processes.hide()
 
 
 class ElasticModel(DistributedDataParallel):
-    """A DistributedDataParallel that is constructed by bind, for each group again."""
+    """A DistributedDataParallel that bind() constructs again for each group."""
 
     def __init__(self, module: torch.nn.Module, arguments: Dict[str, Any]) -> None:
         torch.nn.Module.__init__(self)
@@ -58,7 +58,7 @@ class ElasticModel(DistributedDataParallel):
         self._arguments = arguments
 
     def bind(self) -> None:
-        """Constructs it for the present group. All members call it."""
+        """Constructs the DistributedDataParallel for the current group. All members call it."""
         rewrap(self, self.module, **self._arguments)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
@@ -72,7 +72,7 @@ DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number 
 
 
 class ElasticLoader:
-    """Iterates over the batches of a DataLoader that are left of the epoch for the present rank."""
+    """Iterates over a DataLoader's batches of this rank that are left in the epoch."""
 
     def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
         samplers = (torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler)
@@ -100,7 +100,7 @@ class ElasticLoader:
         return self.loader.dataset
 
     def __len__(self) -> int:
-        """The number of batches of a whole epoch in the present group, including those that are done."""
+        """Returns the number of batches of a whole epoch in the current group, including finished batches."""
         if self._streams:
             raise TypeError("a DataLoader of an iterable data set has no length")
         return Position(self.position.samples, self.position.drop_last).steps(self._step().samples)
@@ -128,6 +128,7 @@ class ElasticLoader:
                     raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
                 self.trained = True  # a checkpoint of the end of an epoch, which has no batches left
         finally:
+            accelerator.gradient_state._remove_dataloader(loader)  # if it was left early, the loader around it would not be seen to end
             if not self.trained:
                 position.load_state_dict(begin)  # an evaluation begins again each time, even if the last one was left early
 
@@ -166,7 +167,7 @@ class ElasticLoader:
 
 
 class Progress:
-    """How far training is, which is the same on all ranks. save_state writes it, and load_state reads it."""
+    """The progress of the training, the same on all ranks. save_state writes it, and load_state reads it."""
 
     def __init__(self, loaders: List[ElasticLoader], seed: int) -> None:
         self.epoch = 0
@@ -177,7 +178,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """The steps that the optimizers have done."""
+        """The number of steps that the optimizers have done."""
         return self.steps + int(self.stepped > 0)
 
     def state_dict(self) -> Dict[str, Any]:
@@ -219,7 +220,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
 
     @property
     def steps(self) -> int:
-        """The steps of the optimizers that are done."""
+        """The number of steps that the optimizers have done."""
         return self.progress.done
 
     def prepare_model(self, model: torch.nn.Module, device_placement: Optional[bool] = None, evaluation_mode: bool = False) -> torch.nn.Module:
@@ -272,7 +273,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         return super().load_state(*args, **named)
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yields the epochs that are left of count, beginning with the present one. Commits at the end of each."""
+        """Yields the remaining epochs of count, beginning with the current epoch. Commits at the end of each epoch."""
         while self.progress.epoch < count:
             yield self.progress.epoch
             self.progress.epoch += 1
@@ -318,11 +319,13 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         return kolo.State(**values)
 
     def _enter(self) -> None:
-        """Begins to train in the present group."""
+        """Begins to train in the current group."""
         processes.enter()
         self.in_group = self._within = True
         self.step, self.progress.stepped = 0, 0
         self.gradient_state._set_sync_gradients(True)
+        for loader in self._loaders:
+            loader.trained = False  # as in newcomers
         for model in self._models:
             if isinstance(model, ElasticModel):
                 model.bind()

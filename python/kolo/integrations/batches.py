@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The data of a rank, while the number of ranks changes within an epoch. Rules only: no PyTorch, no network."""
+"""Divides an epoch's data among ranks whose number changes within the epoch. Pure: no PyTorch, no network."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 @dataclasses.dataclass
 class Position:
-    """Where a training is in its data set."""
+    """The position of a training in its data set."""
 
     samples: int  # of the data set
     drop_last: bool = False  # an epoch ends when less than a whole step is left
@@ -48,7 +48,7 @@ class Position:
         self.used = 0
 
     def seek(self, epochs: float) -> None:
-        """Moves to the place at which this many epochs are done."""
+        """Moves to the position after this many epochs."""
         self.epoch = int(epochs)
         self.used = round((epochs - self.epoch) * self.samples)
         if self.used >= self.samples:
@@ -56,19 +56,20 @@ class Position:
 
     @property
     def epochs(self) -> float:
-        """The number of epochs that are done, with the fraction of the present one."""
+        """The number of finished epochs, plus the finished fraction of the current epoch."""
         return self.epoch + self.used / self.samples
 
     def steps(self, samples: int) -> int:
-        """Returns how many steps of this many samples are left of the epoch.
+        """Returns how many steps of this many samples are left in the epoch.
 
-        Steps may have grown within the epoch, so that the rest is smaller than one. It is
-        a step even with drop_last, because otherwise nothing would end the epoch.
+        If steps have grown within the epoch, the rest may be smaller than a step. The
+        rest counts as a step even with drop_last, because otherwise nothing would end
+        the epoch.
         """
         return self._steps(self.samples - self.used, samples)
 
     def steps_until(self, epochs: float, samples: int) -> int:
-        """Returns how many steps of this many samples are left until epochs are done."""
+        """Returns how many steps of this many samples are left until this number of epochs is done."""
         whole = int(epochs)
         each = self._steps(self.samples, samples)
         if self.epoch >= whole:  # in the last, partial epoch, or after it
@@ -91,10 +92,10 @@ class Position:
 def deal(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[List[Any]]:
     """Yields a batch for each forward pass of a rank in a step of these samples.
 
-    The samples are dealt out to the ranks in turn, so that ranks differ by one sample
-    at most. A rank's samples are dealt out to its forward passes in the same way. If a
-    step has fewer samples than all ranks together have passes, some are repeated,
-    because each pass needs one.
+    The samples are dealt out to the ranks in turn, so that ranks differ by one
+    sample at most. A rank's samples are dealt out to its forward passes in the same
+    way. If a step has fewer samples than all ranks together have passes, some
+    samples are repeated, because each pass needs one.
     """
     least = size * step.accumulate
     if len(samples) < least:
@@ -105,7 +106,7 @@ def deal(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[L
 
 
 def deal_evenly(samples: Sequence[Any], step: Step, rank: int, size: int) -> Iterator[List[Any]]:
-    """Yields the only batch of a rank: equal shares of consecutive samples, so that values gathered from all ranks keep the data's order.
+    """Yields a single batch: the rank's share of consecutive samples, so that values gathered from all ranks keep the data's order.
 
     Up to size - 1 samples are repeated.
     """
@@ -115,7 +116,7 @@ def deal_evenly(samples: Sequence[Any], step: Step, rank: int, size: int) -> Ite
 
 
 class RankBatches:
-    """The batch sampler of a rank. It yields a batch for each forward pass that is left of the present epoch."""
+    """The batch sampler of a rank. It yields a batch for each remaining forward pass of the current epoch."""
 
     def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int,
                  deal: Callable[[Sequence[int], Step, int, int], Iterator[List[int]]] = deal) -> None:

@@ -29,7 +29,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK
 
 
 def hide() -> None:
-    """Lets the script set up as a single process, if Kolo's agent has started it. Call it before Accelerate reads the variables."""
+    """Hides torchrun's variables if Kolo's agent has started this process. Call it before Accelerate reads them."""
     if worker.ADDR not in os.environ:
         return
     if dist.is_initialized():
@@ -43,7 +43,7 @@ def hide() -> None:
 
 @contextlib.contextmanager
 def frozen() -> Iterator[None]:
-    """Exempts present objects from Python's garbage collector. Visiting all imported ones would take tenths of a second in each group."""
+    """Exempts existing objects from Python's garbage collector, which would spend tenths of a second on imported objects in each group."""
     gc.collect()
     gc.freeze()
     try:
@@ -53,7 +53,7 @@ def frozen() -> Iterator[None]:
 
 
 def enter() -> None:
-    """Writes the present group into Accelerate's state."""
+    """Writes the current group into Accelerate's state."""
     place = {
         "num_processes": kolo.size(),
         "process_index": kolo.rank(),

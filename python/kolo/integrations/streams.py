@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""An iterable data set, read by ranks whose number changes within an epoch.
+"""Reads an iterable data set on ranks whose number changes within an epoch.
 
     iterable --> StreamBatches --> DataLoader --> Stream --> (batch, and how far the iterable is after it)
 
@@ -9,7 +9,8 @@ Each rank reads the whole iterable, which gives all of them the same samples in
 the same order, and takes its share of each step. So one number is enough to go on
 with other ranks: how many samples the ranks have used. A rank that enters a group
 skips as many, or loads the iterable's own state, if it has state_dict and
-load_state_dict (as the iterable data sets of Hugging Face and torchdata).
+load_state_dict (as those of torchdata). The state of a stream of Hugging Face's
+datasets is not used, because it may count samples that are not read yet.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from .batches import Step
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """How far an iterable is when a step is done. It passes through a DataLoader as it is."""
+    """The position of an iterable after a step. A DataLoader passes it on unchanged."""
 
     used: int  # samples of this epoch
     samples: int  # of the step
-    place: Optional[Dict[str, Any]]  # the iterable's own state
+    place: Optional[Dict[str, Any]]  # the iterable's own state; a copy, which nothing changes
 
 
 @dataclasses.dataclass
 class StreamPosition:
-    """Where a training is in an iterable, whose length nobody knows. It has what Position has."""
+    """The position of a training in an iterable of unknown length. It has the interface of Position."""
 
     most: int = sys.maxsize  # steps that count as an epoch
     epoch: int = 0
@@ -46,7 +47,7 @@ class StreamPosition:
     taken: Mark = Mark(0, 0, None)  # of the batch that was read last
 
     def advance(self, samples: int) -> None:
-        """Counts the step whose last batch was read last, however many samples it should have had."""
+        """Counts the step that ends with the last batch read. Its Mark has the true number of samples, so samples is not used."""
         self.used, self.place = self.taken.used, self.taken.place
         self.made += 1
 
@@ -55,36 +56,36 @@ class StreamPosition:
         self.used, self.made, self.place = 0, 0, None
 
     def seek(self, steps: int, epoch: int, samples: int) -> None:
-        """Moves behind this many steps of samples each, of an epoch."""
+        """Moves to the position after this many steps of an epoch, each of this many samples."""
         self.epoch, self.made, self.used, self.place = epoch, steps, steps * samples, None
 
     @property
     def epochs(self) -> float:
-        """The epochs that are done; of the present one, its share of most steps."""
+        """The number of finished epochs, plus the steps of the current epoch divided by most."""
         return self.epoch + self.made / self.most
 
     def steps(self, samples: int) -> int:
-        """Returns more steps than there are, since it is not known how many are left."""
+        """Returns a number larger than any epoch's, because the number of steps left is unknown."""
         return sys.maxsize
 
     def state_dict(self) -> Dict[str, Any]:
-        return {"epoch": self.epoch, "used": self.used, "made": self.made, "place": copy.deepcopy(self.place)}
+        return {"epoch": self.epoch, "used": self.used, "made": self.made, "place": self.place}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         self.epoch, self.used, self.made, self.place = state["epoch"], state["used"], state["made"], state["place"]
 
 
 class Source:
-    """An iterable data set, which is read from any place within an epoch."""
+    """An iterable data set that can be read from any position within an epoch."""
 
     def __init__(self, items: Any) -> None:
         self._items = items
-        self.placed = hasattr(items, "state_dict") and hasattr(items, "load_state_dict") and not _has_shuffle_buffer(items)
+        self.placed = _has_state(items) and not _has_stream(items)
         self._initial = copy.deepcopy(items.state_dict()) if self.placed else None
         self._fresh = True  # not read by this process yet: iter() starts at the beginning, even if the script has looked at some samples
 
     def read(self, position: StreamPosition) -> Iterator[Any]:
-        """What is left of an epoch."""
+        """Yields the rest of the epoch."""
         items, skipped = self._items, position.used
         if hasattr(items, "set_epoch"):
             items.set_epoch(position.epoch)
@@ -94,15 +95,23 @@ class Source:
         elif self.placed and not self._fresh:
             items.load_state_dict(copy.deepcopy(self._initial))
         self._fresh = False
-        return itertools.islice(iter(items), skipped, None)
+        samples = iter(items)
+        if samples is items and not self.placed and torch.utils.data.get_worker_info() is None:  # a worker process has a copy
+            raise ValueError("the __iter__ of a %s returns the object itself, which cannot be read again in another epoch or group: let it return "
+                             "a new iterator, or add state_dict and load_state_dict" % type(items).__name__)
+        return itertools.islice(samples, skipped, None)
+
+    def first(self, count: int) -> List[Any]:
+        """Returns up to this many samples, which are still read later."""
+        return list(itertools.islice(self.read(StreamPosition()), count))
 
     def place(self) -> Optional[Dict[str, Any]]:
-        """The state of the iterable after what was read; None if it has none."""
+        """The iterable's own state at the read position; None if the iterable has no state."""
         return copy.deepcopy(self._items.state_dict()) if self.placed else None
 
 
 class StreamBatches(torch.utils.data.IterableDataset):  # type: ignore[type-arg] # PyTorch 2.1 has no generic one
-    """The batches of a rank, each with its Mark: the forward passes of the steps that are left of the present epoch.
+    """Yields a rank's batches with their Marks: one for each remaining forward pass of the current epoch.
 
     Give it to a DataLoader with batch_size=None and Collate.
     """
@@ -128,7 +137,7 @@ class StreamBatches(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
 
 
 class Collate:
-    """Makes a batch of samples, and leaves its Mark as it is."""
+    """Collates the samples of a batch, and returns them with the batch's unchanged Mark."""
 
     def __init__(self, collate: Any) -> None:
         self._collate = collate
@@ -139,7 +148,7 @@ class Collate:
 
 
 class Stream:
-    """The batches of a DataLoader of StreamBatches. It notes the Mark of each in the position."""
+    """Yields the batches of a DataLoader of StreamBatches, and records each batch's Mark in the position."""
 
     def __init__(self, loader: Any, position: StreamPosition) -> None:
         self.loader = loader
@@ -156,22 +165,22 @@ def is_stream(data: Any) -> bool:
     return isinstance(data, torch.utils.data.IterableDataset)
 
 
-def _has_shuffle_buffer(data: Any) -> bool:
-    """Whether data is a stream of Hugging Face's datasets with shuffle(): its state lacks the samples in the buffer, which would be lost."""
-    left = [data]
-    while left:
-        part = left.pop()
-        if isinstance(part, (list, tuple)):
-            left.extend(part)
-        elif type(part).__module__.startswith("datasets."):
-            if type(part).__name__.startswith("BufferShuffled"):
-                return True
-            left.extend(vars(part).values())
-    return False
+def _has_state(data: Any) -> bool:
+    return hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
+
+
+def _has_stream(data: Any) -> bool:
+    """Whether data is a stream of Hugging Face's datasets, or keeps one, whose state it may return as its own.
+
+    Such a state lacks the samples in the buffer of shuffle(). With map() or filter(), it
+    counts all samples of a table when the first one is read. These would be lost.
+    """
+    parts = [data, *getattr(data, "__dict__", {}).values()]
+    return any(type(part).__module__.startswith("datasets.") and _has_state(part) for part in parts)
 
 
 def refused(workers: int, persistent: bool) -> Optional[str]:
-    """Why an iterable cannot be read with these settings of a DataLoader; None if it can."""
+    """Returns why an iterable cannot be read with these settings of a DataLoader; None if it can."""
     if workers > 1:
         return "%d worker processes would each read the whole of an iterable data set: take at most one" % workers
     if persistent:

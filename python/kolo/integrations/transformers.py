@@ -11,10 +11,10 @@
 elastic adds a mixin to the trainer's class, which overrides methods of Trainer
 (transformers/trainer.py, 5.24):
 
-    train                    has the first group load the checkpoint
+    train                    lets the first group load the checkpoint
     _inner_training_loop     is the elastic function, called for each group
     _init_training_state     goes on from the state
-    _wrap_model              wraps the model for the present group
+    _wrap_model              wraps the model for the current group
     get_train_dataloader     deals the rest of the epoch out to the ranks
     get_batch_samples        commits the last step before the next one
 """
@@ -22,7 +22,6 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import math
 import os
@@ -57,7 +56,7 @@ processes.hide()
 
 
 def elastic(trainer: T, global_batch: Optional[int] = None) -> T:
-    """Makes a Trainer elastic, and returns it. Raises ValueError with the reason if that is not supported.
+    """Makes a Trainer elastic, and returns it. Raises ValueError with the reason for anything unsupported.
 
     Under Kolo, train() goes on while processes come and go. Under torchrun and with
     plain python, the number of processes stays the same.
@@ -117,7 +116,7 @@ def _check(trainer: transformers.Trainer) -> None:
 
 
 class Own:
-    """Values that each process keeps for itself, such as the loss since the last log. Logging gathers it from all ranks."""
+    """Values that each process keeps for itself, such as the loss since the last log, which logging gathers from all ranks."""
 
     def __init__(self) -> None:
         self.loss: Optional[torch.Tensor] = None  # None: this process has not trained yet
@@ -131,7 +130,7 @@ class Own:
 
 
 class OwnHandler(kolo.StateDictHandler):
-    """Restores Own after a failure. Newcomers do not get it."""
+    """Restores an Own after a failure. Newcomers do not receive it."""
 
     shared = False
 
@@ -169,7 +168,7 @@ class Training:
         self.checkpoint: Any = None  # the argument of train(): a path, or True for the last one
         self.loaded = 0  # steps of that checkpoint
         self.left = 0  # steps that the present data loader still has
-        self.entered = 0.0  # when the present group began to train
+        self.entered = 0.0  # when the current group began to train
         self.state: Optional[kolo.State] = None
         self.optimizer: Any = None
         self.scheduler: Any = None
@@ -203,9 +202,9 @@ class Training:
     def load(self) -> Optional[str]:
         """Loads the model of the checkpoint that train() was given, moves to its position in the data, and returns its path.
 
-        It is read only if training has not begun. Newcomers get everything from the
-        others, and the checkpoint may be gone by then. ignore_data_skip has no effect,
-        because no data is read to get to the position.
+        The checkpoint is read only if training has not begun. Later, newcomers receive
+        everything from the members, and the checkpoint may be gone. ignore_data_skip
+        has no effect, because moving to a position reads no data.
         """
         if self.begun:
             return None
@@ -228,7 +227,7 @@ class Training:
         return None if checkpoint is None else str(checkpoint)
 
     def enter(self) -> None:
-        """Begins to train in the present group."""
+        """Begins to train in the current group."""
         trainer = self.trainer
         processes.enter()
         vars(self.optimizer).update(self.methods)  # with a scaler, Accelerate replaces step
@@ -241,14 +240,14 @@ class Training:
         self.entered = time.monotonic()
 
     def wrap(self) -> torch.nn.Module:
-        """Returns the model of the present group."""
+        """Returns the model, wrapped for the current group."""
         accelerator = self.trainer.accelerator
         wrapped = kolo.wrap(self.model, **(accelerator.ddp_handler.to_kwargs() if accelerator.ddp_handler is not None else {}))
         accelerator._models = [wrapped]
         return wrapped
 
     def values(self) -> Tuple[int, int, int, int, int, int, int]:
-        """Returns the values of set_initial_training_values. An epoch that has begun counts with all its steps, though the data has only the rest."""
+        """Returns the values of set_initial_training_values. An epoch that has begun counts with all its steps, not only the rest."""
         args = self.trainer.args
         if self.streams:
             self.left, most = sys.maxsize, args.max_steps
@@ -306,7 +305,7 @@ class Training:
                 self.scheduler.step()
 
     def commit(self) -> None:
-        """Commits the last steps. Called before the next step, when everything that follows the last one is done."""
+        """Commits the last steps. Called before the next step, when callbacks and logs of the last step are done."""
         trainer = self.trainer
         state = trainer.state
         if self.state is None or self.left == 0 or state.global_step == self.progress.fields.get("global_step", trainer._initial_global_step):
@@ -330,7 +329,7 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """The seconds that this training has taken, in all its groups."""
+        """The seconds that this training has taken in all its groups together."""
         return float(self.progress.fields.get("seconds", 0.0)) + time.monotonic() - self.entered
 
     def dataset(self) -> Any:
@@ -346,7 +345,7 @@ class Training:
         return trainer._get_collator_with_removed_columns(trainer.data_collator, description="Training")
 
     def loader(self) -> Any:
-        """The DataLoader of the present rank."""
+        """The DataLoader of this rank."""
         args = self.trainer.args
         options = {
             "num_workers": args.dataloader_num_workers, "pin_memory": args.dataloader_pin_memory, "persistent_workers": args.dataloader_persistent_workers,
@@ -362,12 +361,12 @@ class Training:
         return RankBatches(self.position, self._order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
 
     def _compile(self) -> None:
-        """Compiles the model by a training step whose gradients are discarded. Done before there is a group, whose members would wait for it."""
+        """Compiles the model by a training step whose gradients are discarded. Called before a group forms, so that no member waits."""
         trainer = self.trainer
         buffers = {name: buffer.clone() for name, buffer in trainer.model.named_buffers()}
         dataset, count = self.dataset(), trainer.args.per_device_train_batch_size
         if self.streams:
-            dataset = list(itertools.islice(iter(dataset), count))
+            dataset = self.source.first(count)
         passes = [list(range(min(len(dataset), count)))] * self.step.accumulate
         with torch.random.fork_rng():
             loader = torch.utils.data.DataLoader(dataset, batch_sampler=passes, collate_fn=self.collator())
@@ -387,7 +386,7 @@ class Training:
         return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
 
     def _seek(self, state: TrainerState) -> None:
-        """Moves to where a checkpoint was written."""
+        """Moves to the position in the data at which a checkpoint was written."""
         if not self.streams:
             self.position.seek(state.epoch)
             return

@@ -12,7 +12,7 @@ from . import place
 
 
 class Batch(NamedTuple):
-    """The batch of one rank, of which all ranks together make the global batch."""
+    """The batch of one rank. The batches of all ranks together are the global batch."""
 
     size: int  # samples of a rank in one forward pass
     accumulate: int  # forward passes of one step
@@ -20,14 +20,14 @@ class Batch(NamedTuple):
 
 
 def global_batch(total: int, limit: Optional[int] = None) -> Batch:
-    """Divides a global batch among the ranks of the present group.
+    """Divides a global batch among the ranks of the current group, and returns this rank's part.
 
-    limit is the most samples that fit in one forward pass. A rank with more of
-    them accumulates gradients over several passes.
+    limit is the largest number of samples that fit in one forward pass. A rank with
+    more samples accumulates gradients over several passes.
 
-    All ranks take equally many samples, so a total that does not divide is
-    rounded up, and rank 0 warns. Choose a total with many divisors, such as 240,
-    or read the total of the result.
+    All ranks take equally many samples. A total that does not divide among them is
+    rounded up, and rank 0 warns. Choose a total with many divisors, such as 240, or
+    read the total of the result.
     """
     if total < 1 or limit is not None and limit < 1:
         raise ValueError("a batch has at least one sample")
@@ -43,7 +43,7 @@ def global_batch(total: int, limit: Optional[int] = None) -> Batch:
 
 
 def scaled_lr(rate: float, base: int = 1) -> float:
-    """Returns the learning rate for the present size by the linear rule, if rate is right for base ranks.
+    """Returns the learning rate for the current number of ranks by the linear rule; rate is the right one for base ranks.
 
     Use it if each rank's batch stays the same. With global_batch, the learning
     rate stays the same.

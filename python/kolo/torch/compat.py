@@ -3,8 +3,8 @@
 
 """Access to private names of PyTorch, and to names that differ between its releases.
 
-tests/test_compat.py tests each function; make runs it with the oldest PyTorch
-that works, with Debian's and with the newest.
+tests/test_compat.py tests each function. make runs these tests with the oldest
+PyTorch that works, with Debian's and with the newest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
 
 
 def is_dtensor(value: Any) -> bool:
-    """Whether a value is a DTensor. Goes by the name: importing the class takes a second, and its module differs by release."""
+    """Whether a value is a DTensor, by the name of its class: importing the class takes a second, and its module differs by release."""
     return type(value).__name__ == "DTensor"
 
 
@@ -53,13 +53,13 @@ def local_part(dtensor: Any) -> torch.Tensor:
 
 
 def registered(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Yields the parameters and buffers of a module and its submodules. A tensor that is registered twice comes twice."""
+    """Yields the parameters and buffers of a module and its submodules. A tensor that is registered twice is yielded twice."""
     return (tensor for part in module.modules() for kind in (part._parameters, part._buffers)
             for tensor in kind.values() if tensor is not None)
 
 
 def metadata(tree: Any) -> Optional[Any]:
-    """Returns the module versions that a state dict has besides its values (_metadata)."""
+    """Returns the module versions that a state dict contains besides its values (_metadata); None without them."""
     return getattr(tree, "_metadata", None)
 
 
@@ -97,9 +97,9 @@ def without_pre_hooks(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 def in_persistent_worker() -> bool:
     """Whether this is a worker process of a DataLoader with persistent_workers=True.
 
-    WorkerInfo does not have this, so it is read from the frame of the worker's
-    loop. If a release renames the loop, ElasticIterable notices only when it is
-    read for the second time.
+    WorkerInfo does not contain this setting, so it is read from the frame of the
+    worker's loop. If a release of PyTorch renames the loop, this returns False, and
+    ElasticIterable notices the setting only when it is read for the second time.
     """
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_worker_loop":
@@ -113,8 +113,8 @@ def in_persistent_worker() -> bool:
 def wrap_equal(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
     """Constructs a DistributedDataParallel that does not send the module, because it is equal on all members.
 
-    It does compare which parameters the members train. The argument
-    init_sync=False, which newer releases have, would leave that out, too.
+    The constructor still compares which parameters the members train. Newer releases
+    have init_sync=False, which would leave this comparison out, too.
     """
     with _without_sync():
         DistributedDataParallel.__init__(wrapped, module, **arguments)
@@ -122,7 +122,7 @@ def wrap_equal(wrapped: DistributedDataParallel, module: torch.nn.Module, **argu
 
 @contextlib.contextmanager
 def _without_sync() -> Iterator[None]:
-    """Keeps the constructor from sending the module. A release that has no such function sends it."""
+    """Keeps the constructor from sending the module, except in releases without the function that is replaced here."""
     name = "_sync_module_states"
     sync = getattr(distributed, name, None)
     if sync is None:
@@ -177,7 +177,7 @@ def default_store() -> Any:
 
 
 def devices(group: Any) -> Set[str]:
-    """Returns the types of the devices whose tensors a group can send."""
+    """Returns the types of devices whose tensors a group can send."""
     return {device.type for device in group._device_types}
 
 
@@ -193,7 +193,7 @@ def let_nccl_fail() -> None:
 
 
 def gloo_backends() -> List[Any]:
-    """Returns the gloo backends of all groups. A backend closes its connections when the last reference to it is dropped."""
+    """Returns the gloo backends of all groups. Dropping the last reference to a backend closes its connections."""
     backends = []
     for group in c10d._world.pg_map:
         try:

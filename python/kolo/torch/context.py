@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The process-wide state. Other modules of kolo.torch keep state only in objects of their caller."""
+"""The process-wide state of kolo.torch. Its other modules keep state only in objects of their callers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reports:
 
 @dataclasses.dataclass
 class Mesh:
-    """The mesh of the present group; see meshes."""
+    """The mesh of the current group; see meshes."""
 
     groups: Tuple[Any, ...] = ()  # torch's process groups of this process's column and row
     made: Optional[Tuple[int, Any]] = None  # the DeviceMesh, with its generation
@@ -46,7 +46,7 @@ class Commits:
 class Context:
     """All process-wide state."""
 
-    place: Optional[Place] = None  # in the present group; None before the first one
+    place: Optional[Place] = None  # in the current group; None before the first group
     slot: int = dataclasses.field(default_factory=lambda: int(os.environ.get("LOCAL_RANK", "0")))  # LOCAL_RANK at the start of the process
     session: Any = None  # the Session of the elastic function
     mesh: Mesh = dataclasses.field(default_factory=Mesh)

@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The device mesh of the present group.
+"""The device mesh of the current group.
 
             shard ->              A replica is a row: its members share one copy of the model.
-    replicate  rank 0  rank 1     The members of a column have the same part of it.
+    replicate  rank 0  rank 1     The members of a column hold the same part of it.
         |      rank 2  rank 3
         v
 """
@@ -38,10 +38,10 @@ def drop() -> None:
 
 
 def mesh() -> Any:
-    """The DeviceMesh of the present group: all ranks, or with `replica` in the jobspec replicas by members.
+    """The DeviceMesh of the current group: one dimension of all ranks or, with `replica` in the jobspec, replicas by members.
 
     fully_shard(model, mesh=kolo.mesh()) shards the model within each replica and
-    replicates it among them (HSDP). It is another mesh for each group.
+    replicates it among them (HSDP). Each group has another mesh.
     """
     made = context.mesh.made
     if made is None or made[0] != place.generation():

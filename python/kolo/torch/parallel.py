@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""DistributedDataParallel for the present group."""
+"""DistributedDataParallel for the current group."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .run import present
 
 
 def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
-    """Wraps a module in DistributedDataParallel for the present group.
+    """Wraps a module in DistributedDataParallel for the current group.
 
-    Call it within the elastic function, because each group needs a new one. The
+    Call it within the elastic function, because each group needs a new wrapper. The
     arguments are those of DistributedDataParallel; device_ids is the module's
     GPU by default.
     """
@@ -29,7 +29,7 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
 
 
 def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
-    """Does what wrap does, but reuses an object that was made for another group or is not constructed yet."""
+    """Does the same as wrap, but reuses an object that was made for another group or is not constructed yet."""
     session = present()
     if session is None or session.group is None:
         raise RuntimeError("there is no group yet: call kolo.wrap in the function that kolo.elastic runs")

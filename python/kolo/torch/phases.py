@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The phases of this process in its group. It is in one at a time; each has its own fields.
+"""The phases of this process in its group. The process is in one phase at a time; each phase has its own fields.
 
                   +--> Member ----+
     Outside ------+--> Sending ---+--> Switching --> Member
@@ -31,7 +31,7 @@ class Phase:
     """The interface of all phases."""
 
     def commit(self, core: Core, changing: bool) -> "Phase":
-        """Returns the phase that follows a commit. changing: the agent wants the group to change."""
+        """Returns the phase that follows a commit. changing is whether the agent wants the group to change."""
         return self
 
     def abandon(self) -> None:
@@ -41,15 +41,15 @@ class Phase:
         """Informs observers that training is complete."""
 
     def close(self) -> None:
-        """Leaves the phase as the group is left."""
+        """Ends the phase when the group is left."""
 
 
 class Outside(Phase):
-    """In no group: before the first one, and after the commit at which a group is left."""
+    """In no group: before the first group, and after the commit at which a group is left."""
 
 
 class Member(Phase):
-    """Trains. Where the group has observers, another member sends them the state."""
+    """Trains. If the group has observers, another member sends them the state."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -73,7 +73,7 @@ class Member(Phase):
         return Bystander()
 
     def _leave(self) -> None:
-        """Prepares for a planned change."""
+        """Prepares for a planned change: observers receive the rest of the state."""
 
 
 class Sending(Member):

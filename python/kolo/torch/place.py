@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The place of this process in the present group."""
+"""The place of this process in the current group."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .context import context
 
 
 def enter(place: Optional[Place]) -> None:
-    """Sets the place from which rank(), size() and the others below answer."""
+    """Sets the place from which rank(), size() and the functions below take their results."""
     context.place = place
 
 
 def current() -> Optional[Place]:
-    """Returns the place in the present group; None before the first one."""
+    """Returns the place in the current group; None before the first group."""
     return context.place
 
 
@@ -30,40 +30,40 @@ def _get() -> Place:
 
 
 def rank() -> int:
-    """The rank of this process in the present group."""
+    """The rank of this process in the current group."""
     return _get().rank
 
 
 def size() -> int:
-    """The number of processes of the present group."""
+    """The number of processes of the current group."""
     return _get().size
 
 
 def local_rank() -> int:
-    """The number of this process's slot on its host. There are gaps while another slot's process restarts."""
+    """The number of this process's slot on its host. The numbers of a group have gaps while a slot restarts."""
     return _get().local_rank
 
 
 def local_size() -> int:
-    """The number of processes of the present group on this host."""
+    """The number of processes of the current group on this host."""
     return _get().local_size
 
 
 def replica() -> int:
-    """The number of processes that share one copy of a sharded model; 1 if the model is not sharded that way."""
+    """The number of processes that share one copy of a sharded model; 1 without `replica` in the jobspec."""
     return _get().replica
 
 
 def generation() -> int:
-    """The number of the present group. Each group has a higher one than the last."""
+    """The number of the current group. Each group has a higher number than the last."""
     return _get().generation
 
 
 def device() -> torch.device:
     """The device of this process, which stays the same for its whole life.
 
-    With CUDA it is the slot's GPU, by the LOCAL_RANK that the process was started
-    with, or the only GPU that is visible. Otherwise it is the CPU.
+    With CUDA, it is the slot's GPU, selected by the process's initial LOCAL_RANK,
+    or the only visible GPU. Otherwise, it is the CPU.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")

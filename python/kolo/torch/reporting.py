@@ -22,7 +22,7 @@ INTERVAL = 0.02  # seconds between two reports to the agent
 
 
 def connect(send: Optional[Callable[[Mapping[str, Any]], None]], interval: float = 0.0) -> None:
-    """Sets where reports go. They are at least interval seconds apart; only the newest is held back meanwhile."""
+    """Sets where reports go. Reports are at least interval seconds apart. In between, only the newest report is kept."""
     reports = context.reports
     reports.send, reports.interval, reports.sent, reports.held = send, interval, 0.0, None
 
@@ -31,7 +31,7 @@ def progress(**fields: Any) -> None:
     """Adds fields to the progress reports: step, samples, epoch, total_steps, loss.
 
     Values that a State holds under these names are reported anyway, and take
-    precedence. The others are sent with each commit from the next one on.
+    precedence. The other fields are sent with every later commit.
     """
     unknown = set(fields) - set(FIELDS)
     if unknown:
@@ -50,7 +50,7 @@ def report(fields: Mapping[str, Any]) -> None:
 
 
 def flush() -> None:
-    """Sends the report that is held back, if there is one."""
+    """Sends the report that was kept for later, if any."""
     reports = context.reports
     if reports.send is None or reports.held is None:
         return
@@ -60,7 +60,7 @@ def flush() -> None:
 
 
 def _number(value: Any) -> Any:
-    """Converts a value to a JSON number; None if it is none, or if reading it would wait for a GPU."""
+    """Returns a value as a JSON number; None for other values, and for values on a GPU, which would have to be waited for."""
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or value.numel() != 1:
             return None

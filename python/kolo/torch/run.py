@@ -37,10 +37,11 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
             background: Optional[bool] = None) -> Any:
     """Makes a training function elastic. Its first argument is the State.
 
-    Under Kolo the function is called again for each group, so it must go on from
-    the state. It is left at a commit when the group is to change. When a member
-    is lost, the state first goes back to the last commit. The function's result
-    is returned; its own exceptions propagate and end the process.
+    Under Kolo the function is called again for each group, so it must go on from the
+    state. If the group is to change, the function is left at a commit. If a member is
+    lost, the state goes back to the last commit before the next call. The result of
+    the last call is returned. The function's own exceptions propagate and end the
+    process.
 
     Without Kolo the function is called once: under torchrun in torchrun's group,
     with plain python in a group of one.
@@ -52,8 +53,8 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
     seconds, else 30 minutes.
 
     background is whether newcomers receive the state while the others train. The
-    default is KOLO_TORCH_BACKGROUND; without it, this is so if 32 MiB or more can
-    be sent that way.
+    default is KOLO_TORCH_BACKGROUND; without this variable, it is whether at least
+    32 MiB can be sent in the background.
     """
     if function is None:
         return functools.partial(elastic, backend=backend, timeout=timeout, background=background)

@@ -3,10 +3,10 @@
 
 """Data for groups that change size within an epoch.
 
-All ranks walk the epoch in the same order. Of the items that are left, rank r of
-n takes r, r+n, r+2n, ... So after k items on each rank, the first k*n are done.
-That one number is enough to go on with another n: no rank has to report which
-items it used, not even a rank that died.
+All ranks go through the epoch in the same order. Of the items that are left,
+rank r of n takes r, r+n, r+2n, ... So after k items on each rank, the first k*n
+items are done. The number k*n is enough to go on with another n: no rank has to
+report which items it used, not even a rank that died.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Progress:
-    """The epoch, and how many of its samples all ranks together have done."""
+    """The epoch, and the number of its samples that all ranks together have done."""
 
     def __init__(self, rank: Optional[int], size: Optional[int]) -> None:
         self.epoch = 0
@@ -33,14 +33,14 @@ class Progress:
         self.reset()
 
     def reset(self) -> None:
-        """Takes over rank and size of the present group. The elastic loop calls it for the samplers of a state."""
+        """Takes over rank and size of the current group. The elastic loop calls it for the samplers of a state."""
         now = place.current()
         rank, size = self._fixed
         self.rank = rank if rank is not None else now.rank if now else 0
         self.size = size if size is not None else now.size if now else 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch, of which nothing is done. state.epochs() calls it."""
+        """Begins a whole new epoch. state.epochs() calls it."""
         self.epoch = epoch
         self.processed = 0
 
@@ -79,7 +79,7 @@ class ElasticSampler(Progress, torch.utils.data.Sampler):  # type: ignore[type-a
         super().__init__(rank, size)
 
     def order(self) -> List[int]:
-        """Returns the order of the present epoch, which is the same on all ranks."""
+        """Returns the order of the indices in the current epoch, which is the same on all ranks."""
         count = len(self.dataset)
         if not self.shuffle:
             return list(range(count))
@@ -106,9 +106,9 @@ class ElasticIterable(Progress, torch.utils.data.IterableDataset):  # type: igno
     """Distributes the items of an iterable over ranks whose number changes.
 
     The iterable must give the same items in the same order on every rank. Items
-    that are done are skipped; of the others, each rank takes every size-th one.
-    The last items are left out if there is not one for each rank. If the iterable
-    has set_epoch(), it is called with the epoch.
+    that are done are skipped; of the others, each rank takes every size-th item. If
+    the last items are fewer than the ranks, they are left out. If the iterable has
+    set_epoch(), it is called with the epoch.
 
     Use it with at most one worker process of a DataLoader, because several would
     divide the items again.

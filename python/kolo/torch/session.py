@@ -71,7 +71,7 @@ class Session:
         return self.group.place.size if self.group else 1
 
     def enter(self) -> Group:
-        """Forms a group and makes it the present one."""
+        """Forms a group, makes it the current group, and returns it."""
         raise NotImplementedError
 
     def verify(self) -> None:
@@ -83,20 +83,20 @@ class Session:
             protect(self._core, self.group, number)
 
     def committed(self) -> None:
-        """Is called when the state has been saved as a commit."""
+        """Called when the state has been saved as a commit."""
         self.failures = 0
 
     def check(self) -> None:
         """Raises Leave if the script's function is to be left here."""
 
     def leave(self, wait: bool = False) -> None:
-        """Leaves the present group. With wait, returns only when its connections are closed."""
+        """Leaves the current group. With wait, returns only when the group's connections are closed."""
         if self.group is not None:
             self.group.leave(wait)
             self.group = None
 
     def close(self) -> None:
-        """Leaves the present group as the process ends, without waiting for the others."""
+        """Leaves the current group at the end of the process, without waiting for the other members."""
         if os.getpid() != self._process:
             return  # a fork shares the connections
         if self.group is not None:
@@ -127,7 +127,7 @@ class Session:
         self._synchronize(core, changed, Broadcast(self.group or self.enter(), self.former))
 
     def _synchronize(self, core: Core, changed: bool, transport: Transport) -> None:
-        """Gives all members of the present group the same state. changed: this process had it already in an earlier group."""
+        """Gives all members of the current group the same state. changed is whether this process had the state in an earlier group."""
         core.attach(self)
         if changed:
             core.call_back()
@@ -156,7 +156,7 @@ class Elastic(Session):
         pace.limit()  # a wrong value is reported at the start
 
     def enter(self) -> Group:
-        """Asks for places until a group has formed. Ends the process with SystemExit if it gets no place."""
+        """Asks for places until a group has formed, and returns the group. Raises SystemExit if this process gets no place."""
         if self._left == 0:
             self._connecting.join()  # before others wait for this process
         while True:
@@ -197,7 +197,7 @@ class Elastic(Session):
             raise Leave()
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
-        """Calls function for each group, until it returns."""
+        """Calls function for each group until function returns, and returns its result."""
         self._core = core = core_of(state)
         core.snapshot.reserve(core.tensors())  # done while the others train
         changed = False
@@ -271,7 +271,7 @@ class Elastic(Session):
             len(pending.roles.observers), stream.nbytes() / 1e6)
 
     def _present(self) -> Group:
-        """Returns the present group. There is one from the first place on, until this process leaves the training."""
+        """Returns the current group. Called only between the first place and the end of this process's training."""
         if self.group is None:
             raise RuntimeError("this process is in no group")
         return self.group
@@ -309,7 +309,7 @@ class Elastic(Session):
                 self._connecting = Connecting(self.timeout)
 
     def _formed(self, forming: Forming, place: Place, round_: int, broken: Callable[[], bool]) -> Group:
-        """Waits until the group has formed and, if the agents attest connections, is attested."""
+        """Waits until the group has formed and, if the agents attest connections, is attested. Returns the group."""
         client = self.client
         while not client.wait(lambda: forming.done or broken(), FORMING):
             client.forming(place.generation, round_, forming.listening() or ())
@@ -325,7 +325,7 @@ class Elastic(Session):
         return forming.finish()
 
     def _placed(self, group: Group) -> None:
-        """Gives this process its place in the group."""
+        """Makes rank(), size() and progress reports refer to this group."""
         generation = group.place.generation
         if group.pending is None or not group.pending.observing:
             places.enter(group.place)
@@ -334,7 +334,7 @@ class Elastic(Session):
             group.break_()
 
     def _hopeless(self) -> bool:
-        """Counts a failure and returns whether to give up: errors that look like a lost member but recur have another cause."""
+        """Counts a failure, and returns whether to give up: an error that recurs has another cause than a lost member."""
         if self.client.broken(self._present().place.generation):
             self.failures = 0
         self.failures += 1

@@ -7,6 +7,6 @@
 //	jobspec's config ──> gloo_timeout ──────────┐
 //	                     horovod { … } ─────────┴──> settings.Env ──> a slot's environment
 //
-// The names are those of horovodrun's flags, with _ for -. Horovod's own defaults apply to
-// settings that are not given, except for gloo_timeout, which is always set.
+// Settings have the names of horovodrun's flags, with _ for -. Horovod's own defaults
+// apply to settings that are not given, except for gloo_timeout, which is always set.
 package options

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package probe finds out which Horovod a Python program has.
+// Package probe finds out which Horovod is installed for a Python interpreter.
 package probe
 
 import (
@@ -27,15 +27,15 @@ type Installation struct {
 	Gloo *bool `json:"gloo"`
 	NCCL *bool `json:"nccl"`
 	MPI  *bool `json:"mpi"`
-	// Frameworks has versions by name: pytorch, tensorflow, mxnet.
+	// Frameworks holds versions by name: pytorch, tensorflow, mxnet.
 	Frameworks map[string]string `json:"frameworks"`
 
 	Python        string `json:"python"`
 	PythonVersion string `json:"python_version"`
 }
 
-// Look finds out which Horovod a Python program has, within timeout. If that fails, Why has
-// the reason.
+// Look returns which Horovod is installed for a Python interpreter. If that cannot be found
+// out within timeout, the result's Why states the reason.
 func Look(ctx context.Context, program string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
 	var found Installation

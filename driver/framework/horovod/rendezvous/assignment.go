@@ -20,7 +20,7 @@ type Assignment elastic.Assignment
 // gets it aborts (exit code 134), as any Horovod process leaves.
 var removed = Assignment{-1, -1, -1, -1, -1, -1}
 
-// Valid returns why a cannot be sent to a process, nil if it can.
+// Valid returns an error if the assignment cannot be sent to a process.
 func (a Assignment) Valid() error {
 	if a == removed {
 		return nil

@@ -44,8 +44,8 @@ func NewCollector() *Collector {
 }
 
 // Expect names the hosts that take part in a generation. It is for a leader that takes over
-// in the middle of one: until each host has been restored, it is unknown what the previous
-// leader handed out.
+// during a generation: until Restore was called for each host, it is unknown what the
+// previous leader handed out.
 func (c *Collector) Expect(hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *Collector) Expect(hosts []string) {
 
 // Submit takes values from the agent of a host and returns the values to send out. A host
 // that submits values again gets the complete mesh again. An error for one value does not
-// keep Submit from taking the others. ErrConflict means that the ring cannot form.
+// keep Submit from taking the other values. ErrConflict means that the ring cannot form.
 func (c *Collector) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

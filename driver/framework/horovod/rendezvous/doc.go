@@ -40,11 +40,12 @@
 //
 // # Who is answered
 //
-// An endpoint's port is open to every process of the machine's network, with host
-// networking to all tenants. Horovod's client cannot carry a secret: it builds the
-// path from the scope and the key alone and sends no custom header. So a gate
-// decides about each connection by its peer, before a byte is read. Connections
-// that it refuses are reset at once and count towards no limit of the slot.
+// An endpoint's port is open to every process of the network namespace; with host
+// networking, these are the processes of all tenants. Horovod's client cannot carry
+// a secret: it builds the path from the scope and the key alone and sends no custom
+// header. So a gate decides about each connection by its peer, before a byte is
+// read. Connections that it refuses are reset at once and count towards no limit of
+// the slot.
 //
 // Processes of one task are not separated from each other, since they have one user
 // and can stop and trace each other anyway. Each is limited by its rank (it writes
@@ -54,7 +55,7 @@
 //
 // Meshes whose members all live on one host never leave it. For any other mesh an
 // agent sends the leader one message, when the last of its slots has written its
-// blob, and gets one back with the blobs of all members. Polls, repeated reads and
-// deletes stay on the host. So the leader's work grows with hosts times meshes, not
-// with the square of the ranks.
+// blob, and gets one message back with the blobs of all members. Polls, repeated
+// reads and deletes stay on the host. So the leader's work grows with hosts times
+// meshes, not with the square of the ranks.
 package rendezvous

@@ -17,7 +17,7 @@ type Slot struct {
 
 // Members are the members of a generation as one agent sees them.
 type Members struct {
-	// Slots has every member of the ring; Slots[i].Rank is i.
+	// Slots holds every member of the ring; Slots[i].Rank is i.
 	Slots []Slot
 	// Local are the ranks whose processes run on this agent's host.
 	Local []int

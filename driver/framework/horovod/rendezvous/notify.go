@@ -33,8 +33,8 @@ const maxReply = 64 << 10
 const maxExchange = time.Minute
 
 // Notify notifies the process that the ring is about to change. The process reacts
-// at its next commit, and only if timestamp is greater than that of the last notice
-// it reacted to. Only the notice to rank 0 counts.
+// at its next commit, and only if timestamp is greater than the timestamp of the
+// last notice that it reacted to. Only the notice to rank 0 counts.
 func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {
 	return t.send(ctx, pickleProto+notice(timestamp))
 }

@@ -33,7 +33,7 @@ const (
 	storedExtra = 256 // bytes charged for each value in addition to its own
 )
 
-// Store has the keys of one generation as one agent sees them. It does no I/O: the agent
+// Store holds the keys of one generation as one agent sees them. It does no I/O: the agent
 // passes the values of Outgoing to the leader's Collector, and the Collector's answers to
 // Fill. All methods may be called concurrently.
 type Store struct {
@@ -278,8 +278,8 @@ func (s *Store) drop(c *scope) {
 	s.gone[c.id] = true
 }
 
-// Close ends the generation. Waiting requests, and all later ones, return ErrOver, and News
-// is closed.
+// Close ends the generation. Waiting requests and all later requests return ErrOver, and
+// News is closed.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

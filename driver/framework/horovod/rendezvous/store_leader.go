@@ -63,8 +63,8 @@ func (s *Store) fillKeys(c *scope, f wire.Fill) error {
 	return nil
 }
 
-// Outgoing returns the values that the leader has not been sent yet. The next
-// Snapshot repeats any that get lost.
+// Outgoing returns the values that were not sent to the leader yet, each only once.
+// If values get lost, the next Snapshot contains them again.
 func (s *Store) Outgoing() []wire.Put {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,9 @@ func (s *Store) Outgoing() []wire.Put {
 	return out
 }
 
-// News receives an element when Outgoing may have values, or when a slot has
-// entered or left a mesh. One element may stand for many events. Close closes it.
+// News returns a channel that receives an element when Outgoing may have values, or
+// when a slot has entered or left a mesh. One element may stand for many events.
+// Close closes the channel.
 func (s *Store) News() <-chan struct{} { return s.news }
 
 // Snapshot returns everything that a new leader needs from this agent. Do not Fill
@@ -105,8 +106,8 @@ func (s *Store) Snapshot() wire.Snapshot {
 
 // Withdraw drops the values of a slot that died, so that it can be restarted in its
 // place. If visible, some process may already be connecting to the dead process;
-// then nothing is dropped, and the ring will not form. Otherwise the leader has to
-// withdraw puts as well, and its answer decides.
+// then nothing is dropped, and the ring will not form. Otherwise the leader must
+// withdraw puts as well, and the leader's answer decides.
 func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,9 +18,9 @@ func (s *Store) Up(rank int) bool {
 }
 
 // Initialized tells the store that a process has finished its initialisation, which
-// its PUT of worker_addresses shows. If the process has not used process sets by
-// then, this Horovod builds three meshes. Without this call, and without
-// Members.Meshes, a slot of such a Horovod is never up.
+// its PUT of worker_addresses shows. If the process has not used process sets
+// before this request, its version of Horovod builds three meshes. Without this
+// call, and without Members.Meshes, a slot of such a Horovod is never up.
 func (s *Store) Initialized(rank int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

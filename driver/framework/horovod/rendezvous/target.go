@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// NotifyTarget has the address at which a process listens for notices, and the key
+// NotifyTarget holds the address at which a process listens for notices, and the key
 // that signs them. Anyone who has the key can run code in the process (Horovod
 // unpickles the messages it gets), so the key never leaves the agent.
 type NotifyTarget struct {

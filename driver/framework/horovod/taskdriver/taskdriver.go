@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package taskdriver has Horovod's part of the Nomad task driver: its additions to a task's
-// configuration, and the detection of a client's installation.
+// Package taskdriver contains Horovod's part of the Nomad task driver: it adds Horovod's
+// settings to a task's configuration, and detects which Horovod a client has installed.
 package taskdriver
 
 import (
@@ -23,8 +23,8 @@ type Horovod struct {
 	Logger hclog.Logger
 }
 
-// Probe returns node attributes for the Horovod of a Python program on this client. See
-// describe.
+// Probe returns node attributes for the Horovod that is installed for a Python interpreter
+// on this client. Function describe lists them.
 func (h Horovod) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	return describe(probe.Look(ctx, python, timeout, h.Logger))
 }

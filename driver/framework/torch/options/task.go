@@ -8,15 +8,15 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
-// Task has PyTorch's part of a task's configuration, for the task driver, for kolo-worker,
-// and for checks of a job without a client.
+// Task describes PyTorch's part of a task's configuration to the task driver, to
+// kolo-worker, and to checks of a job without a client.
 type Task struct{}
 
 // Name returns "torch", the `driver` of a jobspec and the name of the block with PyTorch's
 // own settings.
 func (Task) Name() string { return Block }
 
-// Settings returns the fields that PyTorch adds to a task's config, and those of its
+// Settings returns the fields that PyTorch adds to a task's config, and the fields of its
 // blocks.
 func (Task) Settings() (fields []settings.Setting, blocks map[string][]settings.Setting) {
 	fields, checkpoint := new(settings.Restart).Bind()
@@ -24,8 +24,8 @@ func (Task) Settings() (fields []settings.Setting, blocks map[string][]settings.
 	return fields, map[string][]settings.Setting{Block: BlockSettings(settings.Env{}), settings.CheckpointBlock: checkpoint}
 }
 
-// Foreign returns the names of a task's config that belong to Horovod, which Environment
-// refuses.
+// Foreign returns the fields and blocks of Horovod's driver, which Environment refuses in
+// a task's config.
 func (Task) Foreign() (fields, blocks []string) { return Foreign() }
 
 // Environment returns the variables for the block in a task's config.

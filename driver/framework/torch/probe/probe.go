@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package probe finds out which PyTorch a Python program has.
+// Package probe finds out which PyTorch is installed for a Python interpreter.
 package probe
 
 import (
@@ -36,8 +36,8 @@ type Installation struct {
 	PythonVersion string `json:"python_version"`
 }
 
-// Look finds out which PyTorch a Python program has, within timeout. If that fails, Why has
-// the reason.
+// Look returns which PyTorch is installed for a Python interpreter. If that cannot be found
+// out within timeout, the result's Why states the reason.
 func Look(ctx context.Context, program string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
 	var found Installation

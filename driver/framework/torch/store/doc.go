@@ -13,10 +13,10 @@
 //
 // # Vocabulary
 //
-// An operation (Op) changes the store or reads it. An entry is an operation that changes
-// the store, at its place in the log, the one order that the leader gives to all of them. A
-// Replica is the store after the entries that its host has applied. It belongs to one ring,
-// so no key outlives the ring.
+// An operation (Op) changes the store or reads it. The leader puts all operations that
+// change the store into one order, the log. An entry is such an operation at its position
+// in the log. A Replica is the store after the entries that its host has applied. It
+// belongs to one ring, so no key outlives the ring.
 //
 // # Order
 //

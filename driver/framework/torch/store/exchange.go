@@ -9,8 +9,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// Outgoing returns the operations that the leader has not been sent yet, and how many
-// entries this host has applied. The next Snapshot repeats any that get lost.
+// Outgoing returns the messages that were not sent to the leader yet: this host's new
+// operations, and the number of log entries that the host has applied. It returns each
+// message only once. If messages get lost, the next Snapshot contains them again.
 func (r *Replica) Outgoing() []wire.Put {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +52,7 @@ func (r *Replica) Snapshot() wire.Snapshot {
 	}, r.take()...)}
 }
 
-// Fill applies entries from the leader. It ignores those that this host has applied
+// Fill applies entries from the leader. It ignores entries that this host has applied
 // already.
 func (r *Replica) Fill(f wire.Fill) error {
 	if f.Scope != scopeLog {
@@ -126,7 +127,8 @@ func (r *Replica) append(e entry) error {
 	return nil
 }
 
-// News receives an element when Outgoing or Up may have changed. Close closes it.
+// News returns a channel that receives an element when Outgoing or Up may have changed.
+// Close closes the channel.
 func (r *Replica) News() <-chan struct{} { return r.news }
 
 // Formed records that the process of a rank is connected to all others.
@@ -147,8 +149,8 @@ func (r *Replica) Up(rank int) bool {
 	return p != nil && p.formed
 }
 
-// Withdraw reports whether other processes may have seen changes of a process that died,
-// because it has, or may have, changed the store. It drops nothing.
+// Withdraw returns visible if the process of a rank, which died, may have changed the
+// store: other processes may then have seen the change. It drops nothing.
 func (r *Replica) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,8 +31,8 @@ const (
 	// Push appends Value to the queue of that name. Queues and keys do not share their
 	// names.
 	Push
-	// Pop takes the first value from a queue. The result also has the number of values that
-	// there were, 0 if none.
+	// Pop takes the first value from a queue. The result also contains how many values were
+	// in the queue before, 0 if it was empty.
 	Pop
 )
 
@@ -42,7 +42,8 @@ const (
 	Get Kind = iota + 64
 	// MultiGet reads the values of Keys.
 	MultiGet
-	// Check returns 1 if each of Keys has a value, or is a queue with one.
+	// Check returns 1 if each of Keys is a key with a value or a queue that is not empty,
+	// else 0.
 	Check
 	// Wait waits until each of Keys has existed.
 	Wait
@@ -105,9 +106,10 @@ const (
 	// MaxValue is the longest value in bytes. In a group of n ranks, the addresses of one
 	// rank take 136 bytes times n.
 	MaxValue = 8 << 20
-	// MaxKeys is how many keys one operation may have.
+	// MaxKeys is the largest number of keys in one operation.
 	MaxKeys = 128 << 10
-	// MaxOp is the largest operation in bytes, including 64 for each key of a list.
+	// MaxOp is the largest size of an operation in bytes. In addition to keys and values,
+	// the size counts 64 bytes for the operation and for each key or pair of a list.
 	MaxOp = 16 << 20
 )
 

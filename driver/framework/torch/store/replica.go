@@ -32,7 +32,7 @@ type Replica struct {
 	host  string
 	hosts int // of the ring
 	ranks map[int]*rank
-	// owners has the host of each rank.
+	// owners holds the host of each rank.
 	owners map[int]string
 
 	table   *table

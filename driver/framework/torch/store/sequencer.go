@@ -31,7 +31,7 @@ type Sequencer struct {
 	size  int // hosts of the ring, 0 while not known
 	// expected are the hosts that a new leader has yet to hear from.
 	expected map[string]bool
-	// log has the entries after the first base; bytes is its size.
+	// log holds the entries after the first base; bytes is its size.
 	base  uint64
 	log   []entry
 	bytes int
@@ -53,8 +53,8 @@ func NewSequencer() *Sequencer {
 	return &Sequencer{hosts: map[string]*member{}, expected: map[string]bool{}}
 }
 
-// Expect names the hosts that take part in a ring. It is for a leader that takes over in
-// the middle of one: until it has heard from all of them, it does not know what the
+// Expect names the hosts that take part in a ring. It is for a leader that takes over an
+// existing ring: until that leader has heard from all hosts, it does not know what the
 // previous leader handed out.
 func (s *Sequencer) Expect(hosts []string) {
 	s.mu.Lock()
@@ -65,7 +65,8 @@ func (s *Sequencer) Expect(hosts []string) {
 }
 
 // Submit takes a host's messages during a session, and returns the messages to send out. A
-// host that joins the ring after it registered begins with have.
+// host that joins the ring after it registered must first send how many entries it has
+// applied (have).
 func (s *Sequencer) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package taskdriver has PyTorch's part of the Nomad task driver: its additions to a task's
-// configuration, and the detection of a client's installation.
+// Package taskdriver contains PyTorch's part of the Nomad task driver: it adds PyTorch's
+// settings to a task's configuration, and detects which PyTorch a client has installed.
 package taskdriver
 
 import (
@@ -25,8 +25,8 @@ type PyTorch struct {
 	Logger hclog.Logger
 }
 
-// Probe returns node attributes for the PyTorch of a Python program on this host. See
-// describe.
+// Probe returns node attributes for the PyTorch that is installed for a Python interpreter
+// on this host. Function describe lists them.
 func (p PyTorch) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	attributes, remark = describe(probe.Look(ctx, python, timeout, p.Logger))
 	return attributes, remark, nil

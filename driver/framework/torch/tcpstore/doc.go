@@ -11,7 +11,7 @@
 //
 // # Protocol
 //
-// The protocol is that of PyTorch 2.2 to 2.10: torch/csrc/distributed/c10d/TCPStore.cpp
+// This is the protocol of PyTorch 2.2 to 2.10: torch/csrc/distributed/c10d/TCPStore.cpp
 // (the client), TCPStoreBackend.hpp (numbers), TCPStoreLibUvBackend.cpp (a server's
 // answers). A request is a byte for the command, followed by its fields. Integers are
 // little-endian; a string is its length in 8 bytes and its bytes; a list is its length in 8
@@ -39,9 +39,9 @@
 //	18 BARRIER       key, 8 bytes               0 when so many have come
 //
 // While a client waits for an answer, it may send only CANCEL_WAIT. After that it reads the
-// answer of the wait, if that was sent already, and that of CANCEL_WAIT. A blocking pop is
-// WAIT and QUEUE_POP. If another process pops first, this server makes the pop wait again,
-// so the client needs no second try.
+// answer of the wait, if it was sent already, and the answer of CANCEL_WAIT. A blocking pop
+// is WAIT and QUEUE_POP. If another process pops first, this server makes the pop wait
+// again, so the client needs no second try.
 //
 // # Which requests wait, and when connections end
 //

@@ -6,7 +6,7 @@
 //
 //	training process ──hello, ready, formed, progress──> Server ──> Handler
 //	                 <──welcome, place, change, broken──    │        (agent)
-//	                                                        └ one port a slot
+//	                                                        └ one port per slot
 //
 // # The protocol, version 1
 //
@@ -26,8 +26,8 @@
 //	  place     generation, rank, size, …, newcomers           the answer to ready
 //	  change    generation: leave the group at the next commit
 //	  broken    generation: the group has lost a member
-//	  end       generation: the answer to ready where there is no next place; to a
-//	            process with ends in its hello
+//	  end       generation: the answer to ready if there is no next place; sent only
+//	            to a process with ends in its hello
 //
 // The answer to ready may take hours. The end of a connection means nothing; only
 // the process's exit counts. A new connection replaces the old one, and a repeated

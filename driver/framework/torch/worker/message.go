@@ -72,7 +72,7 @@ type request struct {
 	Reason     string `json:"reason"`
 	// Round is the number, from 1, of the group that the process forms in a generation.
 	Round int `json:"round"`
-	// Listening has the addresses at which the process listens for the others, nil if it
+	// Listening holds the addresses at which the process listens for the others, nil if it
 	// does not report them.
 	Listening *[]string `json:"listening"`
 	Hello

@@ -16,14 +16,15 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// Reservation has what device plugins assigned to a task.
+// Reservation holds what device plugins assigned to a task.
 type Reservation struct {
 	Env   map[string]string
 	Given []*drivers.DeviceConfig `json:"Devices"`
 }
 
-// Devices returns all device nodes of an isolated task: those that device plugins
-// named, and those of the reserved GPUs (UUIDs). root is the client's file system.
+// Devices returns all device nodes of an isolated task: the nodes that device
+// plugins named, and the nodes of the reserved GPUs (UUIDs). root is the client's
+// file system.
 //
 // Nomad passes the plugins' nodes only to the first start of a task, so Devices
 // keeps them in file, together with the reservation that they belong to.

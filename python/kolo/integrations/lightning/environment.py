@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Ranks and sizes, as Lightning asks for them."""
+"""Ranks and sizes for Lightning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kolo.torch import place
 
 
 class Environment(ClusterEnvironment):  # type: ignore[misc] # Lightning is not there where this is checked
-    """Answers from the present group. Before the first one, each process is alone, with the rank with which it was started."""
+    """Provides rank and size of the current group. Before the first group, each process counts as alone, with its initial rank."""
 
     creates_processes_externally = True
     main_address = ""

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Loggers, when another process becomes rank 0."""
+"""Keeps loggers going when another process becomes rank 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def reopen(logger: Any, writes: bool) -> None:
-    """Lets a CSVLogger continue the file that another process may have begun. By itself it would delete the file."""
+    """Lets a CSVLogger continue a file that another process may have begun; by default, it would delete the file."""
     logger._experiment = None
     path = os.path.join(logger.log_dir, "metrics.csv")
     if writes and os.path.isfile(path):

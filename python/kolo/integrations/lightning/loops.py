@@ -65,13 +65,13 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
         self._resuming_from_checkpoint = True  # otherwise epochs after the first begin with another iter()
 
     def update_restart_stage(self) -> None:
-        """Skips the start of an epoch that this process has begun in an earlier group."""
+        """Skips an epoch's start if this process has begun the epoch in an earlier group."""
         super().update_restart_stage()
         if self._kolo.within and not self._kolo.first:
             self._restart_stage = RestartStage.RESTARTED_MID_EPOCH
 
     def on_run_start(self) -> None:
-        """Runs the start hooks in a new process. All processes set up the validation data, which takes collectives."""
+        """Runs the start hooks in a new process, and sets up the validation data in every process, because that uses collectives."""
         trainer, loop = self.trainer, self.epoch_loop
         if self._kolo.first:
             super().on_run_start()
@@ -126,7 +126,7 @@ def adopt(trainer: Any) -> None:
     prepare = connector.prepare_data
 
     def one_after_another() -> Any:
-        """Prepares the data in each process if there is no group yet, because it is not known which others are on the same host."""
+        """Prepares the data in each process if there is no group yet: a process does not yet know which others share its host."""
         if place.current():
             return prepare()
         path = os.path.join(tempfile.gettempdir(), "kolo-prepare-data-%d" % os.getuid())

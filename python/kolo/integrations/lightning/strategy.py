@@ -26,7 +26,7 @@ KEY = "kolo"  # of this module's entry in Lightning's checkpoints
 
 
 class Launcher(_Launcher):  # type: ignore[misc]
-    """Makes a fit elastic. It starts no processes, because Kolo's agent has done so."""
+    """Makes Trainer.fit elastic. It starts no processes, because Kolo's agent has started them."""
 
     is_interactive_compatible = False
 
@@ -40,7 +40,7 @@ class Launcher(_Launcher):  # type: ignore[misc]
 
 
 class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
-    """Lets Trainer.fit go on while processes come and go. Raises ValueError with the reason if that is not supported.
+    """Lets Trainer.fit go on while processes come and go. Raises ValueError with the reason for anything unsupported.
 
     Under Kolo the scheduler decides on the number of processes; Trainer's devices
     and num_nodes are ignored. Under torchrun and with plain python, the number of
@@ -92,7 +92,7 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
         return model
 
     def optimizer_step(self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **named: Any) -> Any:
-        """Computes the gradients before the optimizer's step, because its hooks send them to observers."""
+        """Computes the gradients before the optimizer's step, because hooks of the optimizer send them to observers."""
         precision = self.precision_plugin
         if getattr(precision, "scaler", None) is not None:
             return super().optimizer_step(optimizer, closure, model, **named)

@@ -44,11 +44,11 @@ class Kept:
 
 
 class Own(Kept):
-    """Values that each process keeps for itself, such as the epoch's metrics. Lightning gathers them from all ranks at its end."""
+    """Values that each process keeps for itself, such as an epoch's metrics, which Lightning gathers from all ranks at the end."""
 
 
 class OwnHandler(kolo.StateDictHandler):
-    """Restores Own after a failure. Newcomers do not get it."""
+    """Restores an Own after a failure. Newcomers do not receive it."""
 
     shared = False
 
@@ -57,7 +57,7 @@ kolo.register_handler(Own, OwnHandler)
 
 
 class EpochBatches(RankBatches):
-    """RankBatches whose length includes the passes of the epoch that are done."""
+    """RankBatches whose length includes the finished passes of the epoch."""
 
     def __init__(self, training: "Training") -> None:
         super().__init__(training.position, training.order, training.step, training.loader.batch_size, kolo.rank(), kolo.size())
@@ -68,7 +68,7 @@ class EpochBatches(RankBatches):
 
 
 class Training:
-    """Connects a Trainer that fits with Kolo."""
+    """Connects a running Trainer.fit with Kolo."""
 
     def __init__(self, trainer: Any, strategy: Any) -> None:
         self.trainer, self.strategy = trainer, strategy
@@ -86,7 +86,7 @@ class Training:
         self.accumulate = trainer.accumulate_grad_batches
         self.step = self._step(1)
         self.unit = self.step.accumulate  # forward passes per step in the counts of the loops
-        self.passes = self._left()  # of the epoch: those that are done, and those that are left for the present group
+        self.passes = self._left()  # of the epoch: those that are done, and those that are left for the current group
         self.within = False  # an epoch has begun and is to go on
         self.first: Optional[bool] = None  # whether the start hooks are still to run in this process; None before its first group
         self.begun = False  # the start hooks have run in this process
@@ -120,7 +120,7 @@ class Training:
         return self.state
 
     def enter(self) -> None:
-        """Begins to train in the present group."""
+        """Begins to train in the current group."""
         trainer, strategy, loop = self.trainer, self.strategy, self.trainer.fit_loop
         strategy.set_world_ranks()
         strategy.model = self.module
@@ -141,7 +141,7 @@ class Training:
         strategy.model = kolo.wrap(self.module, **strategy.arguments)
 
     def dataloader(self) -> Any:
-        """The training data of this rank in the present group."""
+        """The DataLoader of this rank in the current group."""
         given = self.loader
         loader = DataLoader(
             given.dataset, batch_sampler=EpochBatches(self), num_workers=given.num_workers, collate_fn=given.collate_fn,
@@ -160,13 +160,13 @@ class Training:
         self.passes = self._left()
 
     def commit(self) -> None:
-        """Commits the last steps. Called before the next step, when everything that follows the last one is done."""
+        """Commits the last steps. Called before the next step, when hooks and logs of the last step are done."""
         done = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
         if self.state is None or done % self.step.accumulate or self.trainer.global_step == self.progress.fields["step"]:
             return
         self.within = True
         self._keep()
-        self.within = False  # the present group itself does not start within the epoch
+        self.within = False  # the current group itself does not start within the epoch
         total = self._total()
         kolo.progress(step=self.trainer.global_step, epoch=self.position.epoch,
                       samples=self.position.epoch * self.position.samples + self.position.used,
@@ -185,7 +185,7 @@ class Training:
         return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
 
     def val_check_batch(self) -> int:
-        """Returns after how many forward passes a validation runs, which is always after whole steps."""
+        """Returns the number of forward passes between validations, always a whole number of steps."""
         interval = self.trainer.val_check_interval
         steps = interval if isinstance(interval, int) else max(1, int(self.passes // self.step.accumulate * interval))
         return steps * self.step.accumulate
@@ -194,11 +194,11 @@ class Training:
         return Step.shared(size, self.loader.batch_size, self.accumulate, self.global_batch)
 
     def _left(self) -> int:
-        """Returns how many forward passes of this rank are left of the epoch."""
+        """Returns how many forward passes this rank has left in the epoch."""
         return self.position.steps(self.step.samples) * self.step.accumulate
 
     def _total(self) -> Optional[int]:
-        """Returns the steps of this training, if the group does not change again; None if there is no limit."""
+        """Returns the total steps of this training if the group does not change again; None if there is no limit."""
         trainer = self.trainer
         counts = [] if trainer.max_steps == -1 else [trainer.max_steps]
         if trainer.max_epochs is not None and trainer.max_epochs != -1:
@@ -206,7 +206,7 @@ class Training:
         return min(counts, default=None)
 
     def _resume(self, note: Dict[str, Any]) -> None:
-        """Goes on from the checkpoint that Lightning has loaded. note is empty if it was made without Kolo."""
+        """Goes on from the checkpoint that Lightning has loaded. note is empty if the checkpoint was made without Kolo."""
         loop = self.trainer.fit_loop
         epochs, batches = loop.epoch_progress, loop.epoch_loop.batch_progress
         if note:
@@ -228,7 +228,7 @@ class Training:
         _begin_anew(loop)
 
     def _keep(self) -> None:
-        """Copies the trainer's present values into the state, for the next commit."""
+        """Copies the trainer's current values into the state, for the next commit."""
         trainer, loop, connector = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector
         self.progress.fields = {
             "step": trainer.global_step, "within": self.within, "unit": self.unit, "loops": loop.state_dict(),
@@ -245,7 +245,7 @@ class Training:
         }
 
     def _set(self) -> None:
-        """Sets the loops, callbacks and metrics to the last commit, unless they are there already."""
+        """Sets the loops, callbacks and metrics back to the last commit, unless they match it already."""
         trainer, loop, connector, fields = self.trainer, self.trainer.fit_loop, self.trainer._logger_connector, self.progress.fields
         if self.progress.loaded:
             loop.load_state_dict(fields["loops"])
@@ -277,7 +277,7 @@ class Training:
             _count(loop.epoch_progress, self.position.epoch, self.position.epoch)
 
     def _show(self) -> None:
-        """Lets the present rank 0 continue the logs and the progress bar of the last one."""
+        """Lets the current rank 0 continue the logs and the progress bar of its predecessor."""
         trainer, before, self.zero = self.trainer, self.zero, self.trainer.is_global_zero
         for logger, version in zip(trainer.loggers, self.progress.fields["versions"]):
             if version is not None and logger.version != version:
@@ -304,7 +304,7 @@ def _count(progress: Any, total: int, current: int) -> None:
 
 
 def _begin_anew(loop: Any) -> None:
-    """Lets a loop and its parts begin as if they had loaded no checkpoint."""
+    """Resets a loop and its parts to the start of training without a checkpoint."""
     loop.on_iteration_done()
     for part in vars(loop).values():
         if isinstance(part, _Loop):

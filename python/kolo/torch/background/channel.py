@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A chain of processes, along which the first sends to all others.
+"""A chain of processes, along which the first process sends to all others.
 
     member --> observer --> observer
 
 Each process passes the data on, piece by piece. So several receivers cost the
-sender as much as one.
+sender no more than a single receiver.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Channel:
         transfer.exchange(list(tensors), self._move, False, PIECE)
 
     def receive(self) -> Any:
-        """Returns the next tree that the first process sends. Waits for it without limit."""
+        """Waits, without limit, for the next tree from the first process, and returns it."""
         return transfer.receive(self._move, PIECE)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Receives the tensors that follow a tree."""
+        """Receives, in place, the tensors that follow a tree."""
         transfer.exchange(list(tensors), self._move, True, PIECE)
 
     def answer(self, tree: Any) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Decides whether the state is sent in the background, and has each process's part in the switch."""
+"""Decides whether the state is sent in the background, and implements each process's part in the switch."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Observer:
         self._reserving = ThreadPoolExecutor(1, "kolo-reserve")
 
     def follow(self) -> str:
-        """Follows the stream until its last message, and returns that: switch, leave or end."""
+        """Follows the stream to its end, and returns the last message: switch, leave or end."""
         try:
             return self._follow()
         finally:
@@ -62,7 +62,7 @@ class Observer:
                 raise Malformed("observers know no message %.80r" % (kind,))
 
     def finish(self) -> Tuple[int, bool]:
-        """Receives the rest. Returns the number of the last commit, and whether the state is still that of this commit."""
+        """Receives the rest of the state. Returns the number of the last commit, and whether the state has not changed since."""
         slices, tree, calls, commits, fresh = self._channel.receive()
         self._take(slices)
         remainder.put(self._core.handlers, tree)
@@ -74,7 +74,7 @@ class Observer:
             self._channel.fill([tensor for slice_ in map(Slice._make, slices) for tensor in self._unit(slice_.key).put(slice_)])
 
     def _step(self, name: str, groups: List[Dict[str, Any]], steps: List[Tuple[str, int]]) -> None:
-        """Does a step of an optimizer. Elements that have not come yet get zero gradients, and are overwritten when they come."""
+        """Does a step of an optimizer. Elements not received yet get zero gradients; receiving them overwrites the result."""
         optimizer = self._core.handlers[name].value
         set_hyperparameters(optimizer, groups)
         parts = []

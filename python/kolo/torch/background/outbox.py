@@ -8,9 +8,10 @@ a part of a message waits in gloo until the timeout, even if the connection ends
 (Pair::signalException, gloo/transport/tcp/pair.cc). The sender may be the only
 process that holds the state, so it must not be stuck in that wait.
 
-Its sending thread may be, and is then given up. It is a daemon that no one joins,
-and it keeps the tensors and the gloo group that it uses. The end of a gloo group
-waits for collectives, but not for point-to-point messages.
+The sending thread may be stuck in that wait, and is then given up. It is a
+daemon that no one joins, and it keeps the tensors and the gloo group that it
+uses. The end of a gloo group waits for collectives, but not for point-to-point
+messages.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 class Outbox:
-    """The messages to send. An error of the thread is raised at the next call."""
+    """A queue of messages with a thread that sends them. An error of the thread is raised at the next call."""
 
     def __init__(self, channel: Channel) -> None:
         self.rate = 0.0  # bytes a second

@@ -6,13 +6,13 @@
     intervals without sending  -->  the usual one
     intervals with sending     -->  training waits, or the interval is longer  -->  less room, or none
 
-An interval is the time between two commits; its room is how many bytes may be
-sent in it. Two things count against it: the time for which training waits for the
-sender, and by how much the interval is longer than the usual one. It can be longer
-because the sender takes a core, memory or the network from training.
+An interval is the time between two commits; its room is the number of bytes that may
+be sent in it. Two costs reduce the room: the time for which training waits for the
+sender, and the time by which the interval exceeds the usual one. Sending can make an
+interval longer, because it takes a core, memory or the network from training.
 
-An interval that is long for another reason leaves no room in the next one, either.
-Sending ends only after many of them.
+An interval that is longer for another reason also reduces the room of the next
+interval. Sending ends only after many long intervals.
 """
 
 from __future__ import annotations
@@ -81,23 +81,23 @@ class Pace:
 
     @property
     def measuring(self) -> bool:
-        """Whether the usual interval is not known yet. Nothing is sent until it is."""
+        """Whether the usual interval is still unknown. Nothing is sent meanwhile."""
         return not math.isinf(self._limit) and len(self._quiet) < QUIET and sum(self._quiet) < LONG
 
     @property
     def exhausted(self) -> bool:
-        """Whether to give up waiting for room for the rest."""
+        """Whether to stop waiting for room, and leave the rest of the state for the switch."""
         return self._refused >= PATIENCE
 
     def share(self, rate: float) -> int:
-        """Returns how many bytes a commit may send of data that is sent only once, at a rate in bytes per second."""
+        """Returns how many bytes of data that is sent only once a commit may send, at a rate in bytes per second."""
         return max(FLOOR, int(SHARE * rate * self._own))
 
     def room(self, rate: float, followed: int) -> int:
         """Returns how many bytes of slices a commit may send, if followed bytes of gradients are sent as well.
 
-        That is as many as of gradients, so little is sent at first and more with
-        each commit. It is less if training would become too slow.
+        The result grows with followed, so little is sent at first, and more with each
+        commit. It is lower if training would become too slow.
         """
         room = max(self.share(rate), followed)
         if followed and not math.isinf(self._limit):

@@ -65,5 +65,5 @@ def _put_optimizer(optimizer: torch.optim.Optimizer, groups: Any, states: Mappin
 
 
 def _owners(equal: Mapping[str, Unit]) -> Tuple[Set[str], Set[str]]:
-    """Returns the names, in the State, of the modules and of the optimizers that have units."""
+    """Returns the names that modules and optimizers with units have in the State."""
     return {key.partition(".")[0] for key in equal}, {unit.name for unit in equal.values() if unit.name}

@@ -1,12 +1,13 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The parts of a State that can be sent one after the other while training goes on.
+"""Divides a State into parts that can be sent one after the other while training goes on.
 
 A Unit is a parameter with its optimizer state, or a large tensor that no
 optimizer changes. The optimizers in KINDS update each element of a parameter
-independently, so a unit can be cut into slices. An observer that has the first n
-elements keeps them up to date with the first n elements of each gradient.
+independently, so a unit can be cut into slices. An observer that holds the
+first n elements keeps them up to date with the first n elements of each
+gradient.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Unit:
         return self.optimizer.state.get(self.tensor, {}) if self.optimizer else {}
 
     def ranges(self) -> Dict[str, torch.Tensor]:
-        """Returns the parameter, as "", and the tensors of its optimizer state with the same shape."""
+        """Returns the parameter, with the key "", and the tensors of its optimizer state that have the same shape."""
         return {"": self.tensor.detach(), **{
             name: value for name, value in self.kept().items()
             if isinstance(value, torch.Tensor) and value.shape == self.tensor.shape}}
@@ -62,14 +63,14 @@ class Unit:
         return all(tensor.is_contiguous() for tensor in self.ranges().values())
 
     def slice(self, begin: int, end: int) -> Tuple[Slice, List[torch.Tensor]]:
-        """Returns a slice and its tensors, which are the live ones. A unit that cannot be cut has one slice only."""
+        """Returns a slice and its tensors, which share memory with the live ones. A unit that cannot be cut has one slice only."""
         ranges = self.ranges()
         whole = {name: value for name, value in self.kept().items() if name not in ranges}
         return (Slice(self.key, tuple(self.tensor.shape), begin, end, {name: tensor.dtype for name, tensor in ranges.items()}, whole),
                 [_range(tensor, begin, end) for tensor in ranges.values()])
 
     def put(self, slice_: Slice) -> List[torch.Tensor]:
-        """Prepares for a slice of another process, and returns the memory for its tensors."""
+        """Prepares the unit for a slice from another process, and returns the memory for the slice's tensors."""
         kept = self.optimizer.state if self.optimizer is not None else {}
         if slice_.begin == 0:
             kept.pop(self.tensor, None)
@@ -93,7 +94,7 @@ class Unit:
         return compat.version(self.tensor), [(id(value), compat.version(value)) for value in kept if isinstance(value, torch.Tensor)]
 
     def checksum(self, count: int) -> int:
-        """Returns a checksum of the first count elements. If a bit differs, it almost certainly does, too."""
+        """Returns a checksum of the first count elements. Different elements almost certainly have different checksums."""
         total = 0
         for tensor in self.ranges().values():
             data = tensor.reshape(-1)[:count].view(torch.uint8)
@@ -105,7 +106,7 @@ class Unit:
 
 
 def units(handlers: Dict[str, Handler]) -> Dict[str, Unit]:
-    """Returns the units by key. Those that no optimizer changes come first, because they need no updates."""
+    """Returns the units by key. Units that no optimizer changes come first, because they need no updates."""
     optimizers = {name: handler.value for name, handler in handlers.items() if _is_known(handler)}
     others = [h.value for h in handlers.values()
               if isinstance(h.value, torch.optim.Optimizer) and not any(h.value is known for known in optimizers.values())]
@@ -136,7 +137,7 @@ def _is_plain(handler: Handler) -> bool:
 
 
 def _is_known(handler: Handler) -> bool:
-    """Whether a handler has an optimizer whose steps another process can repeat with the same gradients."""
+    """Whether a handler's object is an optimizer whose steps another process can repeat with the same gradients."""
     optimizer = handler.value
     return _is_plain(handler) and type(optimizer) in KINDS and not compat.has_post_hooks(optimizer)
 
@@ -161,7 +162,7 @@ def set_hyperparameters(optimizer: torch.optim.Optimizer, groups: List[Dict[str,
 
 
 def total(parts: Iterable[Unit]) -> int:
-    """Returns the bytes of units."""
+    """Returns the size of units in bytes."""
     return sum(unit.nbytes() for unit in parts)
 
 

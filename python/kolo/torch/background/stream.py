@@ -3,10 +3,10 @@
 
 """The sending side: gives observers the state while this process trains.
 
-    optimizer.step()  -->  gradients of what they have      -->  their optimizers do the same step
-    state.commit()    -->  the next slices                  -->  they have more
-                      -->  no more, or no room: checksums   -->  they compare, and answer
-    switch or leave   -->  what is left, what has changed   -->  they hold the state
+    optimizer.step()  -->  gradients of the slices sent     -->  observers do the same step
+    state.commit()    -->  the next slices                  -->  observers hold more
+                      -->  none left, or no room: checksums -->  observers compare, and answer
+    switch or leave   -->  the rest, and changed units      -->  observers hold the state
 
 The stream follows only the optimizer's own steps. A unit that anything else has
 changed is sent again at the end.
@@ -15,8 +15,9 @@ Slices and checksums are read from the live memory while the next gradients are
 computed, and the step waits until they are read. Gradients are copied, because a
 script may zero them at once.
 
-In every step, observers receive the gradients of all that they have. If that makes
-training too slow (see pace), the rest of the state is left for the end.
+In every step, observers receive the gradients of all slices that they hold. If
+this makes training too slow (see pace), the rest of the state is left for the
+end.
 
 Observers could instead be silent members of the group and get the gradients from
 its allreduce. But then the world size, the averages and the script's collectives
@@ -73,7 +74,7 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        """Whether the observers have received and compared all that is sent before the switch, so that no member waits for it."""
+        """Whether the observers have received and compared everything that is sent before the switch, so that no member waits."""
         return bool(self._answers)
 
     @property
@@ -107,12 +108,12 @@ class Stream:
                 self._ask()
 
     def switch(self) -> None:
-        """Has the observers join the group in which all are members. Call finish() there."""
+        """Sends the observers the message to join the next group, in which all are members. Call finish() in that group."""
         self._ask()
         self._say("switch")
 
     def leave(self) -> None:
-        """Completes the observers' state, with which they leave the group."""
+        """Sends the rest of the state to the observers, which then leave the group."""
         self._ask()
         self._say("leave")
         self.finish()
@@ -162,7 +163,7 @@ class Stream:
         self._hooks = []
 
     def _follow(self) -> None:
-        """Registers hooks for the gradients. They run after those that the script's function has registered before its first commit."""
+        """Registers hooks for the gradients. They run after hooks that the script's function has registered before its first commit."""
         self._following = True
         for optimizer in {id(unit.optimizer): unit.optimizer for unit in self._units.values() if unit.optimizer}.values():
             self._hooks.append(optimizer.register_step_pre_hook(self._before_step))
@@ -209,7 +210,7 @@ class Stream:
             self._outbox.do(send)
 
     def _ask(self) -> None:
-        """Asks the observers, once, which units differ."""
+        """Asks the observers which units differ, once per stream."""
         if self._asked:
             return
 
@@ -221,7 +222,7 @@ class Stream:
         self._outbox.do(ask)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Sends the gradients of what the observers have, as the optimizer gets them."""
+        """Sends the gradients, exactly as the optimizer uses them, of all slices that the observers hold."""
         with self._pace.waiting():
             self._send_gradients(optimizer, args, kwargs)
 

@@ -7,11 +7,11 @@
                   |        |             |        |
     newcomers     +- - ->  . - - -> ...  v        v
 
-Newcomers get each part from a member that has it, along its column of the mesh.
-That needs no checkpoint and no resharding.
+A newcomer receives its part from a member with the same part, along their column of
+the mesh. This needs no checkpoint and no resharding.
 
-Members that fail at different commits are one commit apart, because a step needs
-all of them. So each member keeps its last two commits.
+After a failure, members may be at different commits, but at most one commit apart,
+because each step needs all members. So each member keeps its last two commits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..state.core import Core
 
 
 def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional[int]:
-    """Returns the highest commit that all parts have. It is -1 if no member has a commit yet, and None if the state is lost."""
+    """Returns the highest commit of which all parts exist; -1 if no member has a commit yet, None if the state is lost."""
     for commit in sorted({*last, *before} - {-1}, reverse=True):
         have = {rank % replica for rank in range(len(last)) if commit in (last[rank], before[rank])}
         if commit >= 0 and len(have) == replica:
@@ -66,7 +66,7 @@ def send(core: Core, root: int, group: Group) -> None:
 
 
 def _send_part(core: Core, lacking: List[int], root: int, group: Group) -> None:
-    """Sends the part of a column to those that lack it."""
+    """Sends the part of a column to the members that lack it."""
     column = meshes.column()
     move = transfer.broadcasts(column, root)
     if group.place.rank == root:

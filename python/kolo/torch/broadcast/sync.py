@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Sends the training state from one member to the others, if necessary."""
+"""Sends the training state from one member to the others, if they lack it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Broadcast:
 def sync(core: Core, group: Group, former: Optional[Former] = None) -> None:
     """Gives all members of a group the same state.
 
-    Nothing is sent if all of them have the same commit, such as after members
-    have left. Otherwise the member with the latest commit sends, or the lowest
-    rank of several, and all others receive.
+    Nothing is sent if all members have the same commit, such as after members have
+    left. Otherwise, the member with the latest commit sends (of several, the lowest
+    rank), and all others receive.
 
-    If the state is saved here, because a callback or another member has changed
-    it, it is saved as another commit. Otherwise a member that fails before it
-    saves would seem to have the same state as one that has saved.
+    If a callback or another member has changed the state, it is saved here as a new
+    commit. With the old number, a member that fails before it saves would seem to
+    have the same state as a member that has saved.
     """
     if core.has_parts():
         commit = replicas.sync(core, group)

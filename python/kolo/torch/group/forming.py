@@ -5,13 +5,13 @@
 
     store --> offers --> roles --> gloo group of all --> default group of the members --> attested
 
-A group forms in a separate thread. If a member dies meanwhile, the others are
-left in a wait that ends only at the timeout. Their threads are then given up and
-kept from finishing; see Forming.abandon.
+A group forms in a separate thread. If a member dies meanwhile, the threads of
+the other members wait until the timeout. These threads are given up and kept
+from finishing; see Forming.abandon.
 
-Offers go through the agents' store, to which only processes of the job can write.
-Data from a group's own connections is not trusted before the agents have attested
-these.
+Offers go through the agents' store, to which only processes of the job can
+write. Data from a group's own connections is not trusted before the agents have
+attested the connections.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Abandoned(BaseException):
 class Connecting(threading.Thread):
     """Connects to the store that the agent serves, before a group needs it.
 
-    Newer releases of PyTorch first look up the host name of the address (2.15
-    does, 2.6 does not), which takes ten seconds if no name server answers. A
-    connection may be older than its group, because the agent assigns it to a
-    group at the first operation.
+    Newer releases of PyTorch first look up the host name of the address (2.15 does,
+    2.6 does not), which takes ten seconds if no name server answers. A connection
+    may be made before its group exists, because the agent assigns it to a group at
+    the first operation.
     """
 
     def __init__(self, timeout: timedelta) -> None:
@@ -80,7 +80,7 @@ class Connecting(threading.Thread):
 class Forming(threading.Thread):
     """Forms a group. When done is true, either group or error is set.
 
-    If pending is given, its processes are connected already, and all of them become members.
+    With a pending group, its connected processes all become members.
     """
 
     def __init__(self, place: Place, backend: str, timeout: timedelta, wake: Callable[[], None], offer: Offer,
@@ -120,10 +120,10 @@ class Forming(threading.Thread):
     def abandon(self) -> None:
         """Gives this group up, so that the next can form at once.
 
-        The thread may stay inside torch until the timeout. An exception is raised
-        in it at the next line of Python that it reaches, so it never makes its
-        group the default one. Its connections are shut down, which usually ends
-        the wait, too.
+        The thread may stay inside torch until the timeout. At the next line of Python
+        that it reaches, an exception is raised in it, so its group never becomes the
+        default group. The group's connections are shut down, which usually ends the
+        wait, too.
         """
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(Abandoned))
         sockets.shut(self._opened().connections)

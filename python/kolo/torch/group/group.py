@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Process groups, several of which a process forms and leaves in its life.
+"""Process groups. In its life, a process forms and leaves several of them.
 
     place --> Forming (thread) --> Group --> leave() --> next place
                  |  broken            |  broken
@@ -43,7 +43,7 @@ class GroupFailed(RuntimeError):
 
 
 class PendingGroup(NamedTuple):
-    """The connected processes of the next group: the members of the present one, and its observers."""
+    """The connected processes of the next group: the members and the observers of the current group."""
 
     place: Place  # of this process, among all of them
     roles: Roles
@@ -58,7 +58,7 @@ class PendingGroup(NamedTuple):
 
 
 class Group:
-    """A connected process group. For an observer, it has no members, only a pending group."""
+    """A connected process group. On an observer, it contains only the pending group."""
 
     def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta, pending: Optional[PendingGroup] = None) -> None:
         self.place = place
@@ -73,10 +73,10 @@ class Group:
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
     def agree(self, flag: int) -> int:
-        """Returns the highest flag that a member passed in the call before. All members call it equally often and get the same result.
+        """Returns the highest flag that any member passed to the previous call. All members call it equally often and get the same result.
 
-        The result 0 means that there is nothing to do; only then this call's flag is sent. Its result arrives while the members
-        train, so no member waits, and no member is ahead by more than one call.
+        If the result is 0, there is nothing to do, and this call's flag is sent. The flags arrive while the members train, so
+        no member waits, and no member is ahead by more than one call.
         """
         if self._control is None:
             return flag
@@ -94,8 +94,8 @@ class Group:
     def verify(self) -> None:
         """Raises if the group has failed. Called before state is saved.
 
-        NCCL's collectives run later than the code that starts them, and end without
-        an error if they are aborted. So this waits for the GPU before it decides.
+        NCCL's collectives run later than the code that starts them, and an aborted
+        collective ends without an error. So this first waits for the GPU.
         """
         if self._flag_work is not None:  # no member saves a commit before all have saved the one before the last
             self._finish(self._flag_work, PATIENCE)
@@ -139,7 +139,7 @@ class Group:
             dist.broadcast(tensor, root)
 
     def finish(self, timeout: timedelta = timedelta(seconds=30)) -> None:
-        """Waits until all members are here, so that none takes the end of another for a failure."""
+        """Waits until all members have called it, so that no member takes the end of another for a failure."""
         if self._control is None:
             return
         try:
@@ -180,12 +180,12 @@ class Group:
         return former
 
     def leave(self, wait: bool = False) -> None:
-        """Leaves the group, so that the next can form at once. Its collectives must have ended.
+        """Leaves the group, so that the next group can form at once. The group's collectives must have ended.
 
-        gloo takes tens of milliseconds to close the connections. Another thread waits
-        for that; with wait, which is for the end of the process, this one does. In a
-        group that has failed, the wait may last forever (see outbox), so the process
-        ends without it.
+        gloo takes tens of milliseconds to close the connections. A separate thread waits
+        for this. With wait=True, meant for the end of the process, this call waits
+        instead. It does not wait for a group that has failed, because that could take
+        forever (see outbox).
         """
         if self.failed:
             self.break_()  # for members that wait for this one
@@ -211,7 +211,7 @@ class Group:
                 drop(backends)
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
-        """Waits for a collective. After patience, it reports what the script may do wrong, and continues to wait."""
+        """Waits for a collective. After patience, it logs what may be wrong in the script, and continues to wait."""
         try:
             try:
                 work.wait(*([patience] if patience else []))

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Decides which processes of a new group are members, and which observe until they have the state. Pure."""
+"""Decides which processes of a new group are members, and which are observers until they have the state. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def decide(offers: Sequence[Offer]) -> Roles:
 
     - in the first group of a training,
     - if members have failed at different commits,
-    - if rank 0, which reports to the agent, would be no member,
+    - if rank 0, which reports to the agent, would be an observer,
     - if rank 0 would not send its state in the background,
     - if all processes have the state.
     """

@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Finds the TCP sockets that a process group has opened: where it listens, and connections, which can be shut down.
+"""Finds the TCP sockets that a process group has opened: its listeners, and its connections, which can be shut down.
 
-gloo has no abort. A collective ends when a connection of its group ends, unless
-it is in the middle of a message (see outbox); the agent kills such a process. A
-process that dies closes its connections. If it hangs, or its host is gone, the
-others have to close theirs.
+gloo has no abort. A collective ends when a connection of its group ends, except
+in the middle of a message (see outbox): the agent kills a process that waits
+there. A process that dies closes its connections. If a process hangs, or its
+host is gone, the other processes have to close their connections.
 
 Works on Linux only. Elsewhere no sockets are found, and a collective ends at its
 timeout.

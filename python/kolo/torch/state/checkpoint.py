@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Checkpoints on disk, which are whole at every moment."""
+"""Writes and reads checkpoints on disk. A checkpoint is complete at every moment, also while it is replaced."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def save_checkpoint(state: Any, path: Path) -> None:
     """Writes a State, or anything that torch.save accepts, to path. Only rank 0 writes; the others return.
 
     The file is written next to path and then renamed. So path is always the old
-    checkpoint or the new one, even if the process or the machine ends meanwhile.
+    checkpoint or the new one, even if the process or the machine fails meanwhile.
 
-    A State with a sharded model is written as of its last commit, with its parts in
-    the directory path.shards. With replicas, it is written as it is now, and all
-    ranks must call this function.
+    For a State with a sharded model, the values of the last commit are written, with
+    the model's parts in the directory path.shards. With replicas, the current values
+    are written, and all ranks must call this function.
     """
     core = core_of(state) if isinstance(state, State) else None
     if core is not None:
@@ -64,7 +64,7 @@ def save_checkpoint(state: Any, path: Path) -> None:
 
 
 def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool:
-    """Sets a State from a checkpoint of save_checkpoint, and returns whether there was one.
+    """Sets a State from a checkpoint of save_checkpoint, and returns whether there was a checkpoint.
 
     Call it before the elastic function. The first group takes the state of its rank
     0, and newcomers take the state of the group that they join.
@@ -106,7 +106,7 @@ def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def _read(node: Any) -> Any:
-    """Undoes _written(). Other values stay as they are."""
+    """Undoes _written(). Returns other values unchanged."""
     if type(node) in (list, tuple):
         return type(node)(map(_read, node))
     if type(node) is dict and MARK in node:

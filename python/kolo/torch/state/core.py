@@ -31,7 +31,7 @@ class Committing(Protocol):
 
     @property
     def size(self) -> int:
-        """The number of members of the present group."""
+        """The number of members of the current group."""
 
     def verify(self) -> None:
         """Raises if the results of the group's collectives may be wrong."""
@@ -40,7 +40,7 @@ class Committing(Protocol):
         """Is called before the state is saved as the commit of this number: gives other members copies of what is shared out."""
 
     def committed(self) -> None:
-        """Is called when the state has been saved as a commit."""
+        """Called when the state has been saved as a commit."""
 
     def check(self) -> None:
         """Raises if this process is to leave its group here."""
@@ -60,7 +60,7 @@ class Core:
         self._session: Optional["weakref.ref[Committing]"] = None
 
     def admit(self, name: str, value: Any) -> None:
-        """Makes value part of the state under this name. Raises Refused, without a change, if it cannot be."""
+        """Makes value part of the state under this name. Raises Refused, and changes nothing, for unsupported values."""
         try:
             handler = handler_for(value)
         except Refused as err:
@@ -80,11 +80,11 @@ class Core:
         self._session = weakref.ref(session)
 
     def detach(self) -> None:
-        """Makes commits only save."""
+        """Makes commits only save the state, without a session."""
         self._session = None
 
     def commit(self, every: int) -> None:
-        """Does what State.commit describes."""
+        """Implements State.commit."""
         self.calls += 1
         if self.calls < every:
             return
@@ -105,7 +105,7 @@ class Core:
         session.check()
 
     def check(self) -> None:
-        """Does what State.check describes."""
+        """Implements State.check."""
         session = self.session
         if session is not None:
             self.ledger.change()
@@ -115,7 +115,7 @@ class Core:
     # Commits.
 
     def save(self) -> None:
-        """Only saves the state in memory."""
+        """Saves the state in memory. The group does not change here."""
         self._snapshot.take(self.handlers)
         self.ledger.save()
 
@@ -128,7 +128,7 @@ class Core:
         self.ledger.commit(number, keeps_previous)
 
     def seal(self) -> None:
-        """Commits the state with which members leave their group, unless it is a commit already.
+        """Commits the state with which members leave their group, if it differs from the last commit.
 
         A member that fails at this moment goes back to an earlier state, which must not have the same number.
         """
@@ -139,7 +139,7 @@ class Core:
                 self.keep_checkpoint()
 
     def keep_changes(self, number: int) -> None:
-        """Makes the state the commit with this number. Saves it if anything but training has changed it."""
+        """Makes the state the commit with this number. If anything but training has changed the state, saves it first."""
         if not self.ledger.fresh:
             self.save()
         self.ledger.agree(number)
@@ -152,14 +152,14 @@ class Core:
             self.calls = 0  # some ranks may have failed before a call of commit, others after it
 
     def recover(self) -> None:
-        """Goes back to the last commit after a failure. If that is not whole, a transport has to get the state from another member."""
+        """Goes back to the last commit after a failure. If the commit is incomplete, a transport has to get the state from another member."""
         try:
             self.restore()
         except NotWhole:
             self.ledger.lose()
 
     def go_back(self) -> None:
-        """Goes back from the last commit, which only this process has, to the one before it."""
+        """Goes back to the commit before the last one, which only this process has."""
         self._snapshot, self._previous = self._previous, self._snapshot
         self.ledger.go_back()
         self.restore()
@@ -182,7 +182,7 @@ class Core:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The last commit."""
+        """The snapshot that holds the last commit."""
         return self._snapshot
 
     def tensors(self) -> List[torch.Tensor]:
@@ -236,7 +236,7 @@ class Core:
     # Values.
 
     def tree(self, shared: bool = False) -> Dict[str, Any]:
-        """Returns the live values by name, as nested containers of tensors. shared: only those that newcomers get."""
+        """Returns the live values by name, as nested containers of tensors. With shared, only values that newcomers receive."""
         if not shared:
             return {name: h.tree() for name, h in self.handlers.items()}
         return {name: tree for name, tree in self._common().items() if self.handlers[name].shared}
@@ -264,7 +264,7 @@ class Core:
         return more
 
     def follow(self, calls: int) -> None:
-        """Records that the values are now another member's, which has called commit so often since it last saved."""
+        """Records that the values now come from another member. calls is how often it has called commit since it last saved."""
         self.calls = calls
         self.ledger.change()
 
@@ -281,7 +281,7 @@ class Core:
         return any(handler.shares for handler in self.handlers.values())
 
     def parts(self) -> Dict[str, Any]:
-        """Returns the values of which this process has a part, in the form of tree()."""
+        """Returns the values of which this process holds a part, in the form of tree()."""
         return {name: handler.tree() for name, handler in self.handlers.items() if handler.parts}
 
     def values(self, kind: type) -> List[Any]:
@@ -303,16 +303,16 @@ class Core:
     # Checkpoints.
 
     def write_parts(self) -> None:
-        """Has handlers write the values that no single process has all of, before a checkpoint. All members call it."""
+        """Makes handlers write values that are divided among processes, before a checkpoint. All members call it."""
         for handler in self.handlers.values():
             if handler.parts:
                 handler.write()
 
     def kept(self, path: str) -> Dict[str, Any]:
-        """Returns the content of a checkpoint.
+        """Returns the content of a checkpoint at path.
 
-        That is the live values. It is the last commit if a handler has written files for
-        the commit, which it has to keep for the checkpoint.
+        It consists of the live values, or of the last commit if a handler has written
+        files for that commit; the handler then keeps the files for the checkpoint.
         """
         whole = self.has_parts() or all(type(handler).keep is Handler.keep for handler in self.handlers.values())
         if not whole and not self.ledger.saved:
@@ -334,13 +334,13 @@ class Core:
             callback()
 
     def reset(self) -> None:
-        """Has handlers make anything that is bound to a group for the present one."""
+        """Makes handlers construct, for the current group, anything that is bound to a group."""
         for handler in self.handlers.values():
             if handler.reset():
                 self.ledger.change()
 
     def drop(self) -> None:
-        """Has handlers forget anything that is bound to the group that is left."""
+        """Makes handlers forget anything that is bound to the group that this process leaves."""
         reporting.flush()
         self._snapshot.settle()
         for handler in self.handlers.values():

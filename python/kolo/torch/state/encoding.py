@@ -12,8 +12,8 @@
       d o               dict, OrderedDict: length, keys and values; o: and its _metadata
       m                 Made: kind, parts
 
-Lengths have 4 bytes, and all numbers are little-endian. There is nothing else: no
-class names, no references.
+Lengths take 4 bytes, and all numbers are little-endian. The encoding has no
+class names and no references.
 
 loads() raises Malformed for anything that dumps() cannot have written. It never
 uses more memory than a small multiple of its input.
@@ -36,7 +36,7 @@ _COUNT, _INT, _FLOAT = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("
 
 
 def dumps(node: Any) -> bytes:
-    """Encodes a skeleton, as split() returns it."""
+    """Encodes a skeleton from split() as bytes."""
     out = bytearray()
     _write(node, out)
     if len(out) > LIMIT:
@@ -46,7 +46,7 @@ def dumps(node: Any) -> bytes:
 
 
 def loads(data: Union[bytes, bytearray]) -> Any:
-    """Decodes bytes that dumps() has returned."""
+    """Returns the skeleton that dumps() has encoded. Raises Malformed for other data."""
     if len(data) > LIMIT:
         raise Malformed("%d bytes are more than any state may have" % len(data))
     reader = _Reader(data)
@@ -114,7 +114,7 @@ class _Reader:
         return data
 
     def _count(self, size: int = 1) -> int:
-        """Reads a length, and checks that so many parts of at least size bytes can follow."""
+        """Returns the next length, after checking that this many parts of at least size bytes can follow."""
         count: int = _COUNT.unpack(self._take(4))[0]
         if count * size > len(self._data) - self.at:
             raise Malformed("it ends too early")

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Handlers: how a State copies and sets its values."""
+"""Handlers, with which a State copies and sets its values."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Handler:
     """Copies and sets one object of a State.
 
     tree() returns the object as nested values of the types that a State may hold;
-    the tensors may be the live ones. It is also called when the State is made,
-    before there is a group. load() sets the object from such a tree. It may keep
-    the tree's tensors, unless copies is set.
+    its tensors may share memory with the object. It is also called when the State
+    is made, before there is a group. load() sets the object from such a tree, and
+    may keep the tree's tensors, unless copies is set.
     """
 
     copies = False  # load() copies the tensors instead of keeping them
@@ -52,16 +52,16 @@ class Handler:
         raise NotImplementedError
 
     def tensors(self) -> Iterable[torch.Tensor]:
-        """Returns large tensors that tree() will have, as far as they are known. Memory for their copies is prepared in advance."""
+        """Returns large tensors that tree() will contain, as far as known. Memory for their copies is allocated in advance."""
         return ()
 
     @property
     def parts(self) -> bool:
-        """Whether each member of a replica has a part of the object. Members with the same place in other replicas have the same part."""
+        """Whether the object is divided among the members of a replica. Members at the same place in all replicas hold the same part."""
         return False
 
     def common(self) -> Any:
-        """Returns the values of such an object that are not divided into parts. Newcomers get them like any other value."""
+        """For divided objects: returns the values that are not divided. Newcomers receive them like any other value."""
         return self.tree()
 
     @property
@@ -70,13 +70,13 @@ class Handler:
         return False
 
     def begin(self) -> None:
-        """Forgets the part of such an object, when a training begins from nothing."""
+        """For divided objects: forgets this process's part, when a training begins from nothing."""
 
     def write(self) -> None:
-        """Is called on all members before a checkpoint with such an object is written."""
+        """For divided objects: called on all members before a checkpoint is written."""
 
     def commit(self) -> Any:
-        """Is called on all members at a commit, before tree(); true: it has written a checkpoint, to which a lost member takes the others back."""
+        """Called on all members at a commit, before tree(). Returns true if it has written a checkpoint, to which the others go back if a member is lost."""
 
     @property
     def sealed(self) -> bool:
@@ -88,13 +88,13 @@ class Handler:
         return tree
 
     def kept(self, tree: Any, path: str) -> None:
-        """Is called when a checkpoint with this tree is at path."""
+        """Called when a checkpoint with this tree is at path."""
 
     def reset(self) -> Any:
-        """Is called on all members when their group has formed and the state is equal. Returns true if it has changed the state."""
+        """Called on all members when their group has formed and the state is equal. Returns whether it has changed the state."""
 
     def drop(self) -> None:
-        """Is called when this process leaves its group."""
+        """Called when this process leaves its group."""
 
 
 class StateDictHandler(Handler):
@@ -156,7 +156,7 @@ class ScalerHandler(StateDictHandler):
 
 
 class SchedulerHandler(StateDictHandler):
-    """A learning-rate scheduler. Functions that some schedulers have in their state dict are left out."""
+    """A learning-rate scheduler. Functions in the state dicts of some schedulers are left out."""
 
     def tree(self) -> Any:
         return {name: value for name, value in self.value.state_dict().items() if not callable(value)}
@@ -170,7 +170,7 @@ class SamplerHandler(StateDictHandler):
 
 
 class DistributedSamplerHandler(Handler):
-    """A sampler that does not say where in its epoch it is."""
+    """A sampler that does not report its position within the epoch. It is refused."""
 
     def __init__(self, value: Any) -> None:
         raise Refused("a DistributedSampler is bound to one group, and begins its epoch again in the next one; use kolo.ElasticSampler")
@@ -190,7 +190,8 @@ class RNG:
     """The state of the random number generators of this process: torch (CPU and CUDA), random and numpy.
 
     As part of a State (rng=kolo.RNG()), it makes a step that is repeated after a
-    failure draw the same numbers. Each rank, also a newcomer, has its own.
+    failure draw the same numbers. Each rank, also a newcomer, has its own
+    generators.
     """
 
     def state_dict(self) -> Dict[str, Any]:

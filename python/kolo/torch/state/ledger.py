@@ -3,13 +3,13 @@
 
 """Records which commit of the training a process holds. Pure.
 
-Members compare the numbers of their commits to decide who sends its state. So a
-number must never stand for two different states:
+Members compare the numbers of their commits to decide which member sends its
+state. So a number must never stand for two different states:
 
-- If anything but training changes the state, saving it is another commit; see
+- If anything but training changes the state, saving it makes another commit; see
   fresh.
-- A process that was in a group that trains but does not have its state holds
-  LOST. It is not a newcomer.
+- A process that was in a training group but has lost the group's state holds LOST.
+  It is not a newcomer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ledger:
         self.saved = self.fresh = True
 
     def commit(self, number: int, keeps_previous: bool = False) -> None:
-        """Records that the state was saved as the commit with this number. keeps_previous: the commit before is kept, too."""
+        """Records that the state was saved as the commit with this number; with keeps_previous, next to the commit before."""
         if keeps_previous:
             self.before = self.held
         self.save()
@@ -48,11 +48,11 @@ class Ledger:
         self.fresh = False
 
     def restore(self) -> None:
-        """Records that the state was restored to the last saved one."""
+        """Records that the last saved state was restored."""
         self.fresh = True
 
     def go_back(self) -> None:
-        """Drops the last commit, which only this process has, for the one before it."""
+        """Goes back to the commit before the last one, which only this process has."""
         self.number, self.before = self.before, NONE
 
     def begin(self) -> None:
@@ -60,7 +60,7 @@ class Ledger:
         self.number = self.before = NONE
 
     def disown(self) -> None:
-        """Disowns this process's commits, because it is new in the group and they may differ from the group's.
+        """Marks this process's commits as foreign: the process is new in the group, and the group's commits may differ.
 
         Commit 0 is the state with which the training begins; all processes have it.
         """
@@ -72,12 +72,12 @@ class Ledger:
         self.number = LOST
 
     def forget(self) -> None:
-        """Records that another process's state is about to replace this one's part by part. Nothing can be trained from until then."""
+        """Records that another process's state is about to replace this process's state, part by part. Until then, the state is unusable."""
         self.saved = self.fresh = False
         self.number = LOST
 
     def agree(self, number: int) -> None:
-        """Gives the last commit the number on which all members agree, without saving.
+        """Gives the last commit, without saving again, the number on which all members agree.
 
         If nothing is saved, held is LOST until the next commit.
         """

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Memory that is allocated before it is needed.
+"""Allocates memory before it is needed.
 
 The kernel allocates a page when it is first written, which can take several times
 as long as copying a page. So a process writes to the memory while no group waits
@@ -22,7 +22,7 @@ _Kind = Tuple[torch.Size, torch.dtype, torch.device]
 
 
 class Reserve:
-    """Unused tensors, by shape, type and device."""
+    """Unused tensors by shape, dtype and device."""
 
     def __init__(self, tensors: Iterable[torch.Tensor] = ()) -> None:
         self._free: DefaultDict[_Kind, List[torch.Tensor]] = collections.defaultdict(list)
@@ -35,12 +35,12 @@ class Reserve:
                 self._free[_kind(tensor)].append(tensor)
 
     def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Optional[torch.Tensor]:
-        """Returns a tensor with any content, which the caller owns from now on; None if there is none of this kind."""
+        """Returns a tensor with arbitrary content, which the caller then owns; None without one of this shape, dtype and device."""
         free = self._free.get((shape, dtype, device))
         return free.pop() if free else None
 
     def fill(self, tensors: Iterable[torch.Tensor], used: Iterable[torch.Tensor]) -> None:
-        """Adds tensors until each of tensors has one of its kind, either here or in used."""
+        """Adds tensors until each of tensors has a counterpart of its shape, dtype and device, either here or in used."""
         have = collections.Counter(_kind(tensor) for tensor in used)
         have.update({kind: len(free) for kind, free in self._free.items()})
         for tensor in filter(_worthwhile, tensors):

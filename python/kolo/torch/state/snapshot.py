@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The last commit, in memory.
+"""Keeps the last commit in memory.
 
     take()              forward, backward             optimizer.step()
       | copies small and other tensors                       |
@@ -61,12 +61,12 @@ class Snapshot:
         self._copying: Optional["Future[None]"] = None
 
     def reserve(self, live: Iterable[torch.Tensor]) -> None:
-        """Prepares memory for a commit of these tensors. May be called by another thread than take()."""
+        """Allocates memory for a commit of these tensors. May be called by another thread than take()."""
         with torch.no_grad():
             self.spare.fill(live, self._buffers)
 
     def take(self, handlers: Mapping[str, Handler]) -> None:
-        """Copies the handlers' values. The thread's part is complete after settle()."""
+        """Copies the handlers' values. The tensors that a thread copies are complete after settle()."""
         self.settle(used=False)
         parts: Dict[str, Tuple[Any, int]] = {}
         live: List[torch.Tensor] = []
@@ -103,7 +103,7 @@ class Snapshot:
         self._copying, self._watched = None, []
 
     def load(self, handlers: Mapping[str, Handler]) -> None:
-        """Sets the handlers' values from the copy. Raises NotWhole if the copy is not of one commit."""
+        """Sets the handlers' values from the copy. Raises NotWhole if values changed while the copy was made."""
         self._check()
         for name, handler in handlers.items():
             if name in self._parts:
@@ -117,7 +117,7 @@ class Snapshot:
                 for name, (skeleton, first) in self._parts.items()}
 
     def forked(self) -> None:
-        """Gives up the thread's copy in a forked process, which does not have the thread."""
+        """Gives up the thread's copy in a forked process, in which the thread does not exist."""
         if self._copying is not None:
             self._copying, self._watched, self.whole = None, [], False
 
@@ -135,7 +135,7 @@ class Snapshot:
         return self._buffers[number] if handler.copies else self._buffers[number].clone()
 
     def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
-        """Allocates memory for tensors and finds those that only a step changes, unless the tensors are the same as before."""
+        """Allocates memory for tensors, and finds tensors that only a step changes, unless the tensors are the same as before."""
         if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
             self.spare.add(self._buffers)  # their content is no longer needed
             self._buffers = [self._memory(tensor) for tensor in live]
@@ -173,13 +173,13 @@ def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _deferrable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor may be left to the thread. GPU tensors may not, because their copies are asynchronous anyway."""
+    """Whether the thread may copy a tensor. It does not copy GPU tensors, because their copies are asynchronous anyway."""
     return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_inference()
             and nbytes([tensor]) >= LARGE)
 
 
 def _place(tensor: torch.Tensor) -> Tuple[int, int]:
-    """Returns where a tensor is in memory, and its bytes."""
+    """Returns the address and the size in bytes of a tensor."""
     return (tensor.data_ptr() if type(tensor) in (torch.Tensor, torch.nn.Parameter) else 0), nbytes([tensor])
 
 

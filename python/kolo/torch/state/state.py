@@ -26,7 +26,7 @@ class State:
     once. The package's README lists the types.
 
     Each commit reports step, samples, epoch, total_steps and loss to Kolo, as far
-    as the State has them.
+    as the State holds them.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -54,8 +54,8 @@ class State:
     def commit(self, every: int = 1) -> None:
         """Saves the state in memory. The group may change here.
 
-        All ranks call it equally often, after the optimizer's step. With every=n,
-        only each n-th call has an effect.
+        All ranks call it equally often, after the optimizer's step. With every=n, only
+        every n-th call has an effect.
         """
         self._core.commit(every)
 
@@ -64,7 +64,7 @@ class State:
         self._core.check()
 
     def save(self) -> None:
-        """Only saves the state in memory, such as after a checkpoint has been loaded."""
+        """Saves the state in memory, such as after loading a checkpoint. The group does not change here."""
         self._core.save()
 
     def restore(self) -> None:
@@ -76,11 +76,11 @@ class State:
         self._core.load(tree)
 
     def tree(self, shared: bool = False) -> Dict[str, Any]:
-        """Returns the live values by name, as nested containers of tensors. shared: only those that newcomers get."""
+        """Returns the live values by name, as nested containers of tensors. With shared, only values that newcomers receive."""
         return self._core.tree(shared)
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yields the epochs that are left of count, beginning with the present one.
+        """Yields the remaining epochs of count, beginning with the current epoch.
 
         After each epoch, state.epoch grows by one and every sampler starts the next
         epoch. If the function is left within an epoch, the next call goes on there.
@@ -112,8 +112,8 @@ class State:
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Adds functions that each member calls when the group has changed.
 
-        They run after the new group has formed and before the state is sent. So their
-        changes, such as a new learning rate, reach newcomers, which do not call them.
+        They run after the new group has formed and before the state is sent. Newcomers
+        do not call them, but receive their changes, such as a new learning rate.
         """
         self._core.callbacks.extend(callbacks)
 
@@ -127,12 +127,12 @@ class State:
 
 
 def core_of(state: State) -> Core:
-    """Returns the Core of a State. It is no public attribute, so that a value may have any public name."""
+    """Returns the Core of a State. The attribute is private, so that a value may have any public name."""
     return state._core
 
 
 def _length(batch: Any) -> int:
-    """The number of samples of a batch."""
+    """Returns the number of samples of a batch."""
     if isinstance(batch, torch.Tensor):
         return len(batch)
     values = batch.values() if hasattr(batch, "values") else batch if isinstance(batch, (list, tuple)) else ()

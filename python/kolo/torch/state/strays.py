@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Finds what a script trains with and its State lacks, so that a change would lose it without a word.
+"""Finds optimizers and samplers that a script trains with but its State lacks. A change would lose them silently.
 
-    optimizer.step()  --> an optimizer of the state's modules that the state does not have
+    optimizer.step()  --> an optimizer of the state's modules that is not part of the state
     iter(sampler)     --> a sampler of PyTorch's that is in the middle of its epoch at a commit
 
-Each is reported once, at the first commit at which it is seen.
+Each optimizer and sampler is reported once, at the first commit after it was used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.utils.data import DistributedSampler, RandomSampler, SequentialSample
 
 from ..log import log
 from .core import Core
-from .handlers import ZERO, ModuleHandler, is_zero
+from .handlers import ZERO, ModuleHandler, SchedulerHandler, is_zero
 
 SAMPLERS = (DistributedSampler, RandomSampler, SequentialSampler)
 SAMPLER = ("a %s is in the middle of its epoch at a commit, and is not part of the state: after a change of the group its epoch begins "
@@ -32,7 +32,7 @@ OPTIMIZER = ("an optimizer (%s) trains modules of the state and is not part of i
 
 
 class Strays:
-    """What of a process's training was seen, and what was reported of it."""
+    """Optimizers and samplers that the process has used, and which of them were reported."""
 
     def __init__(self) -> None:
         self._stepped: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # for the first time, since the last commit
@@ -41,15 +41,19 @@ class Strays:
         self._said: Set[str] = set()
 
     def watch(self) -> None:
-        """Begins to see steps and iterators, until the process ends."""
+        """Registers hooks for steps and iterators, until the process ends."""
         register_optimizer_step_post_hook(self._step)
         for kind in SAMPLERS:
             self._watch_iterators(kind)
 
     def report(self, core: Core) -> None:
-        """Reports what was seen since the last commit of the state."""
-        for walk, sampler in list(self._walks.items()):
-            if inspect.getgeneratorstate(walk) == inspect.GEN_SUSPENDED and not getattr(sampler, "replacement", False):
+        """Reports optimizers and samplers used since the last commit that the state lacks."""
+        for reference in self._walks.keyrefs():  # a list, since other threads may begin iterators
+            walk = reference()
+            if walk is None or inspect.getgeneratorstate(walk) != inspect.GEN_SUSPENDED:
+                continue
+            sampler = self._walks.get(walk)
+            if not getattr(sampler, "replacement", False) and not _is_part(sampler, core):
                 self._say(SAMPLER % type(sampler).__name__)
         stepped = list(self._stepped)
         self._stepped.clear()
@@ -60,7 +64,7 @@ class Strays:
                 self._say(ZERO if is_zero(optimizer) else OPTIMIZER % type(optimizer).__name__)
 
     def _watch_iterators(self, kind: Any) -> None:
-        """Begins to see the iterators of a kind of samplers."""
+        """Registers a hook for the iterators of a sampler class."""
         walk = kind.__iter__
 
         @functools.wraps(walk)
@@ -82,12 +86,12 @@ class Strays:
 
 
 def _walk(items: Iterator[Any]) -> Iterator[Any]:
-    """The same iterator, in a form that there can be weak references to."""
+    """Wraps an iterator in a generator, to which weak references are possible."""
     yield from items
 
 
 def _is_stray(optimizer: torch.optim.Optimizer, core: Core) -> bool:
-    """Whether an optimizer that has made a step keeps something of it, and neither it nor another of the same parameters is part of the state."""
+    """Whether an optimizer keeps something of its steps, and the state contains no optimizer of the same parameters."""
     kept = [value for values in optimizer.state.values() for value in (values.values() if isinstance(values, dict) else [values])]
     if all(value is None for value in kept) and not is_zero(optimizer):
         return False
@@ -95,10 +99,24 @@ def _is_stray(optimizer: torch.optim.Optimizer, core: Core) -> bool:
     modules = core.values(ModuleHandler)
     if not any(id(parameter) in own for module in modules for parameter in module.parameters()):
         return False
-    for value in (handler.value for handler in core.handlers.values()):
-        groups = getattr(value, "param_groups", ())
-        if any(id(parameter) in own for group in groups for parameter in group["params"]):
-            return False
-        if any(part is optimizer for part in getattr(value, "__dict__", {}).values()):
-            return False  # in an object of the script's own
-    return True
+    groups = (group for handler in core.handlers.values() for group in getattr(handler.value, "param_groups", ()))
+    if any(id(parameter) in own for group in groups for parameter in group["params"]):
+        return False
+    return not _is_part(optimizer, core)
+
+
+def _is_part(one: Any, core: Core) -> bool:
+    """Whether an object is a value of the state, or a value of the script's own has it, maybe in a list or dict.
+
+    The state of a scheduler does not include its optimizer.
+    """
+    for handler in core.handlers.values():
+        if handler.value is one:
+            return True
+        if isinstance(handler, SchedulerHandler):
+            continue
+        for part in list(getattr(handler.value, "__dict__", {}).values()):
+            parts = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+            if part is one or any(inner is one for inner in list(parts)):
+                return True
+    return False

@@ -3,12 +3,12 @@
 
 """Moves trees of tensors and values, or tensors alone, between processes.
 
-The skeleton of a tree is sent as bytes (see encoding). The tensors are sent as
-they are, with small ones of a kind together.
+The skeleton of a tree is sent as bytes (see encoding). Large tensors are sent
+one by one; small tensors of the same dtype and device are sent together.
 
-The caller provides a Move, which gets bytes from one process to the others. All
-sides call their Move with the same sequence of tensors. The sender's sends them,
-and the others' fill them.
+The caller provides a Move, a function that moves a tensor's bytes from one process to
+the others. All processes call their Move with tensors of the same sizes in the same
+order. The sender's Move sends each tensor; the receivers' Moves fill it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Move = Callable[[torch.Tensor], None]
 
 
 def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
-    """Sends a tree to processes that call receive(). Raises Refused, before anything is sent, if it cannot be part of a state."""
+    """Sends a tree to processes that call receive(). Raises Refused, before it sends anything, for unsupported values."""
     skeleton, live = split(tree)
     text = encoding.dumps((skeleton, [_describe(tensor) for tensor in live]))
     move(torch.tensor([len(text)], dtype=torch.int64))
@@ -43,7 +43,7 @@ def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
 def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -> Any:
     """Returns the tree that another process sends. The caller owns its tensors, even those from spare.
 
-    Raises Malformed for data that send() does not send.
+    Raises Malformed for data that send() cannot have sent.
     """
     length = torch.zeros(1, dtype=torch.int64)
     move(length)
@@ -80,12 +80,12 @@ def broadcasts(group: Any, root: int) -> Move:
 
 
 def _describe(tensor: torch.Tensor) -> str:
-    """Describes a tensor to a receiver: type, device, shape."""
+    """Returns a description of a tensor for receivers: dtype, device type, shape."""
     return " ".join((str(tensor.dtype).partition(".")[2], tensor.device.type, *map(str, tensor.shape)))
 
 
 def _kind(text: Any) -> Tuple[torch.dtype, torch.device, Tuple[int, ...]]:
-    """Reads what _describe() has written."""
+    """Returns dtype, device and shape from a description by _describe()."""
     words = text.split(" ") if type(text) is str else []
     if len(words) < 2 or not all(word.isascii() and word.isdigit() and len(word) < 16 for word in words[2:]):
         raise Malformed("%.80r describes no tensor" % (text,))
@@ -105,7 +105,7 @@ def _room(kind: torch.dtype, device: torch.device, shape: Tuple[int, ...], spare
 
 
 def exchange(tensors: List[torch.Tensor], move: Move, receiving: bool, bucket: int = BUCKET) -> None:
-    """Moves tensors, large ones as they are, small ones of a kind together. All sides pass the same types and sizes."""
+    """Moves large tensors one by one, and small tensors of the same dtype and device together. All processes pass the same dtypes and sizes."""
     with torch.no_grad():
         for part in _buckets(tensors, bucket):
             if len(part) == 1 and part[0].is_contiguous():
@@ -124,7 +124,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _buckets(tensors: List[torch.Tensor], limit: int) -> Iterator[List[torch.Tensor]]:
-    """Yields groups of tensors of one type and device, up to limit bytes. A larger tensor has its own group."""
+    """Yields groups of tensors of one dtype and device, up to limit bytes. A larger tensor has its own group."""
     kinds: Dict[Any, List[torch.Tensor]] = {}
     for tensor in tensors:
         if tensor.numel():
@@ -143,5 +143,5 @@ def _buckets(tensors: List[torch.Tensor], limit: int) -> Iterator[List[torch.Ten
 
 
 def _local(device: str) -> torch.device:
-    """Returns this process's device of a type."""
+    """Returns this process's device of a device type such as cuda."""
     return torch.device(device, torch.cuda.current_device()) if device == "cuda" else torch.device(device)

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The common interface of the two ways to send a state: see the packages broadcast and background."""
+"""The common interface of the two ways to send a state, which the packages broadcast and background implement."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class Transport(Protocol):
         """Ends all waits for the others, because the group has lost a member. May be called by any thread."""
 
     def close(self) -> None:
-        """Sends nothing more."""
+        """Stops sending."""

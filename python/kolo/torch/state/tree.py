@@ -3,9 +3,10 @@
 
 """Separates the tensors of a training state from its other values.
 
-split() takes the tensors out of nested values, and join() puts tensors in. The
-values without tensors are the skeleton. It has plain values only (see values), is
-small, and is copied and sent apart from the tensors.
+split() takes the tensors out of nested values, and join() puts tensors back in.
+The values without tensors are the skeleton. A skeleton contains only plain
+values (see values), is small, and is copied and sent separately from the
+tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .values import ATOMS, DEPTH, MARK, WORD, Made, Refused, made, taken
 
 
 class Hole(NamedTuple):
-    """Takes the place of a tensor in a skeleton, with its number in the list of tensors."""
+    """Takes the place of a tensor in a skeleton. It holds the tensor's number in the list of tensors."""
 
     number: int
 
@@ -28,8 +29,8 @@ class Hole(NamedTuple):
 def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
     """Returns a copy of tree with holes for its tensors, and the tensors, which are not copied.
 
-    Raises Refused for values that cannot be part of a State, with their place in
-    the tree; name is that of the tree.
+    Raises Refused for values that cannot be part of a State. The error names their
+    place in the tree, beginning with name.
     """
     tensors: List[torch.Tensor] = []
 
@@ -73,7 +74,7 @@ def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
 
 
 def is_key(key: Any) -> bool:
-    """Whether a dict with such keys is encoded as it is, and not as a list of pairs."""
+    """Whether a dict with such keys is encoded as a dict, and not as a list of pairs."""
     return type(key) in ATOMS and (type(key) is not int or -WORD <= key < WORD) or type(key) is tuple and all(map(is_key, key))
 
 
@@ -98,7 +99,7 @@ def _unplain(tensor: torch.Tensor) -> Refused:
 
 
 def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
-    """Undoes split(): fills each hole with the tensor of its number, and makes the values of all kinds."""
+    """Undoes split(): returns the tree, with a tensor in each hole and a value in place of each Made."""
     kind = type(skeleton)
     if kind in ATOMS:
         return skeleton

@@ -7,9 +7,9 @@
     the kinds of the table below                                  Made(kind, parts)
     all else                                                      Refused, with its name
 
-The parts of a value are again values of these types. Names that another process
-sends are looked up only in this table and among torch's dtypes, so data from the
-network or from a file cannot run code.
+The parts of a value are in turn values of these types. Names from another
+process are looked up only in this table and among torch's dtypes, so data from
+the network or from a file cannot run code.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _memory(data: bytes) -> torch.Tensor:
 
 
 def _content(tensor: torch.Tensor) -> bytes:
-    """Returns the bytes from which _memory() has made a tensor. Does without numpy, which torch may be built without."""
+    """Returns the bytes from which _memory() has made a tensor. Does not use numpy, because torch may be built without it."""
     here = tensor.cpu().contiguous()
     return ctypes.string_at(here.data_ptr(), here.numel()) if here.numel() else b""
 
@@ -156,7 +156,7 @@ _BY_TYPE = {kind.type: name for name, kind in _KINDS.items() if kind.type is not
 
 
 def taken(value: Any) -> Made:
-    """Returns the kind and the parts of a value that is not an atom. Raises Refused if it is of none of the kinds."""
+    """Returns the kind and the parts of a value that is not an atom. Raises Refused if no kind matches."""
     name = _BY_TYPE.get(type(value))
     numpy = sys.modules.get("numpy")
     if name is None and numpy is not None:
@@ -171,7 +171,7 @@ def taken(value: Any) -> Made:
 
 
 def made(kind: Any, parts: Any) -> Any:
-    """Returns the value of a kind with these parts. Raises Malformed if there is none."""
+    """Returns the value of a kind with these parts. Raises Malformed if there is no such value."""
     if type(kind) is not str or kind not in _KINDS:
         raise Malformed("there are no values of kind %.80r" % (kind,))
     try:

@@ -7,9 +7,9 @@
 // format. The format was written from nvidia-smi's manual and from published
 // outputs.
 //
-// NVMLTEST_SMI_LIE makes it print wrong values for the first GPU. The variable has
-// a list, separated by semicolons, of field=value for fields of --query-gpu, and of
-// the words matrix, numa, nvlinks and instances.
+// NVMLTEST_SMI_LIE makes it print wrong values for the first GPU. Its value is a
+// list separated by semicolons. An entry is field=value for a field of --query-gpu,
+// or one of the words matrix, numa, nvlinks and instances.
 package main
 
 import (

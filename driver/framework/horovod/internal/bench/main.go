@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command bench measures one full rendezvous of simulated processes (the six meshes
-// of one initialisation), with this package and with Horovod's own server, and
-// compares the two in one run.
+// of one initialisation), with package rendezvous and with Horovod's own server,
+// and compares the two in one run.
 //
 //	go run ./driver/framework/horovod/internal/bench -python .venv/bin/python
 //
-// The simulated processes are the same for both: one TCP connection per request, a
-// poll every 10 ms while a key is missing, three tries half a second apart, and a
-// barrier before each DELETE. They do not connect to each other, so the result is
-// the rendezvous alone. Agents and leader of this package share a process with the
-// simulated ones; Horovod's server has a process of its own.
+// The simulated processes behave the same way with both: one TCP connection per
+// request, a poll every 10 ms while a key is missing, three tries half a second
+// apart, and a barrier before each DELETE. They do not connect to each other, so
+// the result is the rendezvous alone. The agents and the leader run in the same
+// process as the simulated ranks; Horovod's server runs in its own process.
 package main
 
 import (

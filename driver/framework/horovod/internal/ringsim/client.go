@@ -23,7 +23,7 @@ const (
 	pollWait  = 10 * time.Millisecond
 )
 
-// Client is Horovod's HTTP client.
+// Client behaves like Horovod's HTTP client.
 type Client struct {
 	// Addr is host:port of the server.
 	Addr string

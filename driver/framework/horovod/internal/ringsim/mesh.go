@@ -23,7 +23,7 @@ const addressBytes = 136
 func Slots(perHost ...int) []rendezvous.Slot { return Led(0, perHost...) }
 
 // Led returns the same as Slots, but with local rank lead first on each host. Horovod uses
-// such an order after the slots 0 were restarted.
+// such an order after slot 0 of each host was restarted.
 func Led(lead int, perHost ...int) []rendezvous.Slot {
 	size := 0
 	crossSize := map[int]int{}
@@ -65,8 +65,8 @@ type Mesh struct {
 
 // Meshes returns the meshes of one initialisation of a rank. set is the hash of process set
 // 0; without it there are three meshes, as before Horovod 0.23. The meshes of a process set
-// use the slot's position on its host in rank order where the others use its local rank
-// (GlooContext::InitializeForProcessSet).
+// use the slot's position on its host in rank order, and the other meshes use its local
+// rank (GlooContext::InitializeForProcessSet).
 func Meshes(slots []rendezvous.Slot, rank int, set string) []Mesh {
 	s := slots[rank]
 	out := []Mesh{
@@ -153,7 +153,7 @@ func Initialize(ctx context.Context, slots []rendezvous.Slot, set, seed string, 
 	return group.Wait()
 }
 
-// barriers has one barrier for each mesh.
+// barriers holds one barrier for each mesh.
 type barriers struct {
 	mu   sync.Mutex
 	open map[string]*barrier

@@ -7,12 +7,12 @@
 //	go run ./driver/framework/torch/internal/bench -ranks 64,256,1024
 //
 //	rank ── TCPStore's protocol ──> tcpstore.Server ──> store.Replica ──> store.Sequencer
-//	                                 (one a rank)         (one a host)
+//	                                 (per rank)           (per host)
 //
-// The ranks send what gloo's ranks send for one group: each sets its addresses, then waits
-// twice for those of every other rank, and gets them. They do not connect to each other.
-// Everything, including agents and leader, runs in one process, so the time is the sum of
-// all hosts' processor time.
+// Each rank sends the requests that gloo sends to form one process group: it stores its own
+// addresses, waits twice for the addresses of every other rank, and reads them. The ranks
+// do not connect to each other. Everything, including agents and leader, runs in one
+// process, so the measured time is the sum of all hosts' processor time.
 package main
 
 import (
