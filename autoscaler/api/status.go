@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
@@ -46,6 +47,9 @@ type PoolStatus struct {
 
 	// Queues holds the operator's limits on what jobs may request.
 	Queues []QueueStatus `json:"queues,omitempty"`
+
+	// Use is what jobs hold by queue. The last one, "*", has the jobs in no queue.
+	Use []QueueUse `json:"use,omitempty"`
 
 	// Only set if this autoscaler leads: the slots that jobs lack, by level, and the
 	// classes of the pool's nodes.
@@ -87,6 +91,14 @@ type QueueStatus struct {
 	MaxTime      float64          `json:"max_time,omitempty"` // seconds
 	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
 	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
+}
+
+// QueueUse is what the jobs of a queue hold, and of the queues inside it.
+type QueueUse struct {
+	Queue    string `json:"queue"`
+	Used     int    `json:"used"`               // slots
+	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
+	Waiting  int    `json:"waiting"`            // jobs with no workers
 }
 
 // NamespaceStatus is what each namespace of a queue may use; absent is no limit.
@@ -138,9 +150,21 @@ type JobStatus struct {
 	// topology.
 	Spread *Spread `json:"spread,omitempty"`
 
+	Waits *Waits `json:"waits,omitempty"` // absent if the job has workers or is complete
+
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
 	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing
+}
+
+// Waits is why a job without workers waits, and where.
+type Waits struct {
+	Reason   waiting.Reason `json:"reason"`
+	Sentence string         `json:"sentence"`
+	Queue    string         `json:"queue"`              // of the configuration; "*" is none of them
+	Position int            `json:"position,omitempty"` // from 1; absent if the job is paused or held
+	Slots    int            `json:"slots"`              // that it needs at least
+	Since    time.Time      `json:"since"`
 }
 
 // Spread is how far apart the workers of a job are. Level and Domains are absent if all

@@ -22,11 +22,12 @@ func TestHowto_ShareAPool(t *testing.T) {
 		must.NoError(t, err, must.Sprint(string(block[1])))
 		all = append(all, c)
 	}
-	must.Len(t, 3, all)
+	must.Len(t, 4, all)
 	must.NotNil(t, all[0].Pool("gpu").Tree)
-	must.Nil(t, all[2].Pool("default").Tree)
+	must.NotNil(t, all[1].Pool("default").Tree)
+	must.Nil(t, all[3].Pool("default").Tree)
 
-	platform := all[1]
+	platform := all[2]
 	for _, tc := range []struct{ pool, namespace, want string }{
 		{"default", "user-ada", "users"}, {"default", "course-2026", "courses"}, {"default", "project-imaging", ""},
 		{"batch", "user-ada", "leftovers"}, {"batch", "project-imaging", "imaging"}, {"batch", "project-x", "projects"},

@@ -115,9 +115,21 @@ func (q *request) wants() map[identity.JobKey]planner.Want {
 	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
 		a := &q.decision.Allocations[k]
-		out[key] = planner.Want{Count: a.Count, Reason: a.Reason, Reclaimed: a.Reclaimed}
+		out[key] = planner.Want{Count: a.Count, Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed}
 	}
 	return out
+}
+
+// keepReasons replaces the reasons of counts that repeat an earlier decision by those of that
+// decision, as far as they are known.
+func (q *request) keepReasons(wants, before map[identity.JobKey]planner.Want) {
+	for k, key := range q.keys {
+		w, old := wants[key], before[key]
+		if q.decision.Allocations[k].Repeats && old.Reason != "" && old.Count == w.Count {
+			w.Reason, w.Wait = old.Reason, old.Wait
+			wants[key] = w
+		}
+	}
 }
 
 // accept puts an answer in force, or records why it cannot. It returns when the policy
@@ -140,7 +152,9 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	}
 	p.problem = ""
 	c.history.States[pool], p.fingerprint = q.decision.State, q.fingerprint
-	p.wants = q.wants()
+	wants := q.wants()
+	q.keepReasons(wants, p.wants)
+	p.wants = wants
 	if w := q.decision.RequeueAt; w > 0 && w < q.snap.Now+farAhead {
 		return time.UnixMilli(int64(w * 1000))
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -132,6 +133,13 @@ type Allocation struct {
 	Job    string
 	Count  int
 	Reason string
+
+	// Wait is why a job has no workers; empty if it has some, or the policy does not say.
+	Wait waiting.Reason
+
+	// Repeats is set if the count is that of an earlier decision and the policy does not
+	// remember why. The reason of that decision still holds.
+	Repeats bool
 
 	// Reclaimed is set where a job shrinks because its queue gives slots back that it
 	// borrowed. They go back at once, however lately the job was changed.

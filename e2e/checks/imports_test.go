@@ -191,12 +191,13 @@ func deviceRules() map[string]rule {
 
 // Decisions are made without Nomad, so that the simulator makes the same ones.
 func autoscalerRules() map[string]rule {
-	contract := []string{"job/sizes", "policy/speedup", "policy"}
+	contract := []string{"job/sizes", "job/waiting", "policy/speedup", "policy"}
 	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate", "plan/queue"})
 	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
 		"job/identity":    {pure: true},
 		"job/sizes":       {pure: true},
+		"job/waiting":     {pure: true},
 		"text/nesting":    {pure: true},
 		"plan/placement":  {pure: true},
 		"plan/topology":   {pure: true},
@@ -207,9 +208,9 @@ func autoscalerRules() map[string]rule {
 		"policy/registry": {uses: slices.Concat(contract, []string{"text/nesting"}), pure: true},
 		"policy/builtin":  {uses: slices.Concat(contract, []string{"text/nesting", "policy/registry"}), pure: true},
 		"policy/queued":   {uses: slices.Concat(contract, []string{"plan/queue"}), pure: true},
-		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate"}, pure: true},
-		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
-		"memory/history":  {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
+		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate"}, pure: true},
+		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
+		"memory/history":  {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
 		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/queue", "sim/trace"})},
 

@@ -58,6 +58,7 @@ func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	_, text := ask(t, s, http.MethodGet, "/v1/status", "", "token of red")
 	must.StrContains(t, text, "red-bad")
 	must.StrContains(t, text, `"capacity":4`)
+	must.StrContains(t, text, `"use":[{"queue":"*","used":2,"waiting":0}]`)
 	_, text = ask(t, s, http.MethodGet, "/v1/topology", "", "token of red")
 	must.StrContains(t, text, `"free":3,"used":2`)
 	code, text := ask(t, s, http.MethodGet, "/v1/job?namespace=blue&id=blue-job", "", "token of red")

@@ -238,6 +238,15 @@ func TestServer_ServeEndsWithItsContext(t *testing.T) {
 	must.NoError(t, <-done)
 }
 
+// crowd adds a job that waits, so that all metrics have series.
+func (w *world) crowd(t *testing.T) {
+	w.nomad.Register(nomadtest.Job{ID: "waits", Max: 8, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"min": 5}}}})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		_, metrics := w.do(t, "GET", "/v1/metrics", "")
+		return strings.Contains(metrics, `kolo_jobs_waiting{pool="default",queue="*",reason="no-room"} 1`)
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+}
+
 // TestServer_Documented compares routes and metrics with the documentation.
 func TestServer_Documented(t *testing.T) {
 	routes, err := os.ReadFile("../../../docs/reference/api.md")
@@ -245,6 +254,7 @@ func TestServer_Documented(t *testing.T) {
 	reference, err := os.ReadFile("../../../docs/reference/metrics.md")
 	must.NoError(t, err)
 	w := start(t, nil)
+	w.crowd(t)
 	for pattern := range w.api.routes() {
 		must.StrContains(t, string(routes), "`"+strings.TrimSuffix(pattern, "{$}")+"`")
 	}
@@ -260,6 +270,7 @@ func TestServer_Documented(t *testing.T) {
 // names, units, help and types, and the labels that it sets itself.
 func TestServer_MetricsFollowTheConventions(t *testing.T) {
 	w := start(t, nil)
+	w.crowd(t)
 	_, text := w.do(t, "GET", "/v1/metrics", "")
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	must.NoError(t, err)

@@ -35,6 +35,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"policy list":     func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
 		"policy set":      func() (cli.Command, error) { return &policySetCommand{api}, nil },
 		"policy":          func() (cli.Command, error) { return &policyCommand{m}, nil },
+		"queue":           func() (cli.Command, error) { return &queueCommand{api}, nil },
 		"record":          func() (cli.Command, error) { return &recordCommand{api}, nil },
 		"resume":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
 		"simulate":        func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },

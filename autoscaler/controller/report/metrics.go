@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
 
 // Metrics for a node autoscaler.
@@ -31,6 +32,7 @@ var (
 	usedDesc       = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
 	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
 	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
+	waitsDesc      = prometheus.NewDesc("kolo_jobs_waiting", "Jobs with no workers, by queue and reason.", []string{"pool", "queue", "reason"}, nil)
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
@@ -41,7 +43,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, countDesc, runningDesc, wantDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, countDesc, runningDesc, wantDesc}
 )
 
 // gauges sends gauges to ch.
@@ -84,6 +86,9 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 	for key, n := range slotsWanted(s, sees) {
 		gauge(slotsWantedDesc, float64(n), key.pool, key.queue, key.level)
 	}
+	for key, n := range jobsWaiting(s, sees) {
+		gauge(waitsDesc, float64(n), key.pool, key.queue, string(key.reason))
+	}
 	if !perJob {
 		return
 	}
@@ -94,6 +99,29 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
 		}
 	}
+}
+
+type waitsKey struct {
+	pool, queue string
+	reason      waiting.Reason
+}
+
+// jobsWaiting counts the jobs that wait. Those that the reader may not see are counted under
+// the empty name of a queue. The names of queues are the operator's, so there are few.
+func jobsWaiting(s *api.Status, sees func(identity.JobKey) bool) map[waitsKey]int {
+	out := map[waitsKey]int{}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Waits == nil {
+			continue
+		}
+		key := waitsKey{j.Pool, j.Waits.Queue, j.Waits.Reason}
+		if !sees(j.JobKey) {
+			key.queue = ""
+		}
+		out[key]++
+	}
+	return out
 }
 
 type wantedKey struct{ pool, queue, level string }

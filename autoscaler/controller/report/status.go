@@ -42,6 +42,7 @@ type Job struct {
 	*history.Job
 	// WriteError is the error of the last write; empty if it succeeded.
 	WriteError string
+	Paused     bool // by a command
 }
 
 // Policy is a pool's policy.
@@ -73,6 +74,8 @@ func Status(r *Round) *api.Status {
 	for _, x := range v.Ineligible {
 		s.Ineligible = append(s.Ineligible, api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off, Problems: x.Problems.Strings()})
 	}
+	addWaits(s, r)
+	addUse(s, r)
 	if r.Ample != nil {
 		addShortage(s, r)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
@@ -164,6 +165,7 @@ type Cluster struct {
 type Want struct {
 	Count  int
 	Reason string
+	Wait   waiting.Reason // why the job has no workers; "" if it has some, or it is not known
 	// Reclaimed is set where the job gives slots back that its queue borrowed. It does so
 	// however lately it was changed.
 	Reclaimed bool
@@ -233,8 +235,10 @@ type Wait struct {
 	Job   identity.JobKey
 	Count int // now
 	Want  int
-	Why   string
-	Until time.Time // zero when only an event can end it
+	// Reason is set for a job that has no workers.
+	Reason waiting.Reason
+	Why    string
+	Until  time.Time // zero when only an event can end it
 	// Shortfall is how many of the wanted workers find no room, if that is why the job
 	// waits.
 	Shortfall int

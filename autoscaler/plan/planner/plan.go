@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
@@ -68,7 +69,11 @@ type planBuilder struct {
 
 func (b *planBuilder) wait(j, want int, until time.Time, why string) {
 	job := &b.Jobs[j]
-	b.plan.Waits = append(b.plan.Waits, Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until})
+	w := Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until}
+	if w.Count == 0 {
+		w.Reason = waiting.Settling // unless the caller knows better
+	}
+	b.plan.Waits = append(b.plan.Waits, w)
 	b.requeueAt(until)
 }
 

@@ -4,9 +4,11 @@
 package planner
 
 import (
+	"math"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
 
 // Shortage is the number of workers that one job lacks because there is no room.
@@ -56,4 +58,42 @@ func (p *Plan) given() map[identity.JobKey]int {
 }
 
 // noteShortfall sets the Shortfall of the last wait.
-func (b *planBuilder) noteShortfall(n int) { b.plan.Waits[len(b.plan.Waits)-1].Shortfall = n }
+func (b *planBuilder) noteShortfall(n int) { b.lastWait().Shortfall = n }
+
+func (b *planBuilder) lastWait() *Wait { return &b.plan.Waits[len(b.plan.Waits)-1] }
+
+// lacks returns what keeps a job from starting for which there is no room.
+func (b *planBuilder) lacks(j int) waiting.Reason {
+	job := &b.Jobs[j]
+	need, worker := job.smallest(), math.MaxInt
+	for g := range job.Groups {
+		worker = min(worker, job.Groups[g].Need.Slots)
+	}
+	switch {
+	case b.capacity.pool[job.Pool] < need*worker:
+		return waiting.NoRoom
+	case !b.couldHold(job, need):
+		return waiting.Constraint
+	}
+	return waiting.Fragmented
+}
+
+// couldHold reports whether the slots of the places that a job may use are enough for n
+// workers, regardless of the workers that are there.
+func (b *planBuilder) couldHold(job *Job, n int) bool {
+	for g := range job.Groups {
+		group := &job.Groups[g]
+		if group.Class == nil {
+			continue
+		}
+		for _, at := range group.Class.Places {
+			if b.Nodes[at.Node].State == Ready {
+				n -= max(0, b.Nodes[at.Node].Bins[at.Bin].Slots) / group.Need.Slots
+			}
+			if n <= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -96,6 +96,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 		b.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more%s, and there is room for %d", need, job.within(), room))
 		if from == 0 {
 			b.gangs = append(b.gangs, j)
+			b.lastWait().Reason = b.lacks(j)
 		}
 		b.noteShortfall(to - from)
 		return

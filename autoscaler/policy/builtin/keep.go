@@ -73,6 +73,7 @@ func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
 			if c.n != c.Count {
 				c.why = "as decided before"
 			}
+			c.repeats = c.n > 0 || c.n != c.Count || st.Why[c.ID] == "" && len(st.Why) == whysLimit
 		}
 	}
 	st.Want, st.Why = known, why

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -24,6 +25,8 @@ type candidate struct {
 	score  float64          // of byScore
 	snap   *policy.Snapshot // for Checkpoint
 	why    string           // reason for the count, without the change itself
+
+	repeats bool // n is that of an earlier decision, whose reason is not remembered
 }
 
 // cost returns the number of GPUs that n workers hold.
@@ -224,11 +227,11 @@ func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
 		p := pools[t]
 		switch {
 		case c.low == 0:
-			a.Reason = "waits: no allowed size lies within its bounds"
+			a.Wait, a.Reason = waiting.Invalid, "waits: no allowed size lies within its bounds"
 		case p == nil:
-			a.Reason = "waits: the cluster has no GPU of type " + j.Type
+			a.Wait, a.Reason = waiting.Constraint, "waits: the cluster has no GPU of type "+j.Type
 		case c.cost(c.low) > p.gpus:
-			a.Reason = "waits: its minimum is more than the whole cluster has"
+			a.Wait, a.Reason = waiting.NoRoom, "waits: its minimum is more than the whole cluster has"
 		default:
 			c.want = max(c.floor(min(max(j.Preferred, c.low), p.gpus/c.per)), c.low)
 			a.Type = t

@@ -6,6 +6,7 @@ package builtin
 import (
 	"strconv"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -15,7 +16,10 @@ func settle(d *policy.Decision, pools []*pool) {
 		for _, c := range p.jobs {
 			a := &d.Allocations[c.place]
 			a.Count = c.n
-			a.Reason = reason(c.Count, c.n, c.why)
+			a.Reason, a.Repeats = reason(c.Count, c.n, c.why), c.repeats
+			if c.n == 0 {
+				a.Wait = waiting.InQueue
+			}
 		}
 	}
 }

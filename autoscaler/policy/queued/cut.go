@@ -14,7 +14,7 @@ func (d *decision) cut(m *member) {
 	for k := range m.jobs {
 		a, j := &m.answer.Allocations[k], &m.jobs[k]
 		if low := j.Sizes.Above(max(1, j.Min) - 1); j.Count > 0 && !j.Preemptible && a.Count < min(low, j.Max) {
-			a.Count, a.Reason = low, "keeps its minimum: it must not be suspended"
+			a.Count, a.Reason, a.Repeats = low, "keeps its minimum: it must not be suspended", false
 		}
 	}
 	for t := range d.types {
@@ -59,7 +59,7 @@ func (m *member) cutTo(most int, of func(k int) bool) {
 				continue
 			}
 			over -= (a.Count - n) * per
-			a.Count, a.Reason = n, "its queue has no more slots than this"
+			a.Count, a.Reason, a.Repeats = n, "its queue has no more slots than this", false
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -57,10 +58,10 @@ type member struct {
 func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
-	waiting := d.sort()
+	candidates := d.sort()
 	d.wake(d.layout.At(s.Now))
 	d.layout.Fit(d.slots)
-	d.admit(waiting)
+	d.admit(candidates)
 	d.divide()
 	if err := d.failure(); err != nil {
 		return policy.Decision{}, err
@@ -121,7 +122,7 @@ type candidate struct {
 }
 
 // sort puts the jobs into the leaves. It returns those that wait.
-func (d *decision) sort() (waiting []candidate) {
+func (d *decision) sort() (candidates []candidate) {
 	for _, f := range d.s.Fixed {
 		m := d.member(f.Queue, f.Namespace)
 		m.fixed += f.Slots
@@ -154,16 +155,16 @@ func (d *decision) sort() (waiting []candidate) {
 				m.firm += low * per
 			}
 		case at >= 0 && low*per > most:
-			d.out[i].Reason = fmt.Sprintf("%s: its minimum is %d slots, and max_job of %s is %d", OverLimit, low*per, d.label(at), most)
+			d.refuse(i, waiting.OverLimit, "its minimum is %d slots, and max_job of %s is %d", low*per, d.label(at), most)
 		default:
-			waiting = append(waiting, candidate{m, j, i, low * per})
+			candidates = append(candidates, candidate{m, j, i, low * per})
 		}
 	}
 	for _, m := range d.members {
 		m.now += m.fixed
 		m.firm += m.fixed
 	}
-	return waiting
+	return candidates
 }
 
 // last is the priority of jobs that go behind all others of their queue.
@@ -221,7 +222,7 @@ func (d *decision) join() (out policy.Decision) {
 	for _, m := range d.members {
 		for k, i := range m.index {
 			a := &m.answer.Allocations[k]
-			a.Reason, a.Reclaimed = d.reason(m, &m.jobs[k], a)
+			d.explain(m, &m.jobs[k], a)
 			d.out[i] = *a
 		}
 		if m.asked {

@@ -23,5 +23,5 @@
 //
 // # Reasons
 //
-// The reason of a job that waits begins with one of the words of Wait.
+// The reason of a job that waits begins with a word of package waiting.
 package queued

@@ -14,6 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
@@ -218,7 +219,7 @@ func (c *cluster) wanted(l *queue.Layout) []int {
 	out := make([]int, len(l.Nodes))
 	for i := range c.s.Jobs {
 		j := &c.s.Jobs[i]
-		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, OverLimit) && !starts(r, WaitsForGuarantee) {
+		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) {
 			out[l.Leaf(j.Queue, j.Namespace)] += j.Max
 		}
 	}
@@ -233,7 +234,7 @@ func (c *cluster) wanted(l *queue.Layout) []int {
 	return out
 }
 
-func starts(reason string, w Wait) bool {
+func starts(reason string, w waiting.Reason) bool {
 	return len(reason) > len(w) && reason[:len(w)] == string(w)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
@@ -275,7 +276,23 @@ func TestPolicy_EmptyPools(t *testing.T) {
 	w.job("a2", "a", 1, 4)
 	w.decide()
 	must.Eq(t, 0, w.s.Jobs[1].Count)
-	must.Eq(t, `waits-for-guarantee`, w.reason("a2")[:len(WaitsForGuarantee)])
+	must.Eq(t, `waits-for-guarantee`, w.reason("a2")[:len(waiting.WaitsForGuarantee)])
+}
+
+// What the policy of a queue says of why a job waits stays, in numbers of the queue.
+func TestPolicy_KeepsTheWordsOfItsPolicies(t *testing.T) {
+	w := newTable(t, 8, New(treeOf(t, q("a", 4), q("b", 4)), policyOf(t, "elastic-fifo"), nil))
+	w.s.Nodes[0].Type = "a100"
+	w.job("a1", "a", 1, 1, preemptible, func(j *policy.Job) { j.Type = "h100" })
+	w.job("a2", "a", 4, 4, preemptible)
+	w.job("b1", "b", 1, 4, preemptible)
+	w.job("b2", "b", 6, 8, preemptible)
+	w.decide().decide()
+	for k, want := range []waiting.Reason{waiting.Constraint, "", "", waiting.NoRoom} {
+		must.Eq(t, want, w.last.Allocations[k].Wait, must.Sprint(w.last.Allocations[k]))
+	}
+	must.Eq(t, "constraint: waits: the cluster has no GPU of type h100", w.reason("a1"))
+	must.StrHasPrefix(t, `no-room: its minimum is 6 slots, and queue "b" may use 4 now`, w.reason("b2"))
 }
 
 // A job that ran for max_time goes behind the other jobs of its queue.

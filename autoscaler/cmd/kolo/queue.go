@@ -1,0 +1,120 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
+)
+
+// queueCommand shows the queues of node pools, and what waits in them.
+type queueCommand struct{ apiCommand }
+
+// Synopsis implements cli.Command.
+func (c *queueCommand) Synopsis() string { return "Show queues, and what waits in them" }
+
+// Help implements cli.Command.
+func (c *queueCommand) Help() string {
+	return strings.TrimSpace(`
+Usage: kolo queue [options]
+
+  Shows the queues of each node pool with the slots that they are guaranteed, may
+  use, use and have borrowed. Then it shows the jobs that wait, in the order of
+  their queue, with the slots that they need at least and why they wait. The
+  queue "*" has the jobs that are in no queue of the configuration.
+
+Queue Options:
+
+  -pool=<name>
+    Show this node pool only. Default: all
+
+  -queue=<name>
+    Show this queue only, and those inside it. Default: all
+` + apiHelp)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *queueCommand) AutocompleteFlags() complete.Flags {
+	f := c.apiCommand.AutocompleteFlags()
+	f["-pool"], f["-queue"] = complete.PredictAnything, complete.PredictAnything
+	return f
+}
+
+// Run implements cli.Command.
+func (c *queueCommand) Run(args []string) int {
+	f := c.apiFlags("queue")
+	pool, name := f.String("pool", "", ""), f.String("queue", "", "")
+	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
+		return code
+	}
+	ctx, cancel := interruptible()
+	defer cancel()
+	var s api.Status
+	_, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
+	if err == nil && !s.Ready {
+		err = fmt.Errorf("%s is still reading the cluster's state; try again in a moment", s.Autoscaler)
+	}
+	var pools []poolQueues
+	if err == nil {
+		pools, err = queuesOf(&s, *pool, *name)
+	}
+	if err != nil {
+		return c.fail(err)
+	}
+	if s.Problem != "" {
+		defer c.UI.Warn("Nomad could not be read, so this may be old: " + printable.Line(s.Problem))
+	}
+	if c.json {
+		return c.printJSON(pools)
+	}
+	c.show(nil, func() string {
+		var parts []string
+		for i := range pools {
+			parts = append(parts, drawQueues(&pools[i]))
+		}
+		return cmp.Or(strings.Join(parts, "\n\n"), "there are no nodes")
+	})
+	return 0
+}
+
+// drawQueues returns the tables of one pool.
+func drawQueues(p *poolQueues) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "Pool %s with %s: %d of %s used\n\n", p.Pool, p.Policy, p.Used, counted(p.Capacity, "slot"))
+	rows := [][]string{{"Queue", "Guarantee", "Limit", "Used", "Borrowed", "Waiting"}}
+	for _, q := range p.Queues {
+		rows = append(rows, []string{
+			strings.Repeat("  ", q.depth) + q.Name, orDash(q.Guarantee), orDash(q.Limit), strconv.Itoa(q.Used), strconv.Itoa(q.Borrowed), strconv.Itoa(q.Waiting),
+		})
+	}
+	out.WriteString(table(rows) + "\n\n")
+	if len(p.Jobs) == 0 {
+		return out.String() + "no job waits"
+	}
+	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Why"}}
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		rows = append(rows, []string{
+			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
+		})
+	}
+	return out.String() + table(rows)
+}
+
+// orDash returns a number, or "-" for 0, which means that there is none.
+func orDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}

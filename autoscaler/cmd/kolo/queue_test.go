@@ -1,0 +1,130 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/cli"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+)
+
+// shared is the status of an autoscaler with a pool that is divided, and one that is not.
+func shared() api.Status {
+	at := time.Date(2026, 11, 27, 9, 30, 0, 0, time.UTC)
+	job := func(namespace, id, pool, queue string, position, slots int, reason waiting.Reason, sentence string) api.JobStatus {
+		return api.JobStatus{
+			JobKey: identity.JobKey{Namespace: namespace, ID: id}, Pool: pool,
+			Waits: &api.Waits{Reason: reason, Sentence: sentence, Queue: queue, Position: position, Slots: slots, Since: at.Add(time.Duration(slots) * time.Minute)},
+		}
+	}
+	return api.Status{
+		Autoscaler: "host-1", Ready: true,
+		Pools: []api.PoolStatus{{
+			Name: "gpu", Policy: "kolo", Capacity: 16, Used: 15,
+			Queues: []api.QueueStatus{
+				{Name: "*", Limit: 4}, {Name: "courses", Guarantee: 4, Limit: 8}, {Name: "research", Guarantee: 8},
+				{Name: "speech", Parent: "research", Guarantee: 2}, {Name: "vision", Parent: "research"},
+			},
+			Use: []api.QueueUse{
+				{Queue: "courses", Used: 4, Waiting: 1}, {Queue: "research", Used: 9, Borrowed: 1, Waiting: 3}, {Queue: "speech", Used: 2, Waiting: 1},
+				{Queue: "vision", Used: 7, Borrowed: 7, Waiting: 1}, {Queue: "*", Used: 2, Borrowed: 2},
+			},
+		}, {Name: "lab", Policy: "fifo", Capacity: 1, Use: []api.QueueUse{{Queue: "*"}}}},
+		Jobs: []api.JobStatus{
+			job("research", "paused", "gpu", "research", 0, 1, waiting.Paused, "paused by a user"),
+			job("research", "first", "gpu", "research", 1, 2, waiting.NoRoom, `its minimum is 2 slots, and queue "research" may use 1 now`),
+			job("research", "image\x1b[2K", "gpu", "vision", 1, 4, waiting.InQueue, "other jobs gain more from the GPUs for now"),
+			job("research", "words", "gpu", "speech", 1, 3, waiting.Unknown, ""),
+			job("courses", "exercise", "gpu", "courses", 1, 1, waiting.WaitsForGuarantee, "it is not preemptible"),
+			{JobKey: identity.JobKey{Namespace: "research", ID: "runs"}, Pool: "gpu", Running: 4},
+		},
+	}
+}
+
+func TestQueue(t *testing.T) {
+	status := shared()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { must.NoError(t, json.NewEncoder(w).Encode(status)) }))
+	t.Cleanup(s.Close)
+	run := func(args ...string) (int, string) {
+		ui := cli.NewMockUi()
+		code := (&queueCommand{apiCommand{meta: meta{UI: ui}}}).Run(append([]string{"-address", s.URL}, args...))
+		return code, ui.OutputWriter.String() + ui.ErrorWriter.String()
+	}
+	code, out := run()
+	must.Eq(t, 0, code)
+	must.Eq(t, `Pool gpu with kolo: 15 of 16 slots used
+
+Queue     Guarantee  Limit  Used  Borrowed  Waiting
+courses   4          8      4     0         1
+research  8          -      9     1         3
+  speech  2          -      2     0         1
+  vision  -          -      7     7         1
+*         -          -      2     2         0
+
+Queue     #  Job        Namespace  Slots  Waiting since        Why
+courses   1  exercise   courses    1      2026-11-27 09:31:00  waits-for-guarantee: it is not preemptible
+research  1  first      research   2      2026-11-27 09:32:00  no-room: its minimum is 2 slots, and queue "research" may use 1 now
+research  -  paused     research   1      2026-11-27 09:31:00  paused: paused by a user
+speech    1  words      research   3      2026-11-27 09:33:00  unknown
+vision    1  image�[2K  research   4      2026-11-27 09:34:00  in-queue: other jobs gain more from the GPUs for now
+
+Pool lab with fifo: 0 of 1 slot used
+
+Queue  Guarantee  Limit  Used  Borrowed  Waiting
+*      -          -      0     0         0
+
+no job waits
+`, out)
+
+	_, out = run("-queue", "research", "-pool", "gpu")
+	must.StrContains(t, out, "research  8          -      9     1         3\n  speech  2")
+	must.StrNotContains(t, out, "courses")
+	must.StrNotContains(t, out, "Pool lab")
+	_, out = run("-queue", "vision")
+	must.StrContains(t, out, "\nvision  -")
+	must.StrNotContains(t, out, "words")
+
+	code, out = run("-json", "-queue", "vision")
+	must.Eq(t, 0, code)
+	var got []map[string]any
+	must.NoError(t, json.Unmarshal([]byte(out), &got))
+	must.Len(t, 1, got)
+	must.Eq(t, any([]any{map[string]any{
+		"namespace": "research", "id": "image\x1b[2K", "reason": "in-queue", "sentence": "other jobs gain more from the GPUs for now",
+		"queue": "vision", "position": 1.0, "slots": 4.0, "since": "2026-11-27T09:34:00Z",
+	}}), got[0]["jobs"])
+	must.Eq(t, any([]any{map[string]any{"name": "vision", "parent": "research", "used": 7.0, "borrowed": 7.0, "waiting": 1.0}}), got[0]["queues"])
+
+	for args, want := range map[[2]string]string{
+		{"-pool", "cpu"}:   `there is no node pool "cpu"; there is gpu, lab`,
+		{"-queue", "sale"}: `there is no queue "sale"; there is *, courses, research, speech, vision`,
+	} {
+		code, out := run(args[0], args[1])
+		must.Eq(t, 1, code)
+		must.StrContains(t, out, want)
+	}
+	code, out = run("-queu", "x")
+	must.Eq(t, exitUsage, code)
+	must.StrContains(t, out, `did you mean "-queue"?`)
+
+	status.Problem = "refused"
+	_, out = run("-json")
+	must.StrContains(t, out, "Nomad could not be read, so this may be old: refused")
+	status.Ready = false
+	code, out = run()
+	must.Eq(t, 1, code)
+	must.StrContains(t, out, "host-1 is still reading the cluster's state")
+	status = api.Status{Ready: true}
+	_, out = run()
+	must.Eq(t, "there are no nodes\n", out)
+}

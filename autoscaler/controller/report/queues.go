@@ -1,0 +1,44 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package report
+
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+)
+
+// addUse adds to each pool what the jobs of each queue hold, and how many of them wait. A
+// queue counts for those around it, too.
+func addUse(s *api.Status, r *Round) {
+	type key struct{ pool, queue string }
+	used, waiting := map[key]int{}, map[key]int{}
+	for i := range s.Jobs {
+		js := &s.Jobs[i]
+		pool, held := r.Config.Pool(js.Pool), r.View.Jobs[i].Alive()*r.View.Facts[i].Slots
+		for name := queueOf(pool, js); name != ""; name = pool.Queues[name].Parent {
+			used[key{js.Pool, name}] += held
+			if js.Waits != nil {
+				waiting[key{js.Pool, name}]++
+			}
+		}
+	}
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		pool := r.Config.Pool(p.Name)
+		add := func(name string) {
+			at := key{p.Name, name}
+			u := api.QueueUse{Queue: name, Used: used[at], Waiting: waiting[at]}
+			if pool.Tree != nil {
+				u.Borrowed = max(0, u.Used-pool.Queues[name].Guarantee)
+			}
+			p.Use = append(p.Use, u)
+		}
+		for _, q := range pool.Rules() {
+			if q.Name != queue.Any {
+				add(q.Name)
+			}
+		}
+		add(queue.Any)
+	}
+}

@@ -1,0 +1,41 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package waiting has the closed list of reasons for which a job waits. Policies, planner
+// and reports share it.
+package waiting
+
+// Reason is why a job waits, in one word. docs/reference/api.md has a sentence and a remedy
+// for each.
+type Reason string
+
+// Reasons of queues and policies.
+const (
+	OverLimit         Reason = "over-limit"          // a limit of its queue
+	WaitsForGuarantee Reason = "waits-for-guarantee" // it cannot be suspended, and its minimum would take slots that others are guaranteed
+	Reservation       Reason = "reservation"         // the same for slots that others have reserved for later
+	InQueue           Reason = "in-queue"            // the policy serves other jobs first
+)
+
+// Reasons of the cluster.
+const (
+	NoRoom     Reason = "no-room"    // its minimum is more than its queue or its pool may use now
+	Fragmented Reason = "fragmented" // the pool has enough free slots, but not where its workers fit
+	Constraint Reason = "constraint" // the nodes that it may use are too few for its minimum, even without the workers of others
+	Settling   Reason = "settling"   // a change is under way, after which it starts
+)
+
+// Reasons of users.
+const (
+	Paused  Reason = "paused"  // by a command
+	Held    Reason = "held"    // Kolo leaves it alone for now: it failed, or its count was set by hand
+	Invalid Reason = "invalid" // what it requests contradicts itself
+)
+
+// Unknown is the reason of a job whose policy names none.
+const Unknown Reason = "unknown"
+
+// All returns the reasons in the order of the documentation.
+func All() []Reason {
+	return []Reason{OverLimit, WaitsForGuarantee, Reservation, InQueue, NoRoom, Fragmented, Constraint, Settling, Paused, Held, Invalid, Unknown}
+}
