@@ -48,6 +48,8 @@ class Store:
         return self._read(length)
 
     def _read(self, count: int) -> bytes:
+        if count < 0:
+            raise OSError("the store answers with a length of %d" % count)
         answer = self._answers.read(count)
         if len(answer) < count:
             raise OSError("the store has closed the connection")

@@ -5,12 +5,16 @@
 
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
 import torch.distributed as dist
+
+from kolo.store import Store
 
 from .agent import ROOT
 
@@ -97,6 +101,18 @@ class Environments(unittest.TestCase):
         _, err = process.communicate()
         self.assertEqual(1, process.returncode)
         self.assertIn("OSError", err)
+
+    def test_answers_that_are_none(self):
+        """A server that speaks something else does not pass for one that has a value."""
+        for answer in b"\x00" + struct.pack("<q", -1), b"\x01", b"\x00" + struct.pack("<q", 9) + b"short":
+            with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as server:
+                store = Store("127.0.0.1", server.getsockname()[1])
+                accepted, _ = server.accept()
+                with accepted, store:
+                    accepted.sendall(answer)
+                    accepted.shutdown(socket.SHUT_WR)
+                    with self.assertRaises(OSError):
+                        store.get("key")
 
 
 if __name__ == "__main__":
