@@ -23,7 +23,7 @@ import (
 // well, and scaling it once more trains nothing.
 func TestScale(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
-	c := startCluster(t, cluster.Options{})
+	c := startCluster(t, cluster.Options{Grace: cluster.Patient})
 	tr := startTraining(ctx, t, c, trainingOptions{})
 	tr.waitSize(ctx, 1)
 	for _, n := range []int{4, 2, 3} {
@@ -83,7 +83,7 @@ func checkMemory(ctx context.Context, t *testing.T, tr *training) {
 // Hosts with two slots each come and go as wholes.
 func TestScaleSlots(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
-	c := startCluster(t, cluster.Options{})
+	c := startCluster(t, cluster.Options{Grace: cluster.Patient})
 	tr := startTraining(ctx, t, c, trainingOptions{vars: cluster.Vars{"slots": 2}})
 	tr.waitSize(ctx, 2)
 	tr.scale(ctx, 2)
@@ -98,7 +98,7 @@ func TestScaleSlots(t *testing.T) {
 func TestSlowNewcomer(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
-	c := startCluster(t, cluster.Options{})
+	c := startCluster(t, cluster.Options{Grace: cluster.Patient})
 	testSlowNewcomer(ctx, t, startTraining(ctx, t, c, trainingOptions{}), time.Minute)
 }
 
@@ -125,7 +125,7 @@ func testSlowNewcomer(ctx context.Context, t *testing.T, tr *training, starts ti
 // The last count applies, however soon it follows another.
 func TestQuickResizes(t *testing.T) {
 	ctx := testContext(t, 8*time.Minute)
-	c := startCluster(t, cluster.Options{})
+	c := startCluster(t, cluster.Options{Grace: cluster.Patient})
 
 	t.Run("one second apart", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{})
@@ -182,7 +182,7 @@ func TestQuickResizes(t *testing.T) {
 // without losing a step.
 func TestReplaceAll(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
-	c := startCluster(t, cluster.Options{})
+	c := startCluster(t, cluster.Options{Grace: cluster.Patient})
 	tr := startTraining(ctx, t, c, trainingOptions{
 		count:  2,
 		config: map[string]any{"leave_timeout": "55s"},

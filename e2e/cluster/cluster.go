@@ -45,11 +45,15 @@ type Options struct {
 	// CPU (MHz) and MemoryMB are each client's resources, 8000 and 8192 if 0.
 	CPU, MemoryMB int
 	// Grace is how late a client's heartbeat may be before the client is lost, in whole
-	// seconds. The default is 5 s, so that a test sees the loss soon.
+	// seconds. The default is 5 s, so that a test sees the loss soon. Tests that lose no
+	// client set it to Patient.
 	Grace time.Duration
 	// Log receives one line for each action; nil discards them.
 	Log func(format string, args ...any)
 }
+
+// Patient is an Options.Grace with which a client is not lost because the machine is busy.
+const Patient = 5 * time.Minute
 
 // binaryVariable is the environment variable with the Nomad of `make e2e NOMAD=…`.
 const binaryVariable = "KOLO_E2E_NOMAD_BINARY"

@@ -62,7 +62,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Nomad: nomad, Clients: len(machines), Log: t.Logf, Plugins: plugins, Env: env,
-		Grace: 5 * time.Minute, // a client that a busy machine starts again is not lost
+		Grace: cluster.Patient, // a client that a busy machine starts again is not lost
 	})
 	must.NoError(t, err)
 	r := &rig{Cluster: c, t: t, ctx: ctx, hw: make([]*nvmltest.Machine, len(machines))}

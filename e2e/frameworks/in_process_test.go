@@ -168,7 +168,7 @@ func TestInProcessOnNomad(t *testing.T) {
 	interpreter := python(t)
 	driver, _ := train.Torch.Plugin(root)
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nomad: cluster.Binary(root), Log: t.Logf,
+		Nomad: cluster.Binary(root), Log: t.Logf, Grace: cluster.Patient,
 		Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", interpreter)},
 	})
 	must.NoError(t, err)

@@ -90,7 +90,7 @@ func TestExamples(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 55*time.Minute)
 	defer cancel()
 	driver, config := train.Torch.Plugin(root)
-	c, err := cluster.Start(ctx, cluster.Options{Nomad: cluster.Binary(root), Log: t.Logf, Plugins: map[string]string{driver: config}})
+	c, err := cluster.Start(ctx, cluster.Options{Nomad: cluster.Binary(root), Log: t.Logf, Plugins: map[string]string{driver: config}, Grace: cluster.Patient})
 	must.NoError(t, err)
 	c.StopAfter(t, filepath.Join(root, "e2e", ".work", t.Name()))
 	for _, e := range examples {
