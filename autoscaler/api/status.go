@@ -89,6 +89,7 @@ type QueueStatus struct {
 	MaxJob       int              `json:"max_job,omitempty"`
 	MaxJobs      int              `json:"max_jobs,omitempty"`
 	MaxTime      float64          `json:"max_time,omitempty"` // seconds
+	Order        string           `json:"order,omitempty"`    // absent is that of the queue around it
 	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
 	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
 }

@@ -35,7 +35,7 @@ func (d *decision) admit(candidates []candidate) {
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
-		if !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf] {
+		if c.late = c.ordered() && c.late || !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf]; c.late {
 			late = append(late, *c)
 			continue
 		}
@@ -70,15 +70,26 @@ func interleave(candidates []candidate) []candidate {
 // reserves are the accounts of firm slots, without and with what is reserved for later.
 type reserves struct{ now, later *queue.Account }
 
-// try admits a job, or notes why not.
+// try admits a job, or notes why not. In a queue with an order, the first job that is not
+// admitted is the head of those that wait.
 func (d *decision) try(c *candidate, firm []int, r reserves) {
+	switch {
+	case c.head != nil && !d.mayPass(c, firm):
+		d.refuse(c.index, waiting.InQueue, "%s", c.behind(c.head.job.ID))
+	case !d.admits(c, firm, r) && c.head == nil && c.ordered() && !d.never(&c.job, c.leaf):
+		c.head = c
+	}
+}
+
+// admits admits a job that nothing keeps behind others, or notes why not.
+func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 	if most, at := d.full(c.leaf); at >= 0 {
 		d.refuse(c.index, waiting.OverLimit, "%d jobs of %s run, and its max_jobs is %d", d.running[at], d.label(at), most)
-		return
+		return false
 	}
 	if most, at := d.lowest(c.leaf, func(n *queue.Node) int { return n.Limit }); at >= 0 && c.least > most {
 		d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the limit of %s is %d", c.least, d.label(at), most)
-		return
+		return false
 	}
 	if !c.job.Preemptible {
 		at, ok := r.later.Fits(c.leaf, c.least)
@@ -86,15 +97,15 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 		switch {
 		case !ok && fitsNow:
 			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take what is reserved for later", c.least)
-			return
+			return false
 		case !ok && at > 0:
 			d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the other jobs of %s need more of its limit of %d than it leaves", c.least, d.label(at), d.layout.Nodes[at].Limit)
-			return
+			return false
 		case !ok:
 			d.refuse(c.index, waiting.WaitsForGuarantee,
 				"it is not preemptible, and its minimum of %d slots would take what other queues are guaranteed; %s has a guarantee of %d slots, of which jobs that cannot be suspended need %d",
 				c.least, c.label, d.layout.Nodes[c.leaf].Guarantee, firm[c.leaf])
-			return
+			return false
 		}
 		firm[c.leaf] += c.least
 		r.now.Add(c.leaf, c.least)
@@ -102,6 +113,7 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 	}
 	d.ran(c.leaf)
 	c.show(c.index, c.job)
+	return true
 }
 
 // refuse notes why a job waits.

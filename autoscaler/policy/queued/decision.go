@@ -45,8 +45,15 @@ type member struct {
 	firm  int          // of those, the ones that cannot be taken back
 
 	share int   // slots that it may use
+	due   int   // share of the first division
 	most  int   // the most that it could have used in this decision
 	typed []int // of those, the ones that its policy gives, by type
+
+	order  queue.Order
+	late   bool       // its next candidate has to wait for the second turn
+	head   *candidate // the first of its jobs that was not admitted, if it has an order
+	passed int        // firm slots of jobs that were admitted after the head
+	hidden []bool     // by job: not shown to its policy, since it must not overtake
 
 	asked          bool
 	failed         error // of its policy
@@ -95,7 +102,7 @@ func (d *decision) member(q, namespace string) *member {
 	m := d.byLeaf[leaf]
 	if m == nil {
 		m = &member{leaf: leaf, name: d.layout.Nodes[leaf].Name}
-		m.label = d.label(leaf)
+		m.label, m.order = d.label(leaf), d.layout.OrderOf(leaf)
 		d.byLeaf[leaf] = m
 		d.members = append(d.members, m)
 	}

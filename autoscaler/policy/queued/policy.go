@@ -80,10 +80,20 @@ func load(s *policy.Snapshot) map[string]state {
 	return out
 }
 
-// ask asks the policy of a queue. An error, or an answer that breaks a rule, leaves the
-// jobs as they are, within the slots of the queue.
+// ask asks the policy of a queue, and keeps to the order of the queue.
 func (d *decision) ask(m *member) {
-	s := d.snapshot(m)
+	m.hidden = nil
+	d.consult(m, nil)
+	if m.ordered() {
+		d.inTurn(m)
+	}
+}
+
+// consult asks the policy of a queue. The policy does not see the jobs that are set aside.
+// An error, or an answer that breaks a rule, leaves the jobs as they are, within the slots
+// of the queue.
+func (d *decision) consult(m *member, aside *aside) {
+	s := d.snapshot(m, aside)
 	p := d.policyOf(m)
 	answer, err := d.answer(p, s)
 	switch {
@@ -94,7 +104,7 @@ func (d *decision) ask(m *member) {
 	case policy.Validate(s, &answer) != nil:
 		answer = keep(s, fmt.Sprintf("keeps its size: policy %s of its queue broke a rule: %v", p.Name(), policy.Validate(s, &answer)))
 	}
-	m.answer, m.asked, m.seen = answer, true, seen(m, s)
+	m.answer, m.asked = aside.expand(m, answer), true
 	d.cut(m)
 }
 
@@ -153,10 +163,11 @@ func keep(s *policy.Snapshot, why string) (d policy.Decision) {
 	return d
 }
 
-// snapshot returns a queue as its policy sees it: its jobs, and its slots of each type.
-func (d *decision) snapshot(m *member) *policy.Snapshot {
+// snapshot returns a queue as its policy sees it: its jobs without those that are set aside,
+// and its slots of each type.
+func (d *decision) snapshot(m *member, aside *aside) *policy.Snapshot {
 	s := &policy.Snapshot{
-		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: m.jobs, State: d.before[m.name].State,
+		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: aside.rest(m), State: d.before[m.name].State,
 	}
 	held := map[string]int{}
 	for i := range m.jobs {
@@ -166,7 +177,10 @@ func (d *decision) snapshot(m *member) *policy.Snapshot {
 		n := m.typed[t]
 		s.Nodes = append(s.Nodes, policy.Node{ID: m.label + " " + typ, Type: typ, GPUs: n, Free: max(0, n-held[typ])})
 	}
-	s.Changed = seen(m, s) != d.before[m.name].Seen
+	if aside == nil {
+		m.seen = seen(m, s)
+	}
+	s.Changed = aside != nil || m.seen != d.before[m.name].Seen
 	return s
 }
 

@@ -27,13 +27,14 @@ type cluster struct {
 	rng    *rand.Rand
 	tree   *queue.Tree
 	queues []queue.Queue // all, without those around them
+	orders []queue.Order // that a queue may have
 	made   int
 }
 
-func randomCluster(t *testing.T, seed uint64, line string) *cluster {
+func randomCluster(t *testing.T, seed uint64, line string, orders ...queue.Order) *cluster {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	slots := 4 + rng.IntN(60)
-	c := &cluster{rng: rng}
+	c := &cluster{rng: rng, orders: append(orders, "")}
 	c.tree = treeOf(t, c.some(slots, slots, 2)...)
 	c.table = newTable(t, slots, New(c.tree, policyOf(t, line), nil))
 	return c
@@ -51,6 +52,9 @@ func (c *cluster) some(slots, guarantee, depth int) (out []queue.Queue) {
 		}
 		if c.rng.IntN(4) == 0 {
 			one.MaxJobs = 1 + c.rng.IntN(3)
+		}
+		if len(c.orders) > 1 {
+			one.Order = c.orders[c.rng.IntN(len(c.orders))]
 		}
 		at := len(c.queues)
 		c.queues = append(c.queues, one)
@@ -136,6 +140,9 @@ func TestPolicy_Promises(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			for seed := range uint64(30) {
 				c := randomCluster(t, seed, line)
+				if seed%2 == 0 {
+					c = randomCluster(t, seed, line, queue.OrderStrict, queue.OrderSkip)
+				}
 				for range 25 {
 					c.happen(true)
 					before := slices.Clone(c.s.Jobs)
