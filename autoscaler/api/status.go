@@ -88,8 +88,9 @@ type QueueStatus struct {
 	Weight       float64          `json:"weight,omitempty"` // absent is 1
 	MaxJob       int              `json:"max_job,omitempty"`
 	MaxJobs      int              `json:"max_jobs,omitempty"`
-	MaxTime      float64          `json:"max_time,omitempty"` // seconds
-	Order        string           `json:"order,omitempty"`    // absent is that of the queue around it
+	MaxTime      float64          `json:"max_time,omitempty"`      // seconds
+	ReclaimAfter float64          `json:"reclaim_after,omitempty"` // seconds
+	Order        string           `json:"order,omitempty"`         // absent is that of the queue around it
 	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
 	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
 }

@@ -46,8 +46,9 @@ type Queue struct {
 	Guarantee, Limit, MaxJob, MaxJobs int
 	Weight                            float64       // 0 is 1
 	MaxTime                           time.Duration // 0 is no limit
-	Order                             string        // "" is that of the queue around it
-	PerNamespace                      *queue.Caps   // nil is none
+	ReclaimAfter                      time.Duration
+	Order                             string      // "" is that of the queue around it
+	PerNamespace                      *queue.Caps // nil is none
 
 	Policy  string   // "" is the one around it
 	Options hcl.Body // of the policy; nil is none
@@ -125,6 +126,7 @@ func (q *Queue) settings() settings {
 		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
 		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs that run at a time.").or("none"),
 		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job runs before the other jobs of its queue go first.").or("none"),
+		define("reclaim_after", &q.ReclaimAfter, 0, duration("0s", "8760h"), "Time that the queue must have wanted slots of its share before they are [taken back](#taking-back) from others."),
 		define("order", &q.Order, "", oneOf(string(queue.OrderPolicy), string(queue.OrderStrict), string(queue.OrderSkip)), "Which jobs may [overtake](#order-of-a-queue) the first that waits: `policy` lets the policy choose, `strict` is none, `skip` those that do not delay it. A queue inside another has its order.").or("`policy`"),
 	}
 }

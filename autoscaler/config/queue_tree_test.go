@@ -26,6 +26,7 @@ pool "gpu" {
     max_time     = "100h"
     max_priority = 70
     order        = "skip"
+    reclaim_after = "90s"
     queue "vision" {
       weight = 1.5
       max_priority = 80
@@ -68,6 +69,7 @@ func TestParse_QueueTree(t *testing.T) {
 	research, vision, lab, other := l.Nodes[1], l.Nodes[2], l.Leaf("lab", "lab-a"), l.Leaf("", "other")
 	must.Eq(t, queue.Node{Name: "research", Children: []int{2, 3}, Guarantee: 32, Limit: 64, Weight: 2000, MaxJob: 16, MaxJobs: 50, MaxTime: 360_000}, bare(research))
 	must.Eq(t, 1500, vision.Weight)
+	must.Eq(t, 90, research.ReclaimAfter)
 	must.Eq(t, []int{2, 3}, []int{l.Nodes[lab].Limit, l.Nodes[lab].MaxJobs})
 	must.Eq(t, []int{4, 3600}, []int{l.Nodes[other].Limit, l.Nodes[other].MaxTime})
 	for leaf, want := range map[int]queue.Order{2: queue.OrderSkip, 3: queue.OrderStrict, lab: queue.OrderPolicy, other: queue.OrderStrict} {
@@ -103,6 +105,7 @@ queue "*" { max_weight = 2 }`: false,
 		`share = "namespaces"`:                  true,
 		`queue "a" { max_time = "1h" }`:         true,
 		`queue "a" { order = "strict" }`:        true,
+		`queue "a" { reclaim_after = "0s" }`:    true,
 		`queue "a" { weight = 1 }`:              true,
 		"queue \"a\" {\n per_namespace {}\n}":   true,
 		"queue \"a\" {\n policy \"fifo\" {}\n}": true,

@@ -89,7 +89,7 @@ func (c *checker) amounts(q *Queue) {
 	for _, a := range []struct {
 		name    string
 		n, most int
-	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}} {
+	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}, {"reclaim_after", q.ReclaimAfter, LongestTime}} {
 		if a.n < 0 || a.n > a.most {
 			c.add(q, a.name, fmt.Sprintf("write a number up to %d", a.most), "%d is out of range", a.n)
 		}

@@ -49,6 +49,10 @@ type Queue struct {
 	MaxJobs   int // jobs that run at a time
 	MaxTime   int // seconds that a job runs before the others of its queue go first
 
+	// ReclaimAfter is how many seconds the queue, or one inside it, must have wanted slots of
+	// its share before they are taken back from other queues.
+	ReclaimAfter int
+
 	// Order is that of the queue and of the queues inside it that have none; "" is the
 	// order of the queue around it, and OrderPolicy if no queue has one.
 	Order Order
@@ -79,7 +83,7 @@ type Node struct {
 	Parent   int   // -1 for the pool
 	Children []int // empty for a leaf
 
-	Guarantee, Limit, Weight, MaxJob, MaxJobs, MaxTime int
+	Guarantee, Limit, Weight, MaxJob, MaxJobs, MaxTime, ReclaimAfter int
 
 	Order Order
 
@@ -135,7 +139,7 @@ func (t *Tree) add(parent int, q *Queue) {
 	n := len(t.nodes)
 	t.nodes = append(t.nodes, Node{
 		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-		Order: q.Order, perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
+		ReclaimAfter: q.ReclaimAfter, Order: q.Order, perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
 	})
 	t.nodes[parent].Children = append(t.nodes[parent].Children, n)
 	t.byName[q.Name] = n
@@ -196,7 +200,10 @@ func (l *Layout) Leaf(queue, namespace string) int {
 	switch {
 	case !ok:
 		q := &l.tree.any
-		return l.space(0, namespace, Node{Name: namespace, Weight: q.Weight, Limit: q.Limit, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime, Order: q.Order})
+		return l.space(0, namespace, Node{
+			Name: namespace, Weight: q.Weight, Limit: q.Limit, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
+			ReclaimAfter: q.ReclaimAfter, Order: q.Order,
+		})
 	case l.Nodes[n].perNamespace != nil:
 		c := l.Nodes[n].perNamespace
 		return l.space(n, namespace, Node{Name: queue + "/" + namespace, Weight: WeightUnit, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs})

@@ -164,7 +164,7 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	switch {
 	case a.Count == 0 && j.Count == 0 && least > most-m.fixed:
 		a.Wait, a.Repeats = waiting.NoRoom, false
-		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most))
+		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most)+m.patience())
 	case a.Count == 0 && j.Count == 0:
 		a.Wait = cmp.Or(a.Wait, waiting.InQueue)
 		a.Reason = sentence(a.Wait, a.Reason)

@@ -55,6 +55,10 @@ type member struct {
 	passed int        // firm slots of jobs that were admitted after the head
 	hidden []bool     // by job: not shown to its policy, since it must not overtake
 
+	since float64 // when it began to want slots that others hold
+	waits int     // seconds that it has to want them before it has them; 0 is no longer
+	gets  int     // slots that it may use until then
+
 	asked          bool
 	failed         error // of its policy
 	answer         policy.Decision
@@ -233,7 +237,8 @@ func (d *decision) join() (out policy.Decision) {
 			d.out[i] = *a
 		}
 		if m.asked {
-			states[m.name] = state{m.seen, m.answer.State}
+			since, owed := m.wanting()
+			states[m.name] = state{m.seen, m.answer.State, since, owed}
 		}
 		d.wake(m.answer.RequeueAt)
 	}

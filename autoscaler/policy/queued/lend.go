@@ -21,6 +21,7 @@ func (d *decision) divide() {
 	for _, m := range d.members {
 		demand[m.leaf] = queue.Demand{Firm: m.firm, Wanted: m.wanted()}
 	}
+	d.wait(demand)
 	for round := range mostRounds {
 		if round > 0 && !d.lend(demand) {
 			break

@@ -68,8 +68,10 @@ func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { ret
 
 // state is what a Policy remembers of each queue that has jobs.
 type state struct {
-	Seen  uint64 `json:"seen"` // fingerprint of its last snapshot
-	State []byte `json:"state,omitempty"`
+	Seen  uint64  `json:"seen"` // fingerprint of its last snapshot
+	State []byte  `json:"state,omitempty"`
+	Since float64 `json:"since,omitempty"` // when it began to want slots that others hold
+	Owed  int     `json:"owed,omitempty"`  // slots that it has when they are back; 0 while it waits for that
 }
 
 func load(s *policy.Snapshot) map[string]state {

@@ -26,6 +26,7 @@ type cluster struct {
 	*table
 	rng    *rand.Rand
 	tree   *queue.Tree
+	top    []queue.Queue // the outermost ones
 	queues []queue.Queue // all, without those around them
 	orders []queue.Order // that a queue may have
 	made   int
@@ -35,7 +36,8 @@ func randomCluster(t *testing.T, seed uint64, line string, orders ...queue.Order
 	rng := rand.New(rand.NewPCG(seed, 2))
 	slots := 4 + rng.IntN(60)
 	c := &cluster{rng: rng, orders: append(orders, "")}
-	c.tree = treeOf(t, c.some(slots, slots, 2)...)
+	c.top = c.some(slots, slots, 2)
+	c.tree = treeOf(t, c.top...)
 	c.table = newTable(t, slots, New(c.tree, policyOf(t, line), nil))
 	return c
 }
