@@ -27,6 +27,7 @@ pool "gpu" {
     max_priority = 70
     order        = "skip"
     reclaim_after = "90s"
+    max_time_action = "stop"
     queue "vision" {
       weight = 1.5
       max_priority = 80
@@ -70,6 +71,7 @@ func TestParse_QueueTree(t *testing.T) {
 	must.Eq(t, queue.Node{Name: "research", Children: []int{2, 3}, Guarantee: 32, Limit: 64, Weight: 2000, MaxJob: 16, MaxJobs: 50, MaxTime: 360_000}, bare(research))
 	must.Eq(t, 1500, vision.Weight)
 	must.Eq(t, 90, research.ReclaimAfter)
+	must.True(t, research.Stops)
 	must.Eq(t, []int{2, 3}, []int{l.Nodes[lab].Limit, l.Nodes[lab].MaxJobs})
 	must.Eq(t, []int{4, 3600}, []int{l.Nodes[other].Limit, l.Nodes[other].MaxTime})
 	for leaf, want := range map[int]queue.Order{2: queue.OrderSkip, 3: queue.OrderStrict, lab: queue.OrderPolicy, other: queue.OrderStrict} {
@@ -134,6 +136,11 @@ queue "b" {
   weight     = 2
   namespaces = ["x"]
 }`, `kolo.hcl:5: Wrong value for namespaces of queue "b": namespace "x" is in queue "a" already; remove it from one of the two.`,
+		},
+		"an action without a time": {
+			`queue "a" {
+  max_time_action = "stop"
+}`, `kolo.hcl:3: Wrong value for max_time_action of queue "a": the queue has no max_time after which to stop a job; write max_time, or remove it.`,
 		},
 		"two queues of one name": {
 			`queue "a" { weight = 1 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
@@ -113,6 +114,37 @@ queue "user" {
 	}
 	w.nomad.Purge("jobs-1")
 	w.eventually(map[string]int{"jobs-2": 2})
+}
+
+// A job that ran as long as its queue allows is stopped, also if it must not be suspended,
+// and stays so, under the next leader too, until its user registers it again.
+func TestController_StopsAtMaxTime(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Pools = w.pools(`queue "a" {
+  guarantee       = 8
+  max_time        = "1h"
+  max_time_action = "stop"
+}`)
+	c.Planner.Hold = time.Hour
+	a, stop := w.start(c)
+	w.in("a", "long", 1, 8)
+	w.eventually(map[string]int{"long": 8})
+	key := identity.JobKey{Namespace: "default", ID: "long"}
+	a.mu.Lock()
+	a.history.Jobs[key].RunTime = 3600
+	a.mu.Unlock()
+	reason := `over-limit: it ran for 1h0m0s, the max_time of queue "a", and is stopped; register it again to run it again`
+	w.eventually(map[string]int{"long": 0})
+	w.eventuallyReads(a, "long", reason)
+	stop()
+
+	next := w.config()
+	next.Pools = c.Pools
+	a, _ = w.start(next)
+	w.eventuallyReads(a, "long", reason)
+	w.in("a", "long", 1, 6)
+	w.eventually(map[string]int{"long": 6})
 }
 
 // What a paused job holds counts for its queue.

@@ -115,7 +115,7 @@ func queues(pool config.Pool) []api.QueueStatus {
 		s := api.QueueStatus{
 			Name: q.Name, Parent: q.Parent, Namespaces: q.Namespaces, MaxPriority: q.MaxPriority, MaxWeight: q.MaxWeight,
 			Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime.Seconds(),
-			ReclaimAfter: q.ReclaimAfter.Seconds(), Order: q.Order, Policy: q.Policy,
+			MaxTimeAction: q.MaxTimeAction, ReclaimAfter: q.ReclaimAfter.Seconds(), Order: q.Order, Policy: q.Policy,
 		}
 		if q.PerNamespace != nil {
 			n := api.NamespaceStatus(*q.PerNamespace)

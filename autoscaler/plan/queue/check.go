@@ -97,6 +97,9 @@ func (c *checker) amounts(q *Queue) {
 	if q.Weight < 1 || q.Weight > MostWeight {
 		c.add(q, "weight", "write a number from 0.001 to 1000; to close a queue, write namespaces = []", "a weight of %s gives it no share", thousandths(q.Weight))
 	}
+	if q.Stops && q.MaxTime == 0 {
+		c.add(q, "max_time_action", "write max_time, or remove it", "the queue has no max_time after which to stop a job")
+	}
 	if q.Limit > 0 && q.Guarantee > q.Limit {
 		c.add(q, "limit", fmt.Sprintf("write limit = %d or more, or a smaller guarantee", q.Guarantee), "its guarantee of %d slots is above its limit of %d", q.Guarantee, q.Limit)
 	}

@@ -49,6 +49,9 @@ type Queue struct {
 	MaxJobs   int // jobs that run at a time
 	MaxTime   int // seconds that a job runs before the others of its queue go first
 
+	// Stops is whether a job that ran for MaxTime is stopped.
+	Stops bool
+
 	// ReclaimAfter is how many seconds the queue, or one inside it, must have wanted slots of
 	// its share before they are taken back from other queues.
 	ReclaimAfter int
@@ -85,6 +88,7 @@ type Node struct {
 
 	Guarantee, Limit, Weight, MaxJob, MaxJobs, MaxTime, ReclaimAfter int
 
+	Stops bool
 	Order Order
 
 	Later int // slots of reservations that have not begun
@@ -139,7 +143,7 @@ func (t *Tree) add(parent int, q *Queue) {
 	n := len(t.nodes)
 	t.nodes = append(t.nodes, Node{
 		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-		ReclaimAfter: q.ReclaimAfter, Order: q.Order, perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
+		ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order, perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
 	})
 	t.nodes[parent].Children = append(t.nodes[parent].Children, n)
 	t.byName[q.Name] = n
@@ -202,7 +206,7 @@ func (l *Layout) Leaf(queue, namespace string) int {
 		q := &l.tree.any
 		return l.space(0, namespace, Node{
 			Name: namespace, Weight: q.Weight, Limit: q.Limit, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-			ReclaimAfter: q.ReclaimAfter, Order: q.Order,
+			ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order,
 		})
 	case l.Nodes[n].perNamespace != nil:
 		c := l.Nodes[n].perNamespace

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -120,6 +121,13 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 func (d *decision) refuse(index int, why waiting.Reason, format string, args ...any) {
 	d.out[index].Wait = why
 	d.out[index].Reason = sentence(why, fmt.Sprintf(format, args...))
+}
+
+// stop takes all workers from a job that ran as long as it may.
+func (d *decision) stop(index, node int) {
+	most := time.Duration(d.layout.Nodes[node].MaxTime) * time.Second
+	d.refuse(index, waiting.OverLimit, "it ran for %v, the max_time of %s, and is stopped; register it again to run it again", most, d.label(node))
+	d.out[index].Stops = true
 }
 
 // sentence returns the reason of a job that waits, as a user reads it.

@@ -156,8 +156,10 @@ func (d *decision) sort() (candidates []candidate) {
 		if at >= 0 {
 			j.Max = max(min(j.Max, most/per), j.Min)
 		}
-		d.outlast(m, &j)
+		stops := d.outlast(m, &j)
 		switch {
+		case stops >= 0:
+			d.stop(i, stops)
 		case j.Count > 0:
 			m.now += j.Count * per
 			d.ran(m.leaf)
@@ -181,17 +183,28 @@ func (d *decision) sort() (candidates []candidate) {
 // last is the priority of jobs that go behind all others of their queue.
 const last = math.MinInt32
 
-// outlast puts a job behind the others of its queue if it ran as long as it may. Else it
-// notes when that will be.
-func (d *decision) outlast(m *member, j *policy.Job) {
-	most, at := d.lowest(m.leaf, func(n *queue.Node) int { return n.MaxTime })
-	switch left := float64(most) - j.RunTime; {
-	case at < 0:
-	case left <= 0:
-		j.Priority = last
-	case j.Count > 0:
-		d.wake(d.s.Now + left)
-	}
+// outlast applies max_time of the queues of a job: it puts the job behind the others of its
+// queue if it ran as long as it may, and returns the node in which it is to be stopped, -1
+// if there is none. Before, it notes when the time will be over.
+func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
+	stops = -1
+	d.layout.Path(m.leaf, func(n int) bool {
+		node := &d.layout.Nodes[n]
+		switch left := float64(node.MaxTime) - (j.RunTime - j.Pardoned); {
+		case node.MaxTime == 0:
+		case left > 0 && j.Count > 0:
+			d.wake(d.s.Now + left)
+		case left > 0:
+		case node.Stops && j.Permanent:
+			j.Priority, j.Max = last, j.Sizes.Above(max(1, j.Min)-1)
+		case node.Stops:
+			stops = n
+		default:
+			j.Priority = last
+		}
+		return true
+	})
+	return stops
 }
 
 // wake asks for another decision at a time.
