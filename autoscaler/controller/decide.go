@@ -99,7 +99,7 @@ func (c *Controller) decideAsync(v *cluster.View, pool string, p *poolPolicy, no
 func (c *Controller) request(v *cluster.View, pool string, p *poolPolicy, now time.Time) *request {
 	snap, index := c.snapshot(v, pool, now)
 	q := &request{policy: p.policy, snap: snap, fingerprint: snap.Fingerprint()}
-	snap.Changed = q.fingerprint != p.fingerprint
+	snap.Changed, snap.First = q.fingerprint != p.fingerprint, p.fingerprint == 0
 	for _, i := range index {
 		q.keys = append(q.keys, v.Jobs[i].Key)
 	}

@@ -189,6 +189,31 @@ func TestController_ProposesOtherQueues(t *testing.T) {
 	w.eventually(map[string]int{"a1": 4, "b1": 4})
 }
 
+// A new leader of a divided pool states why, and not that nothing changed.
+func TestController_ANewLeaderKnowsReasonsInADividedPool(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Pools = w.pools(`queue "a" { guarantee = 4 }
+queue "b" { guarantee = 4 }`)
+	pool := c.Pools["default"]
+	pool.Policy = "kolo"
+	c.Pools["default"] = pool
+	_, stop := w.start(c)
+	w.in("a", "a1", 1, 8)
+	w.in("b", "b1", 1, 8)
+	w.eventually(map[string]int{"a1": 4, "b1": 4})
+	stop()
+	next := w.config()
+	next.Pools = c.Pools
+	a, _ := w.start(next)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return a.Status().Leading }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
+	w.in("b", "b2", 8, 8) // its place in the status shows that the leader has decided
+	w.eventuallyReads(a, "b2", "waits-for-guarantee: ")
+	for _, j := range a.Status().Jobs {
+		must.StrNotContains(t, j.Reason, "nothing changed", must.Sprint(j.ID))
+	}
+}
+
 // refusing is an external policy that never decides.
 type refusing struct{ policy.Policy }
 

@@ -50,6 +50,10 @@ type Snapshot struct {
 	// events repeat their last plan.
 	Changed bool
 
+	// First is true if no decision of this policy is in force, such as for a new leader: the
+	// reasons of earlier decisions are not known. Changed is true, too.
+	First bool
+
 	// State is the Decision.State that this policy returned last time, or nil. It
 	// survives restarts of the autoscaler.
 	State []byte

@@ -59,11 +59,11 @@ type member struct {
 	waits int     // seconds that it has to want them before it has them; 0 is no longer
 	gets  int     // slots that it may use until then
 
-	asked          bool
-	failed         error // of its policy
-	answer         policy.Decision
-	used           int
-	seen, jobsSeen uint64 // fingerprints
+	asked  bool
+	failed error // of its policy
+	answer policy.Decision
+	used   int
+	seen   seen
 }
 
 func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
@@ -138,9 +138,14 @@ func (d *decision) sort() (candidates []candidate) {
 		m := d.member(f.Queue, f.Namespace)
 		m.fixed += f.Slots
 	}
+	of, has := make([]*member, len(d.s.Jobs)), map[*member]int{}
 	for i := range d.s.Jobs {
 		d.out[i].Job = d.s.Jobs[i].ID
-		d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
+		of[i] = d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
+		has[of[i]]++
+	}
+	for m, n := range has {
+		m.index, m.jobs = make([]int, 0, n), make([]policy.Job, 0, n)
 	}
 	d.running = make([]int, len(d.layout.Nodes))
 	for _, f := range d.s.Fixed {
@@ -148,7 +153,7 @@ func (d *decision) sort() (candidates []candidate) {
 	}
 	for i := range d.s.Jobs {
 		j := d.s.Jobs[i]
-		m := d.member(j.Queue, j.Namespace)
+		m := of[i]
 		per := max(1, j.PerWorker)
 		j.Max = max(j.Max, j.Min)
 		low := j.Sizes.Above(max(1, j.Min) - 1)

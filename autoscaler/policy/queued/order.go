@@ -179,7 +179,7 @@ func (d *decision) inTurn(m *member) {
 		d.advance(m, h)
 	}
 	if m.used < m.share && slices.Contains(m.hidden, true) && d.headOf(m) == nil {
-		m.seen = 0 // the head starts, and there is room for jobs behind it
+		m.seen.Slots = 0 // the head starts, and there is room for jobs behind it
 		d.wake(d.s.Now + again)
 	}
 }
@@ -280,7 +280,7 @@ func (d *decision) advance(m *member, h *head) {
 		m.answer, m.used = answer, used
 		return
 	}
-	m.seen = 0 // the others have what is left in the next decision
+	m.seen.Slots = 0 // the others have what is left in the next decision
 	d.wake(d.s.Now + again)
 }
 

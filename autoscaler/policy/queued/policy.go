@@ -68,7 +68,7 @@ func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { ret
 
 // state is what a Policy remembers of each queue that has jobs.
 type state struct {
-	Seen  uint64  `json:"seen"` // fingerprint of its last snapshot
+	seen
 	State []byte  `json:"state,omitempty"`
 	Since float64 `json:"since,omitempty"` // when it began to want slots that others hold
 	Owed  int     `json:"owed,omitempty"`  // slots that it has when they are back; 0 while it waits for that
@@ -180,17 +180,8 @@ func (d *decision) snapshot(m *member, aside *aside) *policy.Snapshot {
 		s.Nodes = append(s.Nodes, policy.Node{ID: m.label + " " + typ, Type: typ, GPUs: n, Free: max(0, n-held[typ])})
 	}
 	if aside == nil {
-		m.seen = seen(m, s)
+		d.see(m, s)
 	}
-	s.Changed = aside != nil || m.seen != d.before[m.name].Seen
+	s.Changed = aside != nil || d.s.First || m.seen.Jobs != d.before[m.name].Jobs || m.seen.Slots != d.before[m.name].Slots
 	return s
-}
-
-// seen returns a fingerprint of a queue: of its jobs, which is made once in a decision,
-// and its slots.
-func seen(m *member, s *policy.Snapshot) uint64 {
-	if m.jobsSeen == 0 {
-		m.jobsSeen = (&policy.Snapshot{Jobs: s.Jobs}).Fingerprint()
-	}
-	return (&policy.Snapshot{Nodes: s.Nodes}).Fingerprint() ^ m.jobsSeen
 }
