@@ -49,7 +49,7 @@ type Pool struct {
 
 	// Queues holds the operator's rules by queue: nested queues, too, and the rule of "*".
 	Queues map[string]Queue
-	// Share is ShareNamespaces or ShareNone.
+	// Share is ShareNamespaces or ShareNone; "" is the default.
 	Share string
 	// Tree is how the pool is divided between its queues; nil if it is one pot.
 	Tree *queue.Tree
@@ -60,12 +60,12 @@ func (p *Pool) settings() settings {
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
-		define("share", &p.Share, ShareNone, oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is one pot, unless a [`queue` block](#queue) divides the pool."),
+		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is [one pot](#other-pools).").or("[as below](#divided-pools)"),
 	}
 }
 
 func newPool(name string) Pool {
-	p := Pool{Name: name, Policy: builtin.Default, Levels: topology.Default()}
+	p := Pool{Name: name, Policy: builtin.Default, Levels: topology.Default(), Tree: namespaces()}
 	p.settings().reset()
 	return p
 }
@@ -86,11 +86,6 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		}
 		p.Device = ""
 	}
-	diags = append(diags, c.queues(&p, content.Blocks.OfType("queue"), content.Attributes["share"])...)
-	if !diags.HasErrors() {
-		diags = append(diags, p.reservations(content.Blocks.OfType("reservation"))...)
-	}
-	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {
 			diags = append(diags, wrong(pb.DefRange, "Repeated block", "A pool has one policy; remove all but one."))
@@ -99,6 +94,11 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		p.Policy, p.Options = pb.Labels[0], pb.Body
 		diags = append(diags, c.checkPolicy(pb)...)
 	}
+	diags = append(diags, c.queues(&p, content.Blocks.OfType("queue"), content.Attributes["share"])...)
+	if !diags.HasErrors() {
+		diags = append(diags, p.reservations(content.Blocks.OfType("reservation"))...)
+	}
+	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	c.Pools[p.Name] = p
 	return diags
 }
