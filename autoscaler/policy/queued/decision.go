@@ -195,15 +195,13 @@ const last = math.MinInt32
 
 // outlast applies max_time of the queues of a job: it puts the job behind the others of its
 // queue if it ran as long as it may, and returns the node in which it is to be stopped, -1
-// if there is none. Before, it notes when the time will be over.
+// if there is none.
 func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 	stops = -1
 	d.layout.Path(m.leaf, func(n int) bool {
 		node := &d.layout.Nodes[n]
 		switch left := float64(node.MaxTime) - (j.RunTime - j.Pardoned); {
 		case node.MaxTime == 0:
-		case left > 0 && j.Count > 0:
-			d.wake(d.s.Now + left)
 		case left > 0:
 		case node.Stops && j.Permanent:
 			j.Priority, j.Max = last, j.Sizes.Above(max(1, j.Min)-1)
@@ -215,6 +213,17 @@ func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 		return true
 	})
 	return stops
+}
+
+// wakeAfter asks for another decision when a job that runs from now on has run as long as
+// it may.
+func (d *decision) wakeAfter(leaf int, j *policy.Job) {
+	d.layout.Path(leaf, func(n int) bool {
+		if most := d.layout.Nodes[n].MaxTime; most > 0 {
+			d.wake(d.s.Now + float64(most) - (j.RunTime - j.Pardoned))
+		}
+		return true
+	})
 }
 
 // wake asks for another decision at a time.
@@ -257,7 +266,9 @@ func (d *decision) join() (out policy.Decision) {
 		for k, i := range m.index {
 			a := &m.answer.Allocations[k]
 			d.explain(m, &m.jobs[k], a)
-			d.out[i] = *a
+			if d.out[i] = *a; a.Count > 0 {
+				d.wakeAfter(m.leaf, &m.jobs[k])
+			}
 		}
 		if m.asked {
 			since, owed := m.wanting()
