@@ -21,6 +21,7 @@ const (
 	Untag       = "untag"        // the removal of a tag
 	Report      = "report"       // a scaling event without a count
 	SaveHistory = "save-history" // a write of the autoscaler's own variables
+	SaveUsage   = "save-usage"
 	AcquireLock = "acquire-lock" // of the leader
 	ReleaseLock = "release-lock"
 	Pause       = "pause"

@@ -4,14 +4,9 @@
 package store
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -107,15 +102,7 @@ func (s *shard) encode() (string, error) {
 	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 {
 		return "", nil
 	}
-	var buf bytes.Buffer
-	z := gzip.NewWriter(&buf)
-	if err := json.NewEncoder(z).Encode(s); err != nil {
-		return "", fmt.Errorf("encoding the history: %w", err)
-	}
-	if err := z.Close(); err != nil {
-		return "", fmt.Errorf("encoding the history: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
+	return pack(s)
 }
 
 // decode returns the history that was saved as these texts, by path. It omits parts that
@@ -138,17 +125,9 @@ func decodeShard(h *history.History, text string) error {
 	if text == "" {
 		return nil
 	}
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return fmt.Errorf("decoding the history: %w", err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		return fmt.Errorf("decoding the history: %w", err)
-	}
 	var s shard
-	if err := json.NewDecoder(io.LimitReader(z, 64<<20)).Decode(&s); err != nil {
-		return fmt.Errorf("decoding the history: %w", err)
+	if err := unpack(text, &s); err != nil {
+		return fmt.Errorf("the history: %w", err)
 	}
 	for _, j := range s.Jobs {
 		if j.Job != nil {
