@@ -143,6 +143,10 @@ type JobStatus struct {
 	Requests Requests `json:"requests"`
 	Notes    []string `json:"notes,omitempty"`
 
+	// Usage is what the job has used so far. Only the leader sets it, and for an hour after
+	// the job has ended.
+	Usage *Usage `json:"usage,omitempty"`
+
 	// StepTimes holds the measured step times by number of workers.
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
 

@@ -19,9 +19,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 )
 
 // Controller is the control loop of one autoscaler.
@@ -34,6 +36,7 @@ type Controller struct {
 	elector  *leader.Elector
 	prober   *cluster.Prober
 	store    *store.Store
+	usage    *store.Usage
 	external ExternalPolicies // may be nil
 	metrics  *metrics
 	audit    *audit.Log
@@ -57,6 +60,9 @@ type Controller struct {
 	jobs           map[identity.JobKey]*job
 	policies       map[string]*poolPolicy // by node pool
 	loans          loans
+	ledger         *usage.Ledger // only during a term of leadership
+	used           *report.Used  // counters of the ledger's amounts
+	accounted      time.Time     // when the ledger was last brought up to date
 	view           *cluster.View // of the last round
 	observed       time.Time     // when the history was last brought up to date
 	decided        time.Time     // of the last complete round
@@ -87,6 +93,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		subscribers: map[chan api.Event]struct{}{},
 	}
 	c.store = store.New(client.Client, cfg.Leader.Namespace, c.audit)
+	c.usage = store.NewUsage(client.Client, cfg.Leader.Namespace, c.audit)
 	c.metrics = newMetrics(c)
 	c.self.Name = cfg.Name
 	c.self.Machine, _ = os.Hostname() // if empty, no other autoscaler assumes that it is on the same machine

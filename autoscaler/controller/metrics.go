@@ -132,6 +132,15 @@ func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Coll
 		if s := c.Status(); s.Leading {
 			report.JobGauges(ch, s, c.Config().Telemetry.PerJob, sees)
 		}
+		c.mu.Lock()
+		used := c.used
+		if used != nil {
+			used = used.Clone() // sees may ask Nomad
+		}
+		c.mu.Unlock()
+		if used != nil {
+			used.Collect(ch, sees)
+		}
 	}}
 }
 

@@ -41,6 +41,10 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		}
 	}
 	lead := c.leading()
+	c.view = view
+	if now.Sub(c.accounted) >= accountEvery {
+		c.account(now)
+	}
 	result := c.result(view, wants, &plan, lead, now)
 	if lead {
 		var at time.Time
@@ -48,7 +52,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		wake = earliest(wake, at)
 	}
 	c.status = report.Status(result)
-	c.view, c.decided = view, now
+	c.decided = now
 	events := c.events
 	c.events = nil
 	c.mu.Unlock()
@@ -68,7 +72,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner.Plan, lead bool, now time.Time) *report.Round {
 	r := &report.Round{
 		Config: c.cfg, Now: now, View: v, Wants: wants, Jobs: make([]report.Job, len(v.Jobs)), Plan: plan, History: c.history,
-		Policies: map[string]report.Policy{}, Leading: lead, Paused: c.overrides.All,
+		Ledger: c.ledger, Policies: map[string]report.Policy{}, Leading: lead, Paused: c.overrides.All,
 	}
 	for i := range v.Jobs {
 		j := c.job(v.Jobs[i].Key)

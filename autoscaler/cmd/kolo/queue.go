@@ -6,15 +6,11 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/posener/complete"
-
-	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
 // queueCommand shows the queues of node pools, and what waits in them.
@@ -59,21 +55,15 @@ func (c *queueCommand) Run(args []string) int {
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
-	var s api.Status
-	_, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
-	if err == nil && !s.Ready {
-		err = fmt.Errorf("%s is still reading the cluster's state; try again in a moment", s.Autoscaler)
-	}
+	s, err := c.readStatus(ctx)
 	var pools []poolQueues
 	if err == nil {
-		pools, err = queuesOf(&s, *pool, *name)
+		pools, err = queuesOf(s, *pool, *name)
 	}
 	if err != nil {
 		return c.fail(err)
 	}
-	if s.Problem != "" {
-		defer c.UI.Warn("Nomad could not be read, so this may be old: " + printable.Line(s.Problem))
-	}
+	defer c.warnOld(s)
 	if c.json {
 		return c.printJSON(pools)
 	}

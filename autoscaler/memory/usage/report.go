@@ -34,6 +34,11 @@ func (l *Ledger) Report(key identity.JobKey, r *Report, now time.Time) {
 		return
 	}
 	t := now.UnixMilli()
+	for _, rec := range s.Allocs {
+		if !rec.Ended && rec.Until < t {
+			l.count(key, s, rec, t)
+		}
+	}
 	rows := l.since(key, s, t)
 	fresh := s.Total.release()
 	for _, row := range rows {
