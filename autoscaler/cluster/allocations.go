@@ -4,26 +4,48 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Allocation is an allocation as far as accounting needs it.
 type Allocation struct {
-	ID, Group string
-	Job       identity.JobKey
-	Created   time.Time
-	Ended     time.Time // zero if it holds its resources
-	Failed    bool      // it failed, or was lost with its node
+	ID      string
+	Job     identity.JobKey
+	Slots   int // 0 if its job or its resources are not known, or it is of a group that is not elastic
+	Created time.Time
+	Ended   time.Time // zero if it holds its slots
+	Failed  bool      // it failed, or was lost with its node
 }
 
-// Allocations calls visit for each allocation that Nomad lists. visit must not call the
-// watcher.
-func (w *Watcher) Allocations(visit func(*Allocation)) {
+// Allocations calls visit for each allocation that Nomad lists. pools returns the
+// configuration of a node pool. visit must not call the watcher.
+func (w *Watcher) Allocations(pools func(string) config.Pool, visit func(*Allocation)) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	for _, a := range w.store.allocs {
-		visit(&Allocation{ID: a.id, Group: a.group, Job: a.job, Created: a.created, Ended: a.ended, Failed: a.failed})
+		visit(&Allocation{ID: a.id, Job: a.job, Slots: w.store.slots(a, pools), Created: a.created, Ended: a.ended, Failed: a.failed})
 	}
+}
+
+// slots returns how many slots of its pool an allocation of an elastic group holds.
+func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
+	j := s.jobs[a.job]
+	if j == nil || a.bare || !slices.ContainsFunc(j.groups, func(g jobGroup) bool { return g.elastic && g.name == a.group }) {
+		return 0
+	}
+	pool := pools(j.pool)
+	if pool.CPUSlot > 0 {
+		return max(1, (a.cpu+pool.CPUSlot-1)/pool.CPUSlot)
+	}
+	n := 0
+	for _, d := range a.devices {
+		if matches(d.group, pool.Device) {
+			n += len(d.ids)
+		}
+	}
+	return max(1, n)
 }

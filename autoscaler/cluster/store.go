@@ -121,6 +121,7 @@ func newQueue(w *wireSummary) queue {
 type jobGroup struct {
 	name        string
 	count       int
+	elastic     bool   // it has a kolo block
 	slots       int    // devices of one worker
 	device      string // the ask
 	cpu, memory int

@@ -66,6 +66,8 @@ type IneligibleJob struct {
 	Key      identity.JobKey
 	Count    int
 	Group    string // of the first elastic group, for the scaling event
+	Pool     string
+	Stopped  bool
 	Problems problem.List
 	Off      bool // the user's own switch is off, or the job is stopped
 }
@@ -221,7 +223,7 @@ func (b *viewBuilder) unfit(j *job) problem.List {
 }
 
 func (b *viewBuilder) ineligible(j *job, problems problem.List) {
-	a := IneligibleJob{Key: j.key, Problems: problems, Off: len(problems) == 0}
+	a := IneligibleJob{Key: j.key, Pool: j.pool, Stopped: j.stopped, Problems: problems, Off: len(problems) == 0}
 	for _, g := range j.groups {
 		a.Count += g.count
 	}

@@ -49,6 +49,8 @@ type Controller struct {
 	deciding sync.WaitGroup // pending decisions of external policies
 	unsaved  chan struct{}  // the history should be saved soon
 
+	readingUsage chan struct{} // has a value while archived usage is read
+
 	saving     sync.Mutex // held while the history is saved
 	commanding sync.Mutex // held from reading the overrides until a command is in force
 
@@ -88,7 +90,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		prober:       cluster.NewProber(client, 2*time.Second),
 		audit:        audit.New(log, "autoscaler "+cfg.Name),
 		protectAfter: time.Minute,
-		wake:         make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
+		wake:         make(chan struct{}, 1), unsaved: make(chan struct{}, 1), readingUsage: make(chan struct{}, 1),
 		history: history.New(), jobs: map[identity.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[identity.JobKey]string{},
 		subscribers: map[chan api.Event]struct{}{},
 	}

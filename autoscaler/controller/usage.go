@@ -105,34 +105,33 @@ func (c *Controller) account(now time.Time) {
 	}
 	c.accounted = now
 	jobs := make([]usage.Job, 0, len(v.Jobs))
-	at := make(map[identity.JobKey]int, len(v.Jobs))
 	for i := range v.Jobs {
-		at[v.Jobs[i].Key] = i
 		if j, ok := c.usageJob(v, i); ok {
 			jobs = append(jobs, j)
 		}
 	}
+	for i := range v.Ineligible {
+		if j := &v.Ineligible[i]; j.Stopped { // Nomad turns the scaling of a stopped job off
+			jobs = append(jobs, usage.Job{
+				Key: j.Key, Pool: j.Pool, Queue: report.Queue(c.cfg.Pool(j.Pool), j.Key.Namespace, ""), Since: now, End: c.endOf(j.Key),
+			})
+		}
+	}
 	c.ledger.Account(now, jobs, func(yield func(usage.Alloc) bool) {
 		more := true
-		c.watcher.Allocations(func(a *cluster.Allocation) {
-			out := usage.Alloc{ID: a.ID, Job: a.Job, Created: a.Created, Ended: a.Ended, Failed: a.Failed}
-			if i, ok := at[a.Job]; ok {
-				out.Slots = slotsOf(v, i, a.Group)
-			}
-			more = more && yield(out)
+		c.watcher.Allocations(c.cfg.Pool, func(a *cluster.Allocation) {
+			more = more && yield(usage.Alloc(*a))
 		})
 	})
 	c.used.Update(c.ledger)
 }
 
-// slotsOf returns the slots of one worker of a job's group, 0 if the group is not elastic.
-func slotsOf(v *cluster.View, job int, group string) int {
-	for g := range v.Jobs[job].Groups {
-		if of := &v.Jobs[job].Groups[g]; of.Name == group {
-			return of.Need.Slots
-		}
+// endOf returns how a job that is stopped ended.
+func (c *Controller) endOf(key identity.JobKey) string {
+	if h := c.history.Jobs[key]; h != nil && h.Frozen {
+		return usage.Complete
 	}
-	return 0
+	return usage.Stopped
 }
 
 // usageJob returns what the account needs of a job in a view.
@@ -183,6 +182,12 @@ func usageReport(p *history.Progress) *usage.Report {
 // Usage returns what jobs used since the beginning of a day, in the order of days. The
 // leader answers up to now, others with what was last saved.
 func (c *Controller) Usage(ctx context.Context, first usage.Day) ([]usage.Row, error) {
+	select { // one caller at a time: each reads hundreds of variables of Nomad at most
+	case c.readingUsage <- struct{}{}:
+		defer func() { <-c.readingUsage }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	reader := store.NewUsage(c.client.Client, c.Config().Leader.Namespace, nil)
 	live, closed, most := c.liveUsage(first)
 	if live == nil {

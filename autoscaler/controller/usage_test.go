@@ -14,6 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
@@ -32,6 +33,13 @@ func used(t *testing.T, a *Controller) usage.Counts {
 	sums := usage.Group(rows, usage.ByPool)
 	must.Len(t, 1, sums)
 	return sums[0].Counts
+}
+
+// steady returns a configuration of a leader that keeps the lock on a slow machine.
+func (w *world) steady() *config.Config {
+	c := w.config()
+	c.Leader.TTL = time.Minute
+	return c
 }
 
 // slotSeconds returns the slot-seconds that allocations held until a time, by Nomad's own times.
@@ -54,7 +62,7 @@ func slotSeconds(t *testing.T, a *Controller, until time.Time) float64 {
 // while. The next one counts what was held in between.
 func TestController_Usage(t *testing.T) {
 	w := newWorld(t, 2, 4)
-	first, stop := w.start(w.config())
+	first, stop := w.start(w.steady())
 	w.job("a", 1, 8)
 	w.eventually(map[string]int{"a": 8})
 	time.Sleep(100 * time.Millisecond) // slots are held
@@ -74,12 +82,12 @@ func TestController_Usage(t *testing.T) {
 	must.True(t, w.nomad.Complete("a"))
 	w.nomad.ExpireLock("kolo/leader")
 
-	follower, _ := New(w.config(), nil, first.log)
+	follower, _ := New(w.steady(), nil, first.log)
 	rows, err := follower.Usage(t.Context(), 0)
 	must.NoError(t, err)
 	must.SliceEmpty(t, rows, must.Sprint("nothing is saved yet"))
 
-	second, stop := w.start(w.config())
+	second, stop := w.start(w.steady())
 	before = time.Now()
 	got = used(t, second)
 	must.Between(t, slotSeconds(t, second, before)-0.1, float64(got.Held)/1000, slotSeconds(t, second, time.Now()))
@@ -98,7 +106,7 @@ func TestController_Usage(t *testing.T) {
 // metrics have the same amounts.
 func TestController_UsageIsReported(t *testing.T) {
 	w := newWorld(t, 2, 4)
-	a, _ := w.start(w.config())
+	a, _ := w.start(w.steady())
 	w.job("a", 8, 8)
 	w.eventually(map[string]int{"a": 8})
 	used(t, a)

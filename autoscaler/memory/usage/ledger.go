@@ -95,8 +95,15 @@ func (l *Ledger) state(j *Job) *State {
 		s = &State{Allocs: map[string]*Record{}, Resizes: j.Resizes}
 		l.Jobs[j.Key] = s
 	}
-	s.Pool, s.Queue, s.Kind = j.Pool, j.Queue, j.Kind
+	s.update(j)
 	return s
+}
+
+// update takes over who the job is. A stopped job no longer states its kind and queue.
+func (s *State) update(j *Job) {
+	if j.End != Stopped || s.Pool == "" {
+		s.Pool, s.Queue, s.Kind = j.Pool, j.Queue, j.Kind
+	}
 }
 
 func (l *Ledger) alloc(a *Alloc, j *Job, now int64) {
@@ -182,7 +189,7 @@ func (l *Ledger) job(j *Job, now int64) {
 		s = l.state(j)
 		s.WaitedUntil = max(min(j.Since.UnixMilli(), now), l.Floors[Shard(j.Key)])
 	}
-	s.Pool, s.Queue, s.Kind = j.Pool, j.Queue, j.Kind
+	s.update(j)
 	today := max(dayOf(now), l.Closed)
 	if n := j.Resizes - s.Resizes; n > 0 {
 		l.row(j.Key, s, today).Resizes += n

@@ -1,0 +1,122 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package autoscaler
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
+)
+
+// TestUsage kills the leader while jobs are resized, and ends a job while no one leads. The
+// usage equals the allocations' own times within 1 %.
+func TestUsage(t *testing.T) {
+	w := start(t)
+	agents := []*daemon{w.agent(t, "u0", w.Address), w.agent(t, "u1", w.Address)}
+	leader := func() int {
+		at := -1
+		waitFor(t, 2*time.Minute, "a leader", func() bool {
+			for i, d := range agents {
+				if d != nil && d.leads() {
+					at = i
+				}
+			}
+			return at >= 0
+		})
+		return at
+	}
+	at := leader()
+	w.submit(t, "a", "min = 1")
+	w.eventually(t, time.Minute, map[string]int{"a": slots})
+	time.Sleep(10 * time.Second) // slots are held
+	w.submit(t, "b", "min = 1")
+	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
+	time.Sleep(20 * time.Second) // Nomad learns of the end of a task some tenths of a second later
+	agents[at].kill(syscall.SIGKILL)
+	agents[at] = nil
+	t.Log("a job ends while no one leads")
+	w.stop(t, "b")
+	d := agents[leader()]
+	w.eventually(t, time.Minute, map[string]int{"a": slots})
+	time.Sleep(5 * time.Second)
+	w.stop(t, "a")
+
+	usage := func(d *daemon) map[string]koloapi.UsageRow {
+		out, err := d.kolo("usage", "-by", "job", "-since", "2d", "-format", "json")
+		must.NoError(t, err, must.Sprint(out))
+		var r koloapi.UsageReport
+		must.NoError(t, json.Unmarshal([]byte(out), &r))
+		rows := map[string]koloapi.UsageRow{}
+		for _, row := range r.Rows {
+			rows[row.Job] = row
+		}
+		return rows
+	}
+	want := w.slotSeconds(t)
+	waitFor(t, time.Minute, "the ends of the jobs to be known", func() bool {
+		rows := usage(d)
+		return rows["a"].End == "stopped" && rows["b"].End == "stopped"
+	})
+	rows := usage(d)
+	must.MapLen(t, 2, rows)
+	for job, seconds := range want {
+		u := rows[job]
+		t.Logf("%s: %.2f slot-seconds by the allocations' own times, %.2f by kolo usage", job, seconds, u.Held)
+		must.LessEq(t, 0.01*seconds, math.Abs(seconds-u.Held))
+		must.Eq(t, u.Held, u.Unknown, must.Sprint("it reports no steps"))
+		must.Nil(t, u.Share)
+	}
+
+	t.Log("what the last leader saves is what the next one shows")
+	again := w.agent(t, "u2", w.Address)
+	d.kill(os.Interrupt)
+	waitFor(t, 2*time.Minute, "a leader", again.leads)
+	for job, u := range usage(again) {
+		must.Eq(t, rows[job].Held, u.Held, must.Sprint(job))
+	}
+	out, err := again.kolo("history")
+	must.NoError(t, err)
+	must.StrContains(t, out, "stopped")
+}
+
+// stop stops a job, and waits for its workers to end.
+func (w *world) stop(t *testing.T, name string) {
+	t.Helper()
+	_, _, err := w.API.Jobs().Deregister(name, false, nil)
+	must.NoError(t, err)
+	waitFor(t, time.Minute, "the workers of "+name+" to end", func() bool {
+		allocs, _, err := w.API.Jobs().Allocations(name, true, nil)
+		return err == nil && !slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.ClientStatus == api.AllocClientStatusRunning })
+	})
+}
+
+// slotSeconds returns what allocations of one slot held by their own times, by job.
+func (w *world) slotSeconds(t *testing.T) map[string]float64 {
+	t.Helper()
+	allocs, _, err := w.API.Allocations().List(nil)
+	must.NoError(t, err)
+	out := map[string]float64{}
+	for _, a := range allocs {
+		must.Eq(t, api.AllocClientStatusComplete, a.ClientStatus)
+		var end time.Time
+		for _, s := range a.TaskStates {
+			if s.FinishedAt.After(end) {
+				end = s.FinishedAt
+			}
+		}
+		out[a.JobID] += end.Sub(time.Unix(0, a.CreateTime)).Seconds()
+	}
+	return out
+}
