@@ -61,6 +61,12 @@ func slotSeconds(t *testing.T, a *Controller, until time.Time) float64 {
 // TestController_Usage has a leader die without saving anything, and nobody leads for a
 // while. The next one counts what was held in between.
 func TestController_Usage(t *testing.T) {
+	for _, end := range []string{usage.Complete, usage.Stopped} {
+		t.Run(end, func(t *testing.T) { endsUnled(t, end) })
+	}
+}
+
+func endsUnled(t *testing.T, end string) {
 	w := newWorld(t, 2, 4)
 	first, stop := w.start(w.steady())
 	w.job("a", 1, 8)
@@ -68,7 +74,7 @@ func TestController_Usage(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // slots are held
 	before := time.Now()
 	got := used(t, first)
-	must.Between(t, slotSeconds(t, first, before)-0.1, float64(got.Held)/1000, slotSeconds(t, first, time.Now()))
+	must.Between(t, slotSeconds(t, first, before)-0.1, float64(got.Held)/1000, slotSeconds(t, first, time.Now())+0.1)
 	must.Eq(t, got.Held, got.Unknown, must.Sprint("the job reports nothing"))
 
 	w.nomad.Fault = func(_, path string) int {
@@ -79,7 +85,11 @@ func TestController_Usage(t *testing.T) {
 	}
 	stop()
 	w.nomad.Fault = nil
-	must.True(t, w.nomad.Complete("a"))
+	if end == usage.Complete {
+		must.True(t, w.nomad.Complete("a"))
+	} else {
+		w.nomad.Stop("a")
+	}
 	w.nomad.ExpireLock("kolo/leader")
 
 	follower, _ := New(w.steady(), nil, first.log)
@@ -90,7 +100,7 @@ func TestController_Usage(t *testing.T) {
 	second, stop := w.start(w.steady())
 	before = time.Now()
 	got = used(t, second)
-	must.Between(t, slotSeconds(t, second, before)-0.1, float64(got.Held)/1000, slotSeconds(t, second, time.Now()))
+	must.Between(t, slotSeconds(t, second, before)-0.1, float64(got.Held)/1000, slotSeconds(t, second, time.Now())+0.1)
 	must.Greater(t, 0, got.Held)
 
 	t.Log("what is saved in the end is what a follower shows")
@@ -100,6 +110,10 @@ func TestController_Usage(t *testing.T) {
 	must.Len(t, 1, rows)
 	must.Eq(t, usage.Key{Day: rows[0].Day, Pool: "default", Queue: "*", Namespace: "default", Job: "a", Kind: rows[0].Kind}, rows[0].Key)
 	must.GreaterEq(t, got.Held, rows[0].Held)
+	if end == usage.Stopped {
+		must.Eq(t, end, rows[0].End)
+		must.Eq(t, got.Held, rows[0].Held)
+	}
 }
 
 // TestController_UsageIsReported has a job report its steps: its status, the rows and the
