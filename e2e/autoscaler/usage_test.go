@@ -53,23 +53,12 @@ func TestUsage(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	w.stop(t, "a")
 
-	usage := func(d *daemon) map[string]koloapi.UsageRow {
-		out, err := d.kolo("usage", "-by", "job", "-since", "2d", "-format", "json")
-		must.NoError(t, err, must.Sprint(out))
-		var r koloapi.UsageReport
-		must.NoError(t, json.Unmarshal([]byte(out), &r))
-		rows := map[string]koloapi.UsageRow{}
-		for _, row := range r.Rows {
-			rows[row.Job] = row
-		}
-		return rows
-	}
 	want := w.slotSeconds(t)
 	waitFor(t, time.Minute, "the ends of the jobs to be known", func() bool {
-		rows := usage(d)
+		rows := d.usage(t)
 		return rows["a"].End == "stopped" && rows["b"].End == "stopped"
 	})
-	rows := usage(d)
+	rows := d.usage(t)
 	must.MapLen(t, 2, rows)
 	for job, seconds := range want {
 		u := rows[job]
@@ -83,12 +72,26 @@ func TestUsage(t *testing.T) {
 	again := w.agent(t, "u2", w.Address)
 	d.kill(os.Interrupt)
 	waitFor(t, 2*time.Minute, "a leader", again.leads)
-	for job, u := range usage(again) {
+	for job, u := range again.usage(t) {
 		must.Eq(t, rows[job].Held, u.Held, must.Sprint(job))
 	}
 	out, err := again.kolo("history")
 	must.NoError(t, err)
 	must.StrContains(t, out, "stopped")
+}
+
+// usage returns what kolo usage shows of each job.
+func (d *daemon) usage(t *testing.T) map[string]koloapi.UsageRow {
+	t.Helper()
+	out, err := d.kolo("usage", "-by", "job", "-since", "2d", "-format", "json")
+	must.NoError(t, err, must.Sprint(out))
+	var r koloapi.UsageReport
+	must.NoError(t, json.Unmarshal([]byte(out), &r))
+	rows := map[string]koloapi.UsageRow{}
+	for _, row := range r.Rows {
+		rows[row.Job] = row
+	}
+	return rows
 }
 
 // stop stops a job, and waits for its workers to end.
@@ -119,4 +122,32 @@ func (w *world) slotSeconds(t *testing.T) map[string]float64 {
 		out[a.JobID] += end.Sub(time.Unix(0, a.CreateTime)).Seconds()
 	}
 	return out
+}
+
+// accounts checks that training jobs used most of their slots productively, and that the
+// status and the usage agree.
+func (d *daemon) accounts(t *testing.T, jobs ...string) {
+	t.Helper()
+	s, err := d.status()
+	must.NoError(t, err)
+	rows := d.usage(t)
+	for _, j := range s.Jobs {
+		if !slices.Contains(jobs, j.ID) {
+			continue
+		}
+		u, row := j.Usage, rows[j.ID]
+		must.NotNil(t, u, must.Sprint(j.ID))
+		must.NotNil(t, u.Share, must.Sprint(j.ID))
+		must.NotNil(t, row.Share, must.Sprint(j.ID))
+		t.Logf("%s: %+v, productive share %.3f", j.ID, *u, *u.Share)
+		must.Between(t, 0.4, *u.Share, 1)
+		must.Positive(t, u.Starting)
+		must.Less(t, 0.1*u.Held, u.Unknown)
+		must.Between(t, u.Held, row.Held, 1.2*u.Held)
+	}
+	for _, args := range [][]string{{"usage", "-by", "job"}, {"history"}, {"eff", jobs[len(jobs)-1]}, {"job", jobs[len(jobs)-1]}} {
+		out, err := d.kolo(args...)
+		must.NoError(t, err, must.Sprint(out))
+		t.Log("kolo ", args, "\n", out)
+	}
 }
