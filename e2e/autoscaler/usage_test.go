@@ -21,7 +21,8 @@ import (
 )
 
 // TestUsage kills the leader while jobs are resized, and ends a job while no one leads. The
-// usage equals the allocations' own times within 1 %.
+// usage equals the allocations' own times within 1 %: from their creation to when Nomad's
+// servers learned of their end, since only then could others have the slot.
 func TestUsage(t *testing.T) {
 	w := start(t)
 	agents := []*daemon{w.agent(t, "u0", w.Address), w.agent(t, "u1", w.Address)}
@@ -113,13 +114,10 @@ func (w *world) slotSeconds(t *testing.T) map[string]float64 {
 	out := map[string]float64{}
 	for _, a := range allocs {
 		must.Eq(t, api.AllocClientStatusComplete, a.ClientStatus)
-		var end time.Time
+		out[a.JobID] += time.Duration(a.ModifyTime - a.CreateTime).Seconds()
 		for _, s := range a.TaskStates {
-			if s.FinishedAt.After(end) {
-				end = s.FinishedAt
-			}
+			t.Logf("%s: from its creation to its start %s, from its end to when Nomad knew it %s", a.Name, s.StartedAt.Sub(time.Unix(0, a.CreateTime)), time.Unix(0, a.ModifyTime).Sub(s.FinishedAt))
 		}
-		out[a.JobID] += end.Sub(time.Unix(0, a.CreateTime)).Seconds()
 	}
 	return out
 }

@@ -142,7 +142,7 @@ func TestUsage_CrashAtEveryWrite(t *testing.T) {
 		return crashes
 	}
 	t.Run("once", func(t *testing.T) {
-		for k := 0; ; k += 19 {
+		for k := 0; ; k += 31 {
 			first := true
 			if run(t, func(*rand.Rand) int {
 				if first {

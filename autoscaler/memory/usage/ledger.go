@@ -125,6 +125,9 @@ func (l *Ledger) alloc(a *Alloc, j *Job, now int64) {
 		r = &Record{Slots: a.Slots, From: from, Until: from}
 		s.Allocs[a.ID] = r
 	}
+	if r.Ended { // later changes of an allocation are not about its end
+		end = min(end, r.Until)
+	}
 	if end = max(end, r.From); !a.Ended.IsZero() {
 		if day := dayOf(end); !r.Ended && a.Failed && day >= l.Closed {
 			l.row(a.Job, s, day).Failures++
