@@ -49,3 +49,27 @@ func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
 	}
 	return max(1, n)
 }
+
+// GPU is a GPU that an allocation holds.
+type GPU struct {
+	ID    string // as the device plugin names it: NVIDIA's UUID
+	Alloc string
+	Job   identity.JobKey
+}
+
+// GPUs returns the GPUs that allocations of all jobs hold, elastic or not.
+func (w *Watcher) GPUs() (held []GPU) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	for _, a := range w.store.allocs {
+		for _, d := range a.devices {
+			if a.over || !matches(d.group, "gpu") {
+				continue
+			}
+			for _, id := range d.ids {
+				held = append(held, GPU{ID: id, Alloc: a.id, Job: a.job})
+			}
+		}
+	}
+	return held
+}

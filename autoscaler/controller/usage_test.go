@@ -142,8 +142,11 @@ func TestController_UsageIsReported(t *testing.T) {
 		registry.MustRegister(a.JobMetrics(func(identity.JobKey) bool { return sees }))
 		families, err := registry.Gather()
 		must.NoError(t, err)
-		found := false
+		found, gpus := false, 0
 		for _, f := range families {
+			if f.GetName() == "kolo_gpu_info" {
+				gpus = len(f.GetMetric())
+			}
 			for _, m := range f.GetMetric() {
 				labels := map[string]string{}
 				for _, l := range m.GetLabel() {
@@ -157,5 +160,6 @@ func TestController_UsageIsReported(t *testing.T) {
 			}
 		}
 		must.True(t, found)
+		must.Eq(t, map[bool]int{true: 8, false: 0}[sees], gpus)
 	}
 }

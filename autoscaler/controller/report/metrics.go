@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
@@ -36,6 +37,7 @@ var (
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
+	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id"}, jobLabels...), nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
@@ -43,7 +45,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, countDesc, runningDesc, wantDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, countDesc, runningDesc, wantDesc, gpuDesc}
 )
 
 // gauges sends gauges to ch.
@@ -97,6 +99,16 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+		}
+	}
+}
+
+// GPUInfo sends to ch the metric of each GPU of a job that the reader may see.
+func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity.JobKey) bool) {
+	gauge := gauges(ch)
+	for _, g := range gpus {
+		if sees(g.Job) {
+			gauge(gpuDesc, 1, g.ID, g.Alloc, g.Job.Namespace, g.Job.ID)
 		}
 	}
 }
