@@ -101,6 +101,10 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 // ErrNotServed is returned if the address does not serve the path.
 var ErrNotServed = errors.New("is it an autoscaler of this version? Nomad has another address")
 
+// ErrNotFound is returned, with the autoscaler's words, if it does not know what the request
+// names.
+var ErrNotFound = errors.New("")
+
 // send returns the autoscaler's answer, or an error if it is a refusal.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
@@ -129,6 +133,9 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	var p Problem
 	if json.Unmarshal(raw, &p) == nil && p.Error != "" {
+		if resp.StatusCode == http.StatusNotFound {
+			return nil, fmt.Errorf("%w%s", ErrNotFound, p.Error)
+		}
 		return nil, errors.New(p.Error)
 	}
 	if resp.StatusCode == http.StatusNotFound {
