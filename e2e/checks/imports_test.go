@@ -231,7 +231,7 @@ func autoscalerRules() map[string]rule {
 		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
 		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
 		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
-		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report"}), nomad: true},
+		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report", "sim", "sim/trace", "sim/forecast"}), nomad: true},
 	}
 }
 

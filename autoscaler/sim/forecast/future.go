@@ -108,9 +108,11 @@ func (f *future) arrive(rng *rand.Rand, busier float64, add func(policy.Job, Len
 
 // job returns a job of the simulation with so many seconds of work on one worker to do.
 func (f *future) job(j *policy.Job, work float64) trace.Job {
+	least := min(j.Min, f.most) // one with more never starts
+	most := max(least, min(j.Max, f.most))
 	out := trace.Job{
 		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority, Submit: max(0, j.Submit),
-		Min: j.Min, Max: j.Max, Preferred: j.Preferred, Sizes: j.Sizes, PerWorker: j.PerWorker, Preemptible: j.Preemptible,
+		Min: least, Max: most, Preferred: min(max(j.Preferred, least), most), Sizes: j.Sizes, PerWorker: min(j.PerWorker, f.most+1), Preemptible: j.Preemptible,
 	}
 	one := j.Curve.Time(1)
 	if j.Remaining > 0 && !j.Curve.Measured() {

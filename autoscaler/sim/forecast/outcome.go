@@ -28,7 +28,7 @@ func (o *outcome) set(s *Start, now float64, guessed bool) {
 		s.Middle, s.Latest = o.least[n/2], o.least[n-1]
 		return
 	}
-	if s.Earliest <= now {
+	if s.Earliest <= now || s.Earliest >= now+ahead { // in no simulation, that is
 		s.Earliest = 0
 	}
 }
