@@ -15,6 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/forecast"
 )
 
@@ -33,6 +34,9 @@ const (
 
 	// arrivalsKept is how many of the last arrivals forecasts draw from.
 	arrivalsKept = 30
+
+	// lengthsKept is how many of the last complete jobs of a pool show how long others take.
+	lengthsKept = 64
 )
 
 // forecasts makes one forecast after another.
@@ -99,12 +103,7 @@ func (c *Controller) toForecast() (out []*poolForecast) {
 func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *forecast.Question {
 	q := &forecast.Question{Snapshot: p.last.snap, Policy: p.last.policy}
 	kinds := map[identity.JobKey]string{}
-	var took []float64
-	type arrival struct {
-		job   int // index in v.Jobs
-		first time.Time
-	}
-	var arrivals []arrival
+	var arrived, complete []int // indexes in v.Jobs
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		h := c.history.Jobs[j.Key]
@@ -112,12 +111,20 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 			continue
 		}
 		kinds[j.Key] = kindKey(j.Key, f)
-		arrivals = append(arrivals, arrival{i, h.FirstSeen})
+		arrived = append(arrived, i)
 		if h.Frozen {
-			curve := c.history.Curve(h, kinds[j.Key])
-			if length := h.Length(curve, f.Slots); length > 0 {
-				took = append(took, length/curve.Speedup(max(1, f.Spec.Preferred)))
-			}
+			complete = append(complete, i)
+		}
+	}
+	past := func(i int) *history.Job { return c.history.Jobs[v.Jobs[i].Key] }
+	slices.SortStableFunc(arrived, func(a, b int) int { return past(a).FirstSeen.Compare(past(b).FirstSeen) })
+	slices.SortStableFunc(complete, func(a, b int) int { return past(a).Completed.Compare(past(b).Completed) })
+	curve := func(i int) speedup.Curve { return c.history.Curve(past(i), kinds[v.Jobs[i].Key]) }
+	var took []float64
+	for _, i := range complete[max(0, len(complete)-lengthsKept):] {
+		known := curve(i)
+		if length := past(i).Length(known, v.Facts[i].Slots); length > 0 {
+			took = append(took, length/known.Speedup(max(1, v.Facts[i].Spec.Preferred)))
 		}
 	}
 	length := func(key identity.JobKey) forecast.Length {
@@ -126,13 +133,10 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 	for _, key := range p.last.keys {
 		q.Lengths = append(q.Lengths, length(key))
 	}
-	slices.SortStableFunc(arrivals, func(a, b arrival) int { return a.first.Compare(b.first) })
-	for _, a := range arrivals[max(0, len(arrivals)-arrivalsKept):] {
-		j, f := &v.Jobs[a.job], &v.Facts[a.job]
-		known := &job{Job: &history.Job{FirstSeen: a.first, Total: c.history.Jobs[j.Key].Total}}
-		q.Arrivals = append(q.Arrivals, forecast.Arrival{
-			Job: policyJob(j, f, known, c.history.Curve(c.history.Jobs[j.Key], kinds[j.Key])), Length: length(j.Key),
-		})
+	for _, i := range arrived[max(0, len(arrived)-arrivalsKept):] {
+		j := &v.Jobs[i]
+		fresh := &job{Job: &history.Job{FirstSeen: past(i).FirstSeen, Total: past(i).Total}}
+		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: policyJob(j, &v.Facts[i], fresh, curve(i)), Length: length(j.Key)})
 	}
 	return q
 }

@@ -5,6 +5,7 @@ package history
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
@@ -42,7 +43,7 @@ func (h *History) LearnLength(kind string, named bool, j *Job, slots int, now ti
 // Lengths returns the lengths of the last jobs of a kind.
 func (h *History) Lengths(kind string) []float64 {
 	if k := h.Kinds[kind]; k != nil {
-		return k.Lengths
+		return slices.Clone(k.Lengths)
 	}
 	return nil
 }

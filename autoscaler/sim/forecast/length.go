@@ -19,6 +19,9 @@ const (
 	// is known.
 	unknownSeconds = 600
 
+	// lengthsKept is how many of the newest lengths count. More cost time and show no more.
+	lengthsKept = 64
+
 	// certain is the largest probability with which a length is extrapolated: without a bound,
 	// a few draws would be years.
 	certain = 0.95
@@ -28,10 +31,12 @@ const (
 // (policy.Job.Remaining) and counts most, then Kind, then Pool. If there is nothing, a job is
 // expected to run for as long again as it has run.
 type Length struct {
-	// Kind has the work of complete jobs of the same kind, in seconds on one worker.
+	// Kind has the work of complete jobs of the same kind, in seconds on one worker, newest
+	// last.
 	Kind []float64
 
-	// Pool has how long complete jobs of the pool took, in seconds at their preferred size.
+	// Pool has how long complete jobs of the pool took, in seconds at their preferred size,
+	// newest last.
 	Pool []float64
 }
 
@@ -62,6 +67,7 @@ func declared(j *policy.Job) bool { return j.Remaining > 0 && j.Curve.Measured()
 // longer returns how much longer than ran a job is, if its length is one of those of others
 // that are longer. u is from 0 to 1.
 func longer(others []float64, ran, u float64) float64 {
+	others = others[max(0, len(others)-lengthsKept):]
 	rest := slices.DeleteFunc(slices.Clone(others), func(x float64) bool { return !(x > ran) })
 	if len(rest) == 0 {
 		return again(ran, u)
