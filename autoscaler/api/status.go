@@ -165,6 +165,17 @@ type Waits struct {
 	Position int            `json:"position,omitempty"` // from 1; absent if the job is paused or held
 	Slots    int            `json:"slots"`              // that it needs at least
 	Since    time.Time      `json:"since"`
+
+	// Expected is absent if there is no forecast yet, and for reasons that no forecast knows.
+	Expected *Expected `json:"expected_start,omitempty"`
+}
+
+// Expected is when a job that waits is expected to start.
+type Expected struct {
+	Earliest time.Time `json:"earliest,omitzero"` // absent if nothing is known
+	Latest   time.Time `json:"latest,omitzero"`   // absent if there is only a bound from below
+	Made     time.Time `json:"made"`
+	Unknown  string    `json:"unknown,omitempty"` // why Latest is absent
 }
 
 // Spread is how far apart the workers of a job are. Level and Domains are absent if all

@@ -22,6 +22,10 @@ type Config struct {
 	Nodes  []trace.Node
 	Policy policy.Policy
 
+	// Present, if not nil, is the state at which the simulation begins. Info.Curves is then
+	// set.
+	Present *Present
+
 	// Queues are those that the policy divides the cluster between; nil is none. A job is
 	// in the queue of its tenant's name, or else in the one that takes its tenant as a
 	// namespace.
@@ -240,6 +244,8 @@ func (c *Config) validate() error {
 		return errors.New("no policy")
 	case len(c.Nodes) == 0:
 		return errors.New("no nodes")
+	case c.Present != nil && (len(c.Present.Jobs) != len(c.Trace.Jobs) || !c.Info.Curves):
+		return errors.New("a present state needs every job, and known step times")
 	case c.Placement == CountOnly && len(c.Events) > 0:
 		return errors.New("nodes can fail only with placement pack or spread")
 	}

@@ -140,7 +140,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 			e.advance(j)
 			v := &e.view[i]
 			v.Attained, v.RunTime, v.Done = j.result.Attained, j.result.RunTime, j.Steps-j.left
-			if e.cfg.Info.Remaining {
+			if e.cfg.Info.Remaining || v.Remaining > 0 {
 				v.Remaining = j.left
 			}
 		}
@@ -148,7 +148,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 	e.nodes = e.cluster.snapshot(e.nodes)
 	return &policy.Snapshot{
 		Now: e.now, Seed: e.cfg.Seed, Nodes: e.nodes, Jobs: e.view,
-		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed, State: e.state,
+		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed && !e.unchanged(), State: e.state,
 	}
 }
 
