@@ -39,13 +39,14 @@ const (
 // must not be refused: Nomad deregisters an allocation when it begins to stop it,
 // and then gives it time to leave the ring, perhaps under a new leader. Or the
 // registry may not answer at all. So an allocation that is not listed counts as
-// leaving until its absence, up to the newest view, has lasted for a window. The
-// absence is measured from the latest of these events:
+// leaving, and is admitted, until it has been absent for the length of a window.
+// Its absence ends with the newest view, and begins with the latest of these
+// events:
 //
 //   - a view listed it,
 //   - Nomad signed its identity, which it does only for allocations that have not
 //     ended,
-//   - this agent saw its first view, as it knows nothing of the time before.
+//   - this agent saw its first view, because it knows nothing of the time before.
 //
 // For dispatched and periodic jobs only the first event counts. Their identities
 // name the parent job, so only the registry can tell siblings apart.

@@ -40,8 +40,8 @@ func New(allocDir, task string) Dirs {
 }
 
 // Create makes the directories for a run of the task, with an empty root. It resets
-// the event offset, which belongs to the earlier run: the new run's events may have
-// grown past it before the file is read again.
+// the event offset of the earlier run: events of the new run before that offset
+// would not be read.
 func (d Dirs) Create() error {
 	if err := d.CreateState(); err != nil {
 		return err

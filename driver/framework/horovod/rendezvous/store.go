@@ -19,7 +19,7 @@ var (
 	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
 	// ErrForeign means that the key is not the slot's own.
 	ErrForeign = errors.New("rendezvous: key of another slot")
-	// ErrConflict means that one blob has two values, either of which may have been read.
+	// ErrConflict means that one blob has two values, and that either may have been read.
 	// The ring can no longer form; start the next generation.
 	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
 	// ErrTooMuch means that a slot stores more than any Horovod does.
