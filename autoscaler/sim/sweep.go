@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Contestant is a policy and what it knows.
+// Contestant is a policy together with the information that it gets.
 type Contestant struct {
 	Label string // as the user wrote it
 	New   func() (policy.Policy, error)
@@ -60,7 +60,7 @@ type Sweep struct {
 	Progress func(done, total int)
 }
 
-// Cell is one policy at one load and resize cost.
+// Cell is the result of one policy at one load and resize cost.
 type Cell struct {
 	Policy string
 	Class  string // information class

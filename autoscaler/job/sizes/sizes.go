@@ -148,7 +148,8 @@ type rule struct {
 	Step int `json:"step"`
 }
 
-// IsZero makes omitzero omit the set of all numbers.
+// IsZero reports the same as All. Because of it, the JSON option omitzero omits the set
+// of all numbers.
 func (s Set) IsZero() bool { return s.All() }
 
 // MarshalJSON writes a list as a list, steps as {"from": 2, "step": 3}, and all

@@ -25,7 +25,7 @@ type Crossing struct {
 	Most  int `json:"most,omitempty"`
 }
 
-// Outer returns the crossing without Parts and Most.
+// Outer returns the crossing with Parts and Most set to 0: only the outermost level counts.
 func (c Crossing) Outer() Crossing { return Crossing{Level: c.Level, Domains: c.Domains} }
 
 // vague reports whether it is unknown how workers are placed inside the domains.
@@ -124,11 +124,10 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. If
-// the ratio was measured at this very size, Slowdown returns it from the first of the given
-// sensitivities that contains it: the job's, then its kind's. Otherwise it estimates the
-// ratio from all measurements. If no measurement compares the two levels, it returns 1 and
-// false.
+// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. of
+// lists the sensitivities of the job and of its kind. If one of them has times of this size
+// at both crossings, Slowdown uses the first such one. Otherwise it estimates the ratio
+// from all measurements. If no measurement compares the two levels, it returns 1 and false.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true
@@ -144,7 +143,8 @@ func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, k
 	return 1, false
 }
 
-// EnoughTries is the number of tries after which a kind stops trying.
+// EnoughTries is the number of tries after which the jobs of a kind are no longer placed in
+// unmeasured ways just to measure them.
 const EnoughTries = 512
 
 // Bounds of trying placements out.
@@ -159,13 +159,13 @@ const (
 	enoughOfJob = 22   // number of a job's times after which it stops trying
 )
 
-// Hopeful returns the ratio of Slowdown for a choice that costs the job nothing, such as
-// the place of a new worker. If neither the job nor its kind was measured at this size and
-// at crossing to, Hopeful assumes that steps are a little faster than expected there, since
-// no job would ever try that crossing otherwise (optimism in the face of uncertainty: Lai
-// and Robbins, 1985). It stops doing so after enough measured times or tries, and once
-// steps of any size were much slower with workers further apart. of holds the sensitivities
-// of the job and of its kind.
+// Hopeful is like Slowdown, but encourages jobs to try unmeasured crossings. It is for
+// choices that cost a job nothing, such as the place of a new worker. If neither the job
+// nor its kind was measured at this size and at crossing to, Hopeful assumes that steps
+// there are a little faster than expected (optimism in the face of uncertainty: Lai and
+// Robbins, 1985). Otherwise no job would ever try that crossing. Hopeful returns the same
+// as Slowdown after enough measured times or tries, and once steps of any size were much
+// slower with workers further apart.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {
@@ -193,12 +193,12 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	return true
 }
 
-// Try returns how many tries of the kind a measured time of a job counts as. s holds the
-// job's earlier times. A time counts as one try if the workers are in several domains, and
-// neither the job nor its kind was measured at this crossing and size. The first alarming
-// time of a job, or the first time that shows an earlier one to be alarming, counts as
-// EnoughTries/alarms tries. It does not count as all of them, because another cause may
-// have slowed a single job.
+// Try returns by how much a measured time of a job raises its kind's number of tries. s
+// holds the job's earlier times. The result is 1 if the workers are in several domains, and
+// neither the job nor its kind was measured at this crossing and size before. The first
+// time that is alarmingly long compared with another time of the job counts much more: as
+// EnoughTries/alarms tries. So several slow jobs end the tries of a kind, but one slow job
+// does not, because it may be slow for another reason.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
@@ -264,16 +264,18 @@ func reach(level string) int {
 	return reachOutside
 }
 
-// Share adds the times of another run of the kind, for each size at which the run has
-// several crossings. Only ratios of times compare between runs, so the run's times are
-// scaled by the crossings that both have. Where both have a time, their mean counts.
+// Share adds the times of another run of the kind, for each size at which the run was
+// measured at several crossings. Two runs may differ in speed, so the added times are
+// scaled to match at the crossings that both runs have. If both have a time for one
+// crossing, the geometric mean counts.
 func (s *Sensitivity) Share(of *Sensitivity) {
 	for run := range of.BySize() {
 		s.share(run)
 	}
 }
 
-// BySize iterates over the points of each size, in the order of the first of each.
+// BySize iterates over groups of points with the same size. The groups are in the order of
+// their first points.
 func (s *Sensitivity) BySize() iter.Seq[[]Point] {
 	return func(yield func([]Point) bool) {
 		for i, p := range s.Points {
