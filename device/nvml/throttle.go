@@ -3,7 +3,7 @@
 
 package nvml
 
-// ThrottleReason is a reason for clocks that are lower than possible.
+// ThrottleReason is a reason why a GPU's clocks are lower than possible.
 type ThrottleReason struct {
 	// Name is for people.
 	Name string
@@ -13,8 +13,8 @@ type ThrottleReason struct {
 // In reports whether a mask of [Rest] contains the reason.
 func (t ThrottleReason) In(mask uint64) bool { return mask&t.bit != 0 }
 
-// ThrottleReasons returns all reasons. An idle GPU, or clocks set by a user, are
-// not throttling.
+// ThrottleReasons returns all reasons that count as throttling. Low clocks of an
+// idle GPU, and clocks that a user has set, do not count.
 func ThrottleReasons() []ThrottleReason {
 	return []ThrottleReason{
 		{"power cap", 0x4},

@@ -171,8 +171,9 @@ func (r Record) CheckSize(n int, since time.Time) error {
 }
 
 // CheckRollbacks returns an error if training ever resumed from before the last commit, or
-// skipped a step. A commit is made every `every` steps. The check covers all ranks, because
-// rank 0 may die before it has recorded a step that others have done.
+// skipped a step. every is the number of steps from one commit to the next. The check
+// covers all ranks, because rank 0 may die before it has recorded a step that others have
+// done.
 //
 // This check also finds two rings of one job at the same time: their steps go back and
 // forth.

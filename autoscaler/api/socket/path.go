@@ -19,14 +19,14 @@ import (
 // that port in its name, so several autoscalers of one user each have a socket.
 const port = 8648
 
-// Places describes where a user's sockets may be.
+// Places lists the directories in which the sockets of a user's autoscalers may be.
 type Places struct {
 	UID     int
 	System  string // belongs to root, or to a user to whom root gave it
 	Runtime string // XDG_RUNTIME_DIR, "" is none
 }
 
-// Here returns the places of this process.
+// Here returns the places for the user of this process.
 func Here() Places {
 	return Places{UID: os.Getuid(), System: "/run/kolo", Runtime: os.Getenv("XDG_RUNTIME_DIR")}
 }
