@@ -105,7 +105,8 @@ type Comparison struct {
 	Cells     []Cell
 }
 
-// Run runs the sweep. The comparison does not depend on Parallel.
+// Run runs all simulations of the sweep. The number that run in parallel (Parallel) does
+// not change the comparison.
 func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 	if len(s.Contestants) == 0 || len(s.Workloads) == 0 || len(s.Loads) == 0 || len(s.Costs) == 0 || s.Seeds < 1 {
 		return nil, errors.New("sweep: want at least one policy, workload, load, resize cost and seed")

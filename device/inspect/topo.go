@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Report is what the topo command prints.
+// Report holds the content of the topo command's output.
 type Report struct {
 	Driver string  `json:"driver"`
 	CUDA   float64 `json:"cuda"`

@@ -15,9 +15,9 @@ import (
 // Stop holds the signals that end a task under the task driver.
 var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 
-// Signals returns a channel that receives the signals in more and all signals that an agent
-// handles. From the call on, a stop signal no longer ends the process: it is a request to
-// leave.
+// Signals returns a channel that receives all signals that an agent handles, and the
+// additional ones in more. From the call on, a stop signal no longer ends the process: it
+// is a request to leave.
 func Signals(more ...os.Signal) <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, append(passedOn(), more...)...)

@@ -188,7 +188,8 @@ func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duratio
 	return t.exec.Stats(ctx, interval)
 }
 
-// TaskEvents sends the agents' events, see package eventtail.
+// TaskEvents returns a channel with the events that agents report; see package
+// eventtail.
 func (d *Driver) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
 	return d.events.TaskEvents(ctx)
 }

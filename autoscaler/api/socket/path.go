@@ -53,8 +53,8 @@ func (p Places) owns(dir string) bool {
 }
 
 // Find returns the socket of an autoscaler that runs on this machine and that this
-// user may call, or "" if there is none. If there are several, it prefers the one
-// with the default port.
+// user may call, or "" if there is none. If there are several such autoscalers, it
+// prefers one with the default port.
 func (p Places) Find(ctx context.Context) (string, error) {
 	var found []string
 	for _, path := range p.candidates() {

@@ -124,10 +124,12 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. of
-// lists the sensitivities of the job and of its kind. If one of them has times of this size
-// at both crossings, Slowdown uses the first such one. Otherwise it estimates the ratio
-// from all measurements. If no measurement compares the two levels, it returns 1 and false.
+// Slowdown compares step times at two crossings, for a job of the given size. It returns
+// the time at the second crossing as a multiple of the time at the first. The last
+// arguments are the sensitivities of the job and of its kind. If the job was measured at
+// both crossings with this size, Slowdown returns the measured ratio; otherwise it looks
+// for measurements of the kind. If there are none either, it estimates the ratio from all
+// measurements. It returns 1 and false if no measurement compares the two levels.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true
@@ -193,12 +195,12 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	return true
 }
 
-// Try returns by how much a measured time of a job raises its kind's number of tries. s
-// holds the job's earlier times. The result is 1 if the workers are in several domains, and
-// neither the job nor its kind was measured at this crossing and size before. The first
-// time that is alarmingly long compared with another time of the job counts much more: as
-// EnoughTries/alarms tries. So several slow jobs end the tries of a kind, but one slow job
-// does not, because it may be slow for another reason.
+// Try returns how many tries a measured time of a job adds to the count of its kind. The
+// receiver holds the job's earlier times. A time counts as one try if the workers are in
+// several domains, and neither the job nor its kind was measured at this crossing and size
+// before. The first step time of a job that is alarmingly long, compared with another of
+// its times, counts as EnoughTries/alarms tries. So several slow jobs end the trying of a
+// kind. One slow job does not end it, because it may be slow for another reason.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
@@ -312,10 +314,11 @@ func (s *Sensitivity) share(run []Point) {
 	}
 }
 
-// Scale returns the factor that makes the step times of a run comparable with the known
-// times of the same size: the geometric mean of known time / run time over the crossings
-// that appear in both. If no time is known, the factor makes the fastest time 1. ok is
-// false if known and run share no crossing, or if the run contains only one time.
+// Scale returns the factor by which to multiply the step times of a run, so that they can
+// be compared with known times of the same size. It is the geometric mean of known time /
+// run time, over all crossings that have both. If no time is known, the factor makes the
+// fastest time of the run 1. The result is not ok if known and run share no crossing, or if
+// the run contains only one time.
 func Scale(known, run []Point) (scale float64, ok bool) {
 	if len(run) < 2 {
 		return 0, false

@@ -33,9 +33,9 @@ type Model struct {
 	ratios map[ratio]float64 // cached, 0 if unknown: a plan asks for the same ones very often
 }
 
-// New returns the model of a job on the nodes of a tree. at is the current crossing of the
-// job's workers, nil if unknown. own holds the measurements of the job, and alike those of
-// its kind. Jobs that are planned together share rooms.
+// New returns the model of a job on the nodes of a tree. The parameter at is the current
+// crossing of the job's workers, nil if unknown. The measurements of the job are in own,
+// and the measurements of its kind in alike. Jobs that are planned together share rooms.
 func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *migrate.Sensitivity, rooms Rooms) *Model {
 	m := &Model{own: own, alike: alike, tree: tree, groups: j.Groups, at: at, now: make([]int, len(j.Groups)), most: 1, rooms: make([]*room, len(j.Groups))}
 	for g := range j.Groups {

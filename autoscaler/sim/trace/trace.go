@@ -69,7 +69,7 @@ type Node struct {
 	Rack string // the domain that it shares with other nodes, "" is none
 }
 
-// NodeEventKind is what happens to a node.
+// NodeEventKind is the kind of a node event: a failure, a return or a withdrawal.
 type NodeEventKind int
 
 const (

@@ -169,7 +169,7 @@ func (m *Machine) Why() error {
 	return m.why
 }
 
-// Rings returns what the agent knows of the job's rings.
+// Rings returns the job's rings as far as the agent knows them.
 func (m *Machine) Rings() Rings { return m.rings }
 
 func (m *Machine) loseLeader() {

@@ -44,7 +44,7 @@ type View struct {
 type Kind string
 
 const (
-	// Probe asks a peer whom it follows and what it knows.
+	// Probe asks a peer which leader it follows, and which rings it knows.
 	Probe Kind = "probe"
 	// Promise asks a peer to obey no term below the request's.
 	Promise Kind = "promise"

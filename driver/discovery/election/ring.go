@@ -85,7 +85,7 @@ func (r Ring) majority(votes func(Host) bool) bool {
 	return 2*n > len(r.Hosts) || (n > 0 && 2*n == len(r.Hosts) && votes(r.Hosts[0]))
 }
 
-// Rings holds what an agent knows of its job's rings.
+// Rings holds the rings of a job as far as an agent knows them.
 type Rings struct {
 	// Chosen is the highest ring known to have been formed.
 	Chosen Ring

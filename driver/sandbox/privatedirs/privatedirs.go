@@ -24,8 +24,8 @@ type Dirs struct {
 
 const privateName = ".kolo"
 
-// EventOffset is the file in the state directory that records how much of the
-// events of the task's run was passed on.
+// EventOffset is a file in the state directory. It records up to which position the
+// task's event file has been read and passed on.
 const EventOffset = "events.offset"
 
 // New returns the names of a task's directories. allocDir is the directory of its

@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package commandline recognizes what a task's command line starts.
+// Package commandline recognizes launchers, such as torchrun, in the command line
+// of a task.
 package commandline
 
 import (
