@@ -96,7 +96,8 @@ func slotSizes(movers []Mover) []int {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// clearing is the search for moves that free one target, of workers of one size.
+// clearing searches for moves that free one target. All workers that move have the same
+// number of slots.
 type clearing struct {
 	target *Target
 	movers []Mover

@@ -89,7 +89,8 @@ func (j *Job) counts() []int {
 func (j *Job) may(n int) bool { return n >= j.Min && n <= j.Max && j.Sizes.Fit(n, j.Min, j.Max) == n }
 
 // way reports whether a number of workers may move, and whether the job grows first for
-// that. In between it has them twice or not at all, which must be a size that it may have.
+// that. In between, the job has that many workers more or fewer, and it must be allowed to
+// have this size.
 func (j *Job) way(workers int) (growFirst, ok bool) {
 	n := j.size()
 	switch {

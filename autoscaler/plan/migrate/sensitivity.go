@@ -213,16 +213,17 @@ func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	return 1
 }
 
-// alarms reports whether a time, compared with one at another size, is alarming, or shows
-// that the other is.
+// alarms reports whether a new time is alarming compared with an earlier time at another
+// size, or the earlier time compared with the new one.
 func (s *Sensitivity) alarms(p Point) bool {
 	return slices.ContainsFunc(s.Points, func(q Point) bool { return alarming(p, q) || alarming(q, p) })
 }
 
-// alarming reports whether a time is so much longer than another that the placement is the
-// likely cause. The other is of several workers, less far apart, at a size half to twice as
-// large. Steps of fewer workers may take longer in proportion. For a job that has each size
-// once there is no better evidence; for times of one size see sensitive.
+// alarming reports whether a time is so much longer than another time that the placement is
+// the likely cause. The other time must be of several workers that are closer together, at
+// a size from half to twice as large. Steps of fewer workers may take longer in proportion.
+// This comparison is for jobs that were measured only once at each size; sensitive compares
+// times at the same size.
 func alarming(p, than Point) bool {
 	fewer := max(1, float64(than.Size)/float64(p.Size))
 	return p.Size != than.Size && than.Size > 1 && p.Size <= 2*than.Size && than.Size <= 2*p.Size &&

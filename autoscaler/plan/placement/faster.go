@@ -72,8 +72,8 @@ func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	return less
 }
 
-// thinned returns how many of n workers leave each site. First leave those above most at a
-// site, from the site with most workers.
+// thinned returns how many of n workers leave each site. Sites with more than most workers
+// are reduced first, beginning with the site that has the most workers.
 func thinned(sites []Site, n, most int) []int {
 	less := make([]int, len(sites))
 	for ; n > 0; n-- {

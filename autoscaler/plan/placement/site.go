@@ -177,8 +177,8 @@ func (c *choice) divide(out []domain, sites []int, l int) []domain {
 }
 
 // search looks, at each level, for the domain that holds all of the job's workers and has
-// room for n more with least to spare. If none has, it looks for the one with most room. Of
-// equal domains it takes that with least room around it.
+// room for n more with least to spare. If no domain has, it looks for the one with most
+// room. Of equal domains, it takes the one whose surrounding domain has the least room.
 type search struct {
 	*choice
 	held, n int

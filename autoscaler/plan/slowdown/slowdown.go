@@ -46,7 +46,7 @@ func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *
 	return m
 }
 
-// ratio is of steps of a job of one size at two crossings.
+// ratio identifies a ratio of step times: of jobs of one size, at two crossings.
 type ratio struct {
 	size     int
 	from, to migrate.Crossing
