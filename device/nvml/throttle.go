@@ -10,7 +10,7 @@ type ThrottleReason struct {
 	bit  uint64
 }
 
-// In reports whether a mask of [Rest] contains the reason.
+// In reports whether the reason is set in mask, a bit mask from [Rest].
 func (t ThrottleReason) In(mask uint64) bool { return mask&t.bit != 0 }
 
 // ThrottleReasons returns all reasons that count as throttling. Low clocks of an

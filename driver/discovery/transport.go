@@ -73,8 +73,8 @@ func IdentityFrom(ctx context.Context) (Identity, bool) {
 	return id, true
 }
 
-// Admission is a connection that its listener limits until the peer has
-// authenticated itself.
+// Admission is a connection that counts towards the listener's limits until the
+// peer has authenticated itself.
 type Admission interface {
 	// Admitted is called once the peer is known.
 	Admitted()

@@ -32,9 +32,9 @@ func (r Record) Effective() Record {
 }
 
 // CheckEffective returns an error unless each sample was used exactly once in every
-// complete epoch. samples is their number. It tolerates what the record cannot show: a
-// killed rank may not have recorded its last step, and the remaining samples of an epoch
-// may not divide evenly among the ranks of its last ring.
+// complete epoch. The argument samples is the number of all samples. It tolerates what the
+// record cannot show: a killed rank may not have recorded its last step, and the remaining
+// samples of an epoch may not divide evenly among the ranks of its last ring.
 func (r Record) CheckEffective(samples int) error {
 	epochs := map[int]Record{}
 	for _, e := range r.Effective() {

@@ -195,8 +195,8 @@ func (r Record) CheckRollbacks(every int) error {
 }
 
 // CheckSamples returns an error unless each sample was used exactly once in every complete
-// epoch; samples is their number. After training is done, every epoch that was begun must
-// be complete. Before that, the last epoch need not be.
+// epoch. The argument samples is the number of all samples. After training is done, every
+// epoch that was begun must be complete. Before that, the last epoch need not be.
 func (r Record) CheckSamples(samples int) error {
 	used := map[int][]int{}
 	for _, e := range r.Where("step", nil) {

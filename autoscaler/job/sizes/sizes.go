@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package sizes represents the numbers of workers that a job may have. It stores the rule
-// that defines them instead of a list, so a job of up to a hundred thousand workers in
-// steps of two costs as little as one of up to four.
+// Package sizes represents the numbers of workers that a job may have. Where possible, it
+// stores the rule that defines them instead of a list. So a job with a hundred thousand
+// sizes in equal steps costs as little as one with a few sizes.
 package sizes
 
 import (

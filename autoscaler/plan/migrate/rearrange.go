@@ -19,8 +19,9 @@ const unbound = math.MaxInt / 4
 //
 // It is a local search with at most one step for each mover. Each step makes the change
 // that gains most or, if the budget is not enough to examine all changes, the best one
-// examined. All returned moves can be made together. A job that has to grow first finds its
-// new slots free, or another job that may shrink first frees them.
+// examined. All returned moves can be made together. A job that may not shrink first needs
+// additional slots at the beginning: these are free, or other jobs that shrink first free
+// them.
 func Rearrange(movers []Mover, free []int, o Options) (moves map[int]Move, spent int) {
 	s := newSearch(movers, free, o)
 	for range movers {

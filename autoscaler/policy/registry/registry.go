@@ -26,10 +26,9 @@ type Info struct {
 	Options []Option
 }
 
-// Trust names the reports of a job that a policy trusts. If a policy trusts a
-// report, a job can report falsely and get more than an honest job that scales
-// perfectly. No policy trusts a curve beyond perfect scaling
-// (speedup.Curve.Sublinear).
+// Trust states which reports of a job a policy trusts. A false report that is
+// trusted may give a job more than an honest job with perfect scaling would get. No
+// policy trusts a curve beyond perfect scaling (speedup.Curve.Sublinear).
 type Trust int
 
 // The levels of trust; each includes the one before.

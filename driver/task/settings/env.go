@@ -94,8 +94,8 @@ func (e Env) Match(name, variable, doc string, form *regexp.Regexp, must string)
 	})
 }
 
-// OneOf declares a choice among words in any case. write converts a word to the variable's
-// value.
+// OneOf declares a setting that must be one of some words, in upper or lower case. write
+// converts a word to the variable's value.
 func (e Env) OneOf(name, variable, doc string, choices []string, write func(string) string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		if !slices.Contains(choices, strings.ToLower(text)) {

@@ -87,7 +87,8 @@ func Words(p *[]string, name, doc string) Setting {
 	}}
 }
 
-// OneOf declares a choice, and sets p to the first of choices.
+// OneOf declares a setting that must be one of choices. It sets p to the first of them,
+// which is the default.
 func OneOf(p *string, name string, choices []string, doc string) Setting {
 	*p = choices[0]
 	return Func(name, Text, choices[0], doc, func(text string) error {
