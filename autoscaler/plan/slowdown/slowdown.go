@@ -186,8 +186,9 @@ type room struct {
 	domains []int // number of domains that it is in, by level
 }
 
-// Rooms caches where the workers of each class of groups may be: in how many domains, and
-// with how many slots. It is for one view of the nodes.
+// Rooms is a cache that the models of one plan share. For each class of groups, it holds
+// the number of domains at each level in which workers of the class can be, and the slots
+// of the largest innermost domain.
 type Rooms struct {
 	nodes []planner.Node
 	known map[*planner.Class]*room

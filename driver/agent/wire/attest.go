@@ -18,8 +18,8 @@ import (
 //	     ── Ends: this host's connections with them ──>  and judges
 //	     <── Attest: members only, or the strangers ──
 
-// Connected reports that a process has connected to the group of its ring, and the
-// addresses at which it listens for the others.
+// Connected reports that a process has connected to the group of its ring. It also contains
+// the addresses at which the process listens for the other members.
 type Connected struct {
 	Proc elastic.Proc `json:"proc"`
 	Ring RingID       `json:"ring"`

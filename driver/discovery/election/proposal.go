@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// ErrNotLeader means that an agent that does not lead cannot form a ring.
+	// ErrNotLeader ends a proposal of an agent that does not lead.
 	ErrNotLeader = errors.New("this agent does not lead")
 	// ErrDeposed ends a proposal if another agent leads, or a new term begins,
 	// before the ring is formed.
