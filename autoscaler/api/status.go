@@ -209,8 +209,8 @@ type Requests struct {
 // Key returns namespace/id.
 func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
 
-// IneligibleJob is a job with a kolo block that is not scaled, because the block has
-// errors or scaling is switched off.
+// IneligibleJob is a job that asks for Kolo and is not scaled, because its block has
+// errors or it is switched off.
 type IneligibleJob struct {
 	identity.JobKey
 	Count    int      `json:"count"`

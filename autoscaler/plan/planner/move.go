@@ -47,8 +47,8 @@ func (m *Moving) Underway(counts []int) bool {
 	return slices.Equal(m.halfway(), counts)
 }
 
-// Settled returns the number of workers that the job has or, during a move, that it will
-// have after it. Halfway through a move, the job has more or fewer workers than that.
+// Settled returns the job's number of workers without the effect of a move. Halfway through
+// a move, the job has more or fewer workers.
 func (job *Job) Settled() int {
 	if !job.moves() {
 		return job.Count()
