@@ -98,7 +98,8 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	return raw, nil
 }
 
-// ErrNotServed is returned if the address does not serve the path.
+// ErrNotServed is returned if the server at the address does not know the requested
+// path.
 var ErrNotServed = errors.New("is it an autoscaler of this version? Nomad has another address")
 
 // ErrNotFound is returned, with the autoscaler's words, if it does not know what the request

@@ -84,8 +84,8 @@ type Config struct {
 	History bool
 }
 
-// Info is what a policy knows. With the zero value, remaining work is unknown, and step
-// times are learned as a job runs, without noise.
+// Info states what a policy knows about jobs. With the zero value, remaining work is
+// unknown, and step times are measured while a job runs, without noise.
 type Info struct {
 	// Remaining discloses each job's remaining steps.
 	Remaining bool
@@ -195,10 +195,11 @@ const (
 	Pack Placement = iota
 	// Spread puts each worker on the node with the most free GPUs.
 	Spread
-	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot fail then.
+	// CountOnly ignores nodes: all GPUs of one type form one pool. Node failures cannot be
+	// simulated then.
 	CountOnly
 	// Nomad places workers as Nomad's scheduler places the allocations of a job with one
-	// group: it knows nothing of step times.
+	// group. It does not consider step times.
 	Nomad
 	// Aware puts workers where the job's step is expected to be shortest, and close
 	// together if nothing is known.

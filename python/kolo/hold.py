@@ -21,7 +21,7 @@ _KEY = "kolo/ready"
 
 
 def has_agent() -> bool:
-    """Whether an agent serves a store, or torchrun's."""
+    """Whether this process runs under an agent that serves a store, or under torchrun with such a store."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 

@@ -84,8 +84,9 @@ func (f family) curve() *Curve {
 	return c
 }
 
-// Trace generates the workload: Poisson arrivals that come twice as fast in the first half
-// of each eight hours, log-normal lengths, sizes asked for by users in powers of two.
+// Trace generates the workload. Arrivals are a Poisson process, twice as frequent in the
+// first half of each eight hours as in the second. Lengths are log-normal, and the sizes
+// that users ask for are powers of two.
 func (s Synthetic) Trace() *Trace {
 	if s.Jobs == 0 {
 		s.Jobs = 160
