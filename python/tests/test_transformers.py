@@ -127,19 +127,27 @@ class Trainer(Processes):
             used.extend(int(sample["x"]) for sample in samples)
             return {"x": torch.stack([sample["x"] for sample in samples])}
 
+        options = {"per_device_train_batch_size": 4}
         for steps in 3, 4:
-            with self.subTest(steps=steps):
-                used.clear()
-                directory = self.directory()
-                options = {"output_dir": directory, "save_steps": steps, "per_device_train_batch_size": 4}
-                elastic(self.trainer(data=Items(), collator=collate, max_steps=steps, **options), global_batch=4).train()
-                before = used[:4 * steps]  # it reads ahead
-                used.clear()
-                second = elastic(self.trainer(data=Items(), collator=collate, max_steps=8, **options), global_batch=4)
-                self.assertEqual(8, second.train(resume_from_checkpoint=True).global_step)
-                self.assertEqual([*range(16)] * 2, (before + used)[:32])
-        with self.assertRaisesRegex(ValueError, "use global_batch"):
-            elastic(self.trainer(data=Items(), max_steps=8, **options)).train(resume_from_checkpoint=True)
+            for name, first, second in ("the same", 4, 4), ("twice the samples a step", 4, 8), ("by the size", None, None):
+                with self.subTest(name, steps=steps):
+                    directory = self.directory()
+                    used.clear()
+                    elastic(self.trainer(data=Items(), collator=collate, max_steps=steps, save_steps=steps, output_dir=directory, **options),
+                            global_batch=first).train()
+                    before = used[:4 * steps]  # it reads ahead
+                    used.clear()
+                    other = elastic(self.trainer(data=Items(), collator=collate, max_steps=8, output_dir=directory, **options), global_batch=second)
+                    self.assertEqual(8, other.train(resume_from_checkpoint=True).global_step)
+                    self.assertEqual([[*range(16)]] * 2, [sorted((before + used)[at:at + 16]) for at in (0, 16)])
+        path = os.path.join(directory, "checkpoint-4", "trainer_state.json")
+        with open(path) as file:
+            state = json.load(file)
+        del state["stateful_callbacks"]["kolo"]
+        with open(path, "w") as file:
+            json.dump(state, file)
+        with self.assertRaisesRegex(ValueError, "without Kolo .* use global_batch"):
+            elastic(self.trainer(data=Items(), max_steps=8, output_dir=directory, **options)).train(resume_from_checkpoint=path.rsplit("/", 1)[0])
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
         """Written by two processes, then loaded by one. A newcomer does not read it. Each sample is used once, and Transformers alone can read it."""

@@ -55,9 +55,9 @@ class StreamPosition:
         self.epoch += 1
         self.used, self.made, self.place = 0, 0, None
 
-    def seek(self, steps: int, epoch: int, samples: int) -> None:
-        """Moves to the position after this many steps of an epoch, each of this many samples."""
-        self.epoch, self.made, self.used, self.place = epoch, steps, steps * samples, None
+    def seek(self, epoch: int, made: int, used: int) -> None:
+        """Moves to the position within an epoch after this many steps, which have used this many samples."""
+        self.epoch, self.made, self.used, self.place = epoch, made, used, None
 
     @property
     def epochs(self) -> float:

@@ -14,6 +14,8 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
     train                    lets the first group load the checkpoint
     _inner_training_loop     is the elastic function, called for each group
     _init_training_state     goes on from the state
+    _save_checkpoint         adds the position in the data to the checkpoint
+    _load_callback_state     leaves it out of what callbacks load
     _wrap_model              wraps the model for the current group
     get_train_dataloader     deals the rest of the epoch out to the ranks
     get_batch_samples        commits the last step before the next one
@@ -49,8 +51,10 @@ T = TypeVar("T", bound=transformers.Trainer)
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
 OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
-NEEDED = (*OVERRIDDEN, "_wrap_model", "_load_from_checkpoint", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns",
-          "_get_collator_with_removed_columns")
+NEEDED = (*OVERRIDDEN, "_wrap_model", "_save_checkpoint", "_load_from_checkpoint", "_load_callback_state", "_evaluate", "_finalize_training",
+          "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+
+NOTE = "kolo"  # of this module's entry in TrainerState.stateful_callbacks, which is part of checkpoints
 
 processes.hide()
 
@@ -390,11 +394,20 @@ class Training:
         if not self.streams:
             self.position.seek(state.epoch)
             return
+        note = state.stateful_callbacks.get(NOTE)
+        if note is not None:
+            self.position.seek(**note)
+            return
         if self.global_batch is None:
-            raise ValueError("a checkpoint has the number of steps, and not that of the samples of an iterable data set: to go on from it, "
-                             "steps need to be of one size: use global_batch")
+            raise ValueError("a checkpoint without Kolo has the number of steps, and not that of the samples of an iterable data set: to go on "
+                             "from it, steps need to be of one size: use global_batch")
         epoch = max(0, math.ceil(state.epoch) - 1)  # at least one of its steps is made
-        self.position.seek(round((state.epoch - epoch) * state.max_steps), epoch, self.global_batch)
+        steps = round((state.epoch - epoch) * state.max_steps)
+        self.position.seek(epoch, steps, steps * self.global_batch)
+
+    def note(self) -> Dict[str, int]:
+        """Returns the position in an iterable data set, for _seek. Sizes of steps may differ before and after a checkpoint."""
+        return {"epoch": self.position.epoch, "made": self.position.made, "used": self.position.used}
 
     def _step(self, size: int) -> Step:
         return Step.shared(size, self.trainer.args.per_device_train_batch_size, self.accumulate, self.global_batch)
@@ -475,6 +488,15 @@ class ElasticTrainer:
     def _init_training_state(self, *args: Any, **named: Any) -> Tuple[int, int]:
         super()._init_training_state(*args, **named)  # type: ignore[misc]
         return self._kolo.resume(), 0
+
+    def _save_checkpoint(self: Any, *args: Any, **named: Any) -> None:
+        if self._kolo.streams:
+            self.state.stateful_callbacks[NOTE] = self._kolo.note()
+        super()._save_checkpoint(*args, **named)  # type: ignore[misc]
+
+    def _load_callback_state(self: Any) -> None:
+        self.state.stateful_callbacks.pop(NOTE, None)
+        super()._load_callback_state()  # type: ignore[misc]
 
     def _wrap_model(self, model: torch.nn.Module, training: bool = True, **named: Any) -> torch.nn.Module:
         model = super()._wrap_model(model, training=training, **named)  # type: ignore[misc]
