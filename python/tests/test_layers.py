@@ -16,7 +16,7 @@ LAYERS = (
     ("kolo.integrations.lightning.strategy",),
     ("kolo.integrations.lightning.environment", "kolo.integrations.lightning.loops", "kolo.integrations.lightning.training"),
     ("kolo.integrations.lightning.checks", "kolo.integrations.lightning.loggers"),
-    ("kolo.integrations.processes", "kolo.integrations.streams"),
+    ("kolo.integrations.processes", "kolo.integrations.samplers", "kolo.integrations.streams"),
     ("kolo.integrations.batches",),
     ("kolo.torch",),
     ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
@@ -54,7 +54,8 @@ ALLOWED = {
     "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written for each group
     "kolo.integrations.transformers": {
         "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_load_from_checkpoint", "_remove_unused_columns",
-        "_get_collator_with_removed_columns", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step"},  # Trainer's
+        "_get_collator_with_removed_columns", "_get_train_sampler", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged",
+        "_initial_global_step"},  # Trainer's
     "kolo.launch": {"_shutdown", "_run_exitfuncs", "_exit",  # Python's: how it ends
                     "_global_optimizer_post_hooks", "_dynamo"},  # PyTorch's: kolo.torch must not be imported before the script
     "kolo.torch.background.observer": {"_make"},  # NamedTuple's, which is documented

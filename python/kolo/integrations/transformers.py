@@ -44,15 +44,16 @@ import kolo.torch as kolo
 
 from . import processes, streams
 from .batches import Position, RankBatches, Step, deal
+from .samplers import Order
 
 T = TypeVar("T", bound=transformers.Trainer)
 
 # The fields of TrainerState that newcomers need. They are the same on all ranks.
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
-OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
-NEEDED = (*OVERRIDDEN, "_wrap_model", "_save_checkpoint", "_load_from_checkpoint", "_load_callback_state", "_evaluate", "_finalize_training",
-          "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+OVERRIDDEN = ("get_train_dataloader", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
+NEEDED = (*OVERRIDDEN, "_get_train_sampler", "_wrap_model", "_save_checkpoint", "_load_from_checkpoint", "_load_callback_state", "_evaluate",
+          "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
 
 NOTE = "kolo"  # of this module's entry in TrainerState.stateful_callbacks, which is part of checkpoints
 
@@ -104,15 +105,17 @@ def _check(trainer: transformers.Trainer) -> None:
             raise ValueError("train_dataset is an iterable data set, whose length is not used: set max_steps")
     elif not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__"):
         raise ValueError("train_dataset has no length, and is no torch.utils.data.IterableDataset")
+    for name, there in {"deepspeed": trainer.is_deepspeed_enabled, "fsdp": trainer.is_fsdp_enabled,
+                        "parallelism_config": args.parallelism_config is not None}.items():
+        if there:
+            raise ValueError("%s of the TrainingArguments is not supported with kolo.integrations.transformers: shard the model by kolo.Sharded in a "
+                             "loop of your own, or run the script without this package, from checkpoints" % name)
     refused = {
         "auto_find_batch_size": args.auto_find_batch_size,
-        "deepspeed": trainer.is_deepspeed_enabled,
-        "fsdp": trainer.is_fsdp_enabled,
-        "parallelism_config": args.parallelism_config is not None,
         "accelerator_config: split_batches": args.accelerator_config.split_batches,
         "accelerator_config: dispatch_batches": args.accelerator_config.dispatch_batches,
         "neftune_noise_alpha": trainer.neftune_noise_alpha is not None,
-        "train_sampling_strategy=%r" % args.train_sampling_strategy: args.train_sampling_strategy not in ("random", "sequential"),
+        "train_sampling_strategy=%r" % args.train_sampling_strategy: args.train_sampling_strategy not in ("random", "sequential", "group_by_length"),
     }
     for name, there in refused.items():
         if there:
@@ -162,8 +165,8 @@ class Training:
         self.trainer = trainer
         self.global_batch = global_batch
         self.streams = streams.is_stream(trainer.train_dataset)
-        self.position: Any = streams.StreamPosition(trainer.args.max_steps) if self.streams else Position(
-            len(trainer.train_dataset), trainer.args.dataloader_drop_last)
+        self.order: Any = None if self.streams else Order(self._sampler(), self._data_seed, trainer.args.dataloader_drop_last)
+        self.position: Any = streams.StreamPosition(trainer.args.max_steps) if self.streams else self.order.position
         self.source: Any = streams.Source(self.dataset()) if self.streams else None
         self.progress = Progress()
         self.own = Own()
@@ -362,7 +365,7 @@ class Training:
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=streams.Collate(self.collator()), **options)
 
     def _batches(self) -> RankBatches:
-        return RankBatches(self.position, self._order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
+        return RankBatches(self.position, self.order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
 
     def _compile(self) -> None:
         """Compiles the model by a training step whose gradients are discarded. Called before a group forms, so that no member waits."""
@@ -382,12 +385,15 @@ class Training:
             for name, buffer in trainer.model.named_buffers():
                 buffer.copy_(buffers[name])
 
-    def _order(self, epoch: int) -> List[int]:
+    def _sampler(self) -> Any:
+        """Returns the Trainer's sampler of its training data."""
+        dataset = self.dataset()
+        sampler = self.trainer._get_train_sampler(dataset)
+        return torch.utils.data.SequentialSampler(dataset) if sampler is None else sampler
+
+    def _data_seed(self) -> int:
         args = self.trainer.args
-        if args.train_sampling_strategy == "sequential":
-            return list(range(self.position.samples))
-        seed = args.data_seed if args.data_seed is not None else args.seed
-        return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
+        return int(args.seed if args.data_seed is None else args.data_seed)
 
     def _seek(self, state: TrainerState) -> None:
         """Moves to the position in the data at which a checkpoint was written."""

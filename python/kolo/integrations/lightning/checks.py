@@ -12,7 +12,7 @@ from lightning.pytorch import callbacks
 from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
 from lightning.pytorch.loops.utilities import _select_data_fetcher
 from lightning.pytorch.trainer.states import RunningStage
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader
 
 # Callbacks that change the model or the loops, or keep state that does not reach newcomers.
 REFUSED = ("BaseFinetuning", "BatchSizeFinder", "GradientAccumulationScheduler", "LearningRateFinder", "ModelPruning",
@@ -57,9 +57,5 @@ def check_loader(loader: Any) -> None:
         reason = "%s has an __iter__ of its own" % type(loader).__name__
     elif type(loader.batch_sampler) is not BatchSampler:
         reason = "it has a batch_sampler of its own, or no batch_size"
-    elif type(loader.sampler) not in (RandomSampler, SequentialSampler):
-        reason = "its sampler is a %s, not one of shuffle=True or shuffle=False" % type(loader.sampler).__name__
-    elif type(loader.sampler) is RandomSampler and (loader.sampler.replacement or loader.sampler.num_samples != len(loader.dataset)):
-        reason = "its sampler does not take each sample once"
     if reason is not None:
         raise ValueError("ElasticStrategy cannot divide the training data: %s" % reason)

@@ -18,11 +18,12 @@ from lightning.pytorch.loops import _Loop
 from lightning.pytorch.trainer import call
 from lightning.pytorch.trainer.connectors.data_connector import _request_dataloader
 from lightning.pytorch.utilities import CombinedLoader
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader
 
 import kolo.torch as kolo
 
-from ..batches import Position, RankBatches, Step
+from ..batches import RankBatches, Step
+from ..samplers import Order
 from .checks import check_loader, check_trainer
 from .loggers import reopen
 
@@ -81,7 +82,8 @@ class Training:
         if trainer.enable_validation:
             source = trainer.fit_loop.epoch_loop.val_loop._data_source
             source.instance = self.validation = _request_dataloader(source)  # once, instead of for each group
-        self.position = Position(len(self.loader.dataset), self.loader.drop_last)
+        self.order = Order(self.loader.sampler, lambda: int(os.environ.get("PL_GLOBAL_SEED") or 0), self.loader.drop_last)  # seeded as by Lightning
+        self.position = self.order.position
         self.progress, self.own = Kept(), Own()
         self.accumulate = trainer.accumulate_grad_batches
         self.step = self._step(1)
@@ -176,13 +178,6 @@ class Training:
     def note(self) -> Dict[str, Any]:
         """Returns the entry of a checkpoint, for _resume."""
         return {**self.position.state_dict(), "accumulate": self.step.accumulate}
-
-    def order(self, epoch: int) -> List[int]:
-        """The order of the samples in an epoch."""
-        if type(self.loader.sampler) is SequentialSampler:
-            return list(range(self.position.samples))
-        seed = int(os.environ.get("PL_GLOBAL_SEED") or 0)  # the same as in Lightning's DistributedSampler
-        return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
 
     def val_check_batch(self) -> int:
         """Returns the number of forward passes between validations, always a whole number of steps."""
