@@ -8,7 +8,7 @@ import os
 import time
 
 import torch
-from recording import Shelves, averaged, directory, option, record, scaler, streamed, total
+from recording import Shelves, averaged, averages, directory, option, record, scaler, streamed, total
 
 import kolo.torch as kolo
 from kolo.integrations.accelerate import ElasticAccelerator as Accelerator
@@ -138,4 +138,4 @@ def train():
 
 steps = train()
 scale = accelerator.scaler.get_scale() if accelerator.scaler is not None else None
-record("done", sum=total(model), samples=SAMPLES * EPOCHS, step=steps, average=total(average), scale=scale)
+record("done", sum=total(model), samples=SAMPLES * EPOCHS, step=steps, scale=scale, **averages(average))

@@ -80,7 +80,13 @@ def scaler():
 
 
 def averaged(model):
-    return torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    """Returns a moving average that does not forget its first steps in a test."""
+    return torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.99))
+
+
+def averages(average):
+    """Returns what a record has of an average: the sum of its weights, and how many times it was updated."""
+    return {"average": total(average), "averaged": int(average.n_averaged)}
 
 
 def total(module):

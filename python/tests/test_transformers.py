@@ -72,6 +72,20 @@ class Trainer(Processes):
             self.assertAlmostEqual(1e-3 * (1 - entry["fraction"] / 2), entry["rate"], delta=3e-5)
         self.assertEqual(steps[-1]["step"], steps[-1]["total"])
 
+    def test_a_sampler_and_an_average_of_the_script(self):
+        """Both as of one process, with a GradScaler, too."""
+        alone, agent = self.alone_and_with_others(GLOBAL=12, SAMPLER=1, SCALER=1)
+        self.assertEqual({1, 2, 3}, {entry["size"] for entry in self.of(agent, "step")})
+        for step, entries in self.accepted(agent.entries()).items():
+            if len(entries) == entries[0]["size"]:
+                (one,) = self.of(alone, "step", step=step)
+                self.assertEqual(sorted(one["indices"]), sorted(index for entry in entries for index in entry["indices"]))
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
+        self.assertEqual(expected["scale"], done["scale"])
+        for name in "sum", "average", "loss":
+            self.assertAlmostEqual(expected[name], done[name], delta=0.02, msg=name)
+
     def test_an_iterable_data_set(self):
         """Which goes on by its own state: as one process, each sample once an epoch."""
         alone, agent = self.alone_and_with_others(GLOBAL=12, ARGUMENTS=json.dumps({"max_steps": 66}), STREAM="placed")
@@ -220,6 +234,25 @@ class Trainer(Processes):
         for entry in self.of(agent, "ring"):
             self.assertGreater(entry["compiled"], 0, entry)
 
+    def test_samples_grouped_by_length(self):
+        """The Trainer's own sampler for it gives each sample once."""
+        import torch
+
+        from kolo.integrations.transformers import elastic
+
+        used = []
+
+        def collate(samples):
+            used.extend(int(sample["x"]) for sample in samples)
+            return {"x": torch.stack([sample["x"] for sample in samples])}
+
+        data = [{"x": torch.full((1,), float(number)), "input_ids": [0] * (1 + number % 5)} for number in range(40)]
+        trainer = elastic(self.trainer(data=data, collator=collate, max_steps=10, per_device_train_batch_size=4,
+                                       train_sampling_strategy="group_by_length", remove_unused_columns=False))
+        self.assertEqual(10, trainer.train().global_step)
+        self.assertEqual([*range(40)], sorted(used))
+        self.assertEqual(5, len(data[used[0]]["input_ids"]))  # the longest come first
+
     def test_what_does_not_work_is_refused_at_the_start(self):
         import torch
         import transformers
@@ -243,7 +276,7 @@ class Trainer(Processes):
                 (trainer(data=Endless(), dataloader_num_workers=1, dataloader_persistent_workers=True), "persistent workers"),
                 (trainer(data=SomethingElse()), "has no length"),
                 (trainer(Divides), "Divides.get_train_dataloader replaces"),
-                (trainer(train_sampling_strategy="group_by_length"), "train_sampling_strategy='group_by_length'"),
+                (trainer(train_sampling_strategy="batch_rebalance"), "train_sampling_strategy='batch_rebalance'"),
                 (trainer(auto_find_batch_size=True), "auto_find_batch_size"),
                 (trainer(neftune_noise_alpha=1.0), "neftune_noise_alpha"),
                 (trainer(accelerator_config={"split_batches": True}), "accelerator_config: split_batches")):

@@ -200,6 +200,8 @@ class Training:
             self._compile()
         values = {"model": trainer.model, "optimizer": self.optimizer, "scheduler": self.scheduler, "position": self.position,
                   "trained": self.progress, "own": self.own, "rng": kolo.RNG()}
+        stateful = (one for one in trainer.callback_handler.callbacks if hasattr(one, "state_dict") and hasattr(one, "load_state_dict"))
+        values.update({"callback%d" % number: one for number, one in enumerate(stateful)})
         scaler = getattr(trainer.accelerator, "scaler", None)
         if scaler is not None:
             values["scaler"] = scaler
