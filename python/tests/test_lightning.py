@@ -74,6 +74,32 @@ class Lightning(Processes):
         self.assertEqual(*[sorted({step for step, _ in run}) for run in logs])
         self.assertEqual(*[run[-1][1].keys() for run in logs])
 
+    def test_a_sampler_an_average_and_a_compiled_model_of_the_script(self):
+        """All as of one process, with mixed precision and a GradScaler, too."""
+        alone, agent = self.alone_and_with_others(GLOBAL=12, SAMPLER=1, SCALER=1, AVERAGE=1, COMPILE="module")
+        for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.02)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
+        self.assertEqual(expected["scale"], done["scale"])
+        self.assertLess(0, done["compiled"])
+        for name in "sum", "average":
+            self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
+
+    def test_an_iterable_data_set(self):
+        """Which goes on by its own state: as one process, each sample once an epoch. Newcomers compile before they join."""
+        alone, agent = self.alone_and_with_others(GLOBAL=12, STREAM="placed", WORKERS=1, COMPILE="layers")
+        for entry in self.of(agent, "ring"):
+            self.assertLess(0, entry["compiled"], entry)
+        self.assertEqual({(1, 3), (2, 2), (3, 1)}, {(entry["size"], entry["accumulate"]) for entry in self.of(agent, "step")})
+        self.assertEqual(66, len(self.accepted(agent.entries())))
+        self.assertEqual([33, 66], [entry["step"] for entry in self.of(agent, "validation")])
+        for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.01)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual((66, 2), (done["step"], done["epoch"]))
+        self.assertAlmostEqual(expected["sum"], done["sum"], delta=0.02)
+
     def logs(self, agent):
         """The rows that CSVLogger has written, with their steps."""
         path = os.path.join(agent.directory.name, "output", "lightning_logs")
@@ -178,7 +204,7 @@ class Lightning(Processes):
     def test_what_does_not_work_is_refused_at_the_start(self):
         import torch
         from lightning.pytorch import LightningModule, Trainer, callbacks
-        from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
+        from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
         from kolo.integrations.lightning import ElasticStrategy
 
@@ -226,14 +252,16 @@ class Lightning(Processes):
         fit("val_check_interval=0.5 without global_batch", val_check_interval=0.5)
         fit("more than the 4 steps", val_check_interval=5, global_batch=2)
         fit("accumulate_grad_batches with global_batch", accumulate_grad_batches=2, global_batch=4)
-        fit("the callback WeightAveraging", callbacks=[callbacks.WeightAveraging()])
+        fit("the callback StochasticWeightAveraging", callbacks=[callbacks.StochasticWeightAveraging(swa_lrs=0.1)])
         fit("dataloader_iter", Iterator)
         fit("estimated_stepping_batches needs ElasticStrategy", Scheduled)
         fit("LBFGS", lambda: Net(torch.optim.LBFGS))
         fit("not one DataLoader", loader=[DataLoader(data), DataLoader(data)])
-        fit("has no length", loader=DataLoader(Endless()))
+        fit("2 worker processes would each read", loader=DataLoader(Endless(), num_workers=2))
+        fit("drop_last of an iterable data set needs", loader=DataLoader(Endless(), batch_size=2, drop_last=True))
+        fit("a part of the length of an iterable", loader=DataLoader(Endless()), val_check_interval=0.5, global_batch=2)
         fit("a batch_sampler of its own", loader=DataLoader(data, batch_sampler=[[0], [1]]))
-        fit("its sampler is a WeightedRandomSampler", loader=DataLoader(data, sampler=WeightedRandomSampler([1] * 8, 8)))
+        fit("a DistributedSampler of 2 replicas", loader=DataLoader(data, sampler=DistributedSampler(data, 2, 0)))
         with self.assertRaisesRegex(ValueError, "at least 1"):
             ElasticStrategy(global_batch=0)
         with self.assertRaisesRegex(ValueError, "no argument 'start_method'"):

@@ -87,8 +87,11 @@ class ElasticLoader:
             raise ValueError(DIVIDED % "batches of its own")
         self.loader = loader
         self.batch_size = loader.batch_size
-        self._order: Any = None if self._streams else Order(loader.sampler, lambda: accelerator.progress.seed, loader.drop_last)
-        self.position: Any = streams.StreamPosition() if self._streams else self._order.position
+        self._order: Any = None
+        self.position: Any = streams.StreamPosition()
+        if not self._streams:
+            self._order = Order(loader.sampler, lambda: accelerator.progress.seed, loader.drop_last)
+            self.position = self._order.position
         self.trained = False  # an optimizer has stepped with its batches in this epoch; otherwise they are for evaluation
         self._accelerator = accelerator
         self._source: Any = streams.Source(loader.dataset) if self._streams else None

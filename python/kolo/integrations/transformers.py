@@ -29,7 +29,7 @@ import math
 import os
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple, TypeVar
+from typing import Any, Dict, Optional, Tuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -165,9 +165,12 @@ class Training:
         self.trainer = trainer
         self.global_batch = global_batch
         self.streams = streams.is_stream(trainer.train_dataset)
-        self.order: Any = None if self.streams else Order(self._sampler(), self._data_seed, trainer.args.dataloader_drop_last)
-        self.position: Any = streams.StreamPosition(trainer.args.max_steps) if self.streams else self.order.position
-        self.source: Any = streams.Source(self.dataset()) if self.streams else None
+        self.position: Any
+        if self.streams:
+            self.position, self.source = streams.StreamPosition(trainer.args.max_steps), streams.Source(self.dataset())
+        else:
+            self.order = Order(self._sampler(), self._data_seed, trainer.args.dataloader_drop_last)
+            self.position = self.order.position
         self.progress = Progress()
         self.own = Own()
         self.accumulate = trainer.args.gradient_accumulation_steps
