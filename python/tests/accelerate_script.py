@@ -80,7 +80,7 @@ if option("RESUME", ""):
     accelerator.load_state(option("RESUME", ""))
 if option("WARM", 0):  # compiles before the group changes, with gradients that are discarded
     compiled = accelerator.unwrap_model(model, keep_torch_compile=True)
-    compiled(torch.zeros(option("BATCH", 4), 8)).sum().backward()
+    accelerator.backward(compiled(torch.zeros(option("BATCH", 4), 8)).sum())
     optimizer.zero_grad()
 
 

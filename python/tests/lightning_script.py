@@ -46,7 +46,8 @@ class Net(LightningModule):
     def on_fit_start(self):
         """Compiles before the process joins a group."""
         if option("COMPILE", "") == "layers":
-            self.layers(torch.zeros(option("BATCH", 4), 8)).sum().backward()
+            with self.trainer.precision_plugin.forward_context():
+                self(torch.zeros(option("BATCH", 4), 8)).sum().backward()
             self.zero_grad()
 
     def prepare_data(self):

@@ -58,16 +58,18 @@ class Accelerate(Processes):
         self.assertLess(self.of(agent, "step")[-1]["rate"], 3e-5)
 
     def test_a_sampler_an_average_and_a_compiled_model_of_the_script(self):
-        """All as of one process, with a GradScaler, too. Each process compiles before it joins."""
-        alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, SAMPLER=1, SCALER=1, WARM=1, ARGUMENTS=json.dumps({"dynamo_backend": "eager"}))
+        """All as of one process, with mixed precision and a GradScaler, too. Each process compiles before it joins."""
+        alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, SAMPLER=1, SCALER=1, WARM=1, ARGUMENTS=json.dumps(
+            {"dynamo_backend": "eager", "mixed_precision": "bf16"}))
         for entry in self.of(agent, "ring"):
             self.assertGreater(entry["compiled"], 0, entry)
         for expected, found in zip(self.of(alone, "evaluation"), self.of(agent, "evaluation")):
-            self.assertAlmostEqual(expected["loss"], found["loss"], places=4)
+            self.assertAlmostEqual(expected["loss"], found["loss"], delta=0.01)
         (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
         self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
-        for name in "sum", "average", "scale":
-            self.assertAlmostEqual(expected[name], done[name], places=4, msg=name)
+        self.assertEqual(expected["scale"], done["scale"])
+        for name in "sum", "average":
+            self.assertAlmostEqual(expected[name], done[name], delta=0.01, msg=name)
 
     def test_an_iterable_data_set(self):
         """Which is read again, by a worker process: evaluations and weights as of one process."""

@@ -48,14 +48,20 @@ class Lightning(Processes):
         self.assertEqual(2, len(self.of(agent, "epoch")))
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one. Metrics, validations, rates and weights equal those of one process."""
-        alone, agent = self.alone_and_with_others(GLOBAL=12, WORKERS=1, SCHEDULE=1)
+        """Grows to three, loses one by SIGKILL, shrinks to one. Metrics, validations, rates and weights equal those of one process.
+
+        So do the samples of each step, by a sampler of the script.
+        """
+        alone, agent = self.alone_and_with_others(GLOBAL=12, WORKERS=1, SCHEDULE=1, SAMPLER=1)
 
         steps = self.accepted(agent.entries())
         self.assertEqual(66, len(steps))
         for entries in steps.values():
             used = sum(len(entry["indices"]) for entry in entries)
             self.assertTrue(used == 12 or len(entries) < entries[0]["size"], entries)
+            if used == 12:
+                (one,) = self.of(alone, "step", step=entries[0]["step"])
+                self.assertEqual(sorted(one["indices"]), sorted(index for entry in entries for index in entry["indices"]))
             self.assertTrue(all(entry["training"] and entry["world"] == entry["size"] and entry["zero"] == (entry["rank"] == 0)
                                 for entry in entries))
         self.assertEqual({(1, 3), (2, 2), (3, 1)}, {(entry["size"], entry["accumulate"]) for entry in self.of(agent, "step")})
@@ -74,31 +80,65 @@ class Lightning(Processes):
         self.assertEqual(*[sorted({step for step, _ in run}) for run in logs])
         self.assertEqual(*[run[-1][1].keys() for run in logs])
 
-    def test_a_sampler_an_average_and_a_compiled_model_of_the_script(self):
-        """All as of one process, with mixed precision and a GradScaler, too."""
-        alone, agent = self.alone_and_with_others(GLOBAL=12, SAMPLER=1, SCALER=1, AVERAGE=1, COMPILE="module")
-        for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
-            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.02)
-        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
-        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
-        self.assertEqual(expected["scale"], done["scale"])
-        self.assertLess(0, done["compiled"])
-        for name in "sum", "average":
-            self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
-
     def test_an_iterable_data_set(self):
-        """Which goes on by its own state: as one process, each sample once an epoch. Newcomers compile before they join."""
-        alone, agent = self.alone_and_with_others(GLOBAL=12, STREAM="placed", WORKERS=1, COMPILE="layers")
+        """Which goes on by its own state: as one process, each sample once an epoch. Newcomers compile before they join.
+
+        Mixed precision with a GradScaler and a moving average of the weights equal those of one process, too.
+        """
+        alone, agent = self.alone_and_with_others(GLOBAL=12, STREAM="placed", WORKERS=1, COMPILE="layers", SCALER=1, AVERAGE=1)
         for entry in self.of(agent, "ring"):
             self.assertLess(0, entry["compiled"], entry)
         self.assertEqual({(1, 3), (2, 2), (3, 1)}, {(entry["size"], entry["accumulate"]) for entry in self.of(agent, "step")})
         self.assertEqual(66, len(self.accepted(agent.entries())))
         self.assertEqual([33, 66], [entry["step"] for entry in self.of(agent, "validation")])
         for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
-            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.01)
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.02)
         (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
-        self.assertEqual((66, 2), (done["step"], done["epoch"]))
-        self.assertAlmostEqual(expected["sum"], done["sum"], delta=0.02)
+        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
+        self.assertEqual((2, expected["scale"]), (done["epoch"], done["scale"]))
+        for name in "sum", "average":
+            self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
+
+    def test_an_iterable_data_set_from_a_checkpoint(self):
+        """In the middle of an epoch, and at its end: each sample once an epoch, also with another global batch."""
+        import torch
+        from lightning.pytorch import LightningModule, Trainer, callbacks
+        from torch.utils.data import DataLoader, IterableDataset
+
+        from kolo.integrations.lightning import ElasticStrategy
+
+        used = []
+
+        class Items(IterableDataset):
+            def __iter__(self):
+                return iter(torch.arange(16.0).reshape(16, 1))
+
+        class Net(LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(1, 1)
+
+            def training_step(self, batch, batch_idx):
+                used.extend(batch[:, 0].int().tolist())
+                return self.layer(batch).sum()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        def fit(directory, steps, global_batch, **arguments):
+            trainer = Trainer(strategy=ElasticStrategy(global_batch), accelerator="cpu", max_steps=steps, max_epochs=-1, logger=False,
+                              enable_progress_bar=False, enable_model_summary=False, default_root_dir=directory, callbacks=[
+                                  callbacks.ModelCheckpoint(dirpath=directory, every_n_train_steps=steps, filename="saved")])
+            trainer.fit(Net(), DataLoader(Items(), batch_size=4), **arguments)
+            self.assertEqual(steps, trainer.global_step)
+
+        for steps in 3, 4:
+            for first, second in ((4, 4), (4, 8), (None, None)):
+                with self.subTest(steps=steps, batches=(first, second)), tempfile.TemporaryDirectory() as directory:
+                    used.clear()
+                    fit(directory, steps, first)
+                    fit(directory, 8, second, ckpt_path=os.path.join(directory, "saved.ckpt"))
+                    self.assertEqual([[*range(16)]] * 2, [sorted(used[at:at + 16]) for at in (0, 16)])
 
     def logs(self, agent):
         """The rows that CSVLogger has written, with their steps."""
@@ -131,8 +171,8 @@ class Lightning(Processes):
         self.assertEqual(list(range(4, last, 5)), steps)
 
     def test_steps_grow_with_the_processes(self):
-        """Without global_batch, each epoch has every sample once, for steps of any size."""
-        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
+        """Without global_batch, each epoch has every sample once, for steps of any size. The module is compiled."""
+        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, COMPILE="module", ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
         agent.stepped(5)
         agent.go(workers[2])
         agent.formed(3)
@@ -146,6 +186,8 @@ class Lightning(Processes):
         for number in (0, 1):  # each process begins each epoch once
             self.assertLessEqual(len(self.of(agent, "epoch", epoch=number)), 3)
         self.assertEqual(3, len(self.of(agent, "begins")))
+        for entry in self.of(agent, "done"):
+            self.assertLess(0, entry["compiled"])
         self.assertEqual(3 + 1, len(self.of(agent, "prepares")))  # after the training, Lightning prepares once on each host
 
     def test_killed_while_it_validates(self):
