@@ -278,6 +278,22 @@ class Trainer(Processes):
         with self.assertRaisesRegex(ValueError, "at least 1"):
             elastic(trainer(), global_batch=0)
 
+    def test_models_divided_among_processes_are_refused(self):
+        """By the Trainer itself while a process is alone, else by elastic."""
+        from kolo.integrations.transformers import elastic
+
+        with self.assertRaisesRegex(ValueError, "Using fsdp only works in distributed training"):
+            self.trainer(fsdp="full_shard")
+        for name in "is_fsdp_enabled", "is_deepspeed_enabled":
+            trainer = self.trainer()
+            setattr(trainer, name, True)
+            with self.assertRaisesRegex(ValueError, "of the TrainingArguments is not supported .* kolo.Sharded .* from checkpoints"):
+                elastic(trainer)
+        trainer = self.trainer()
+        trainer.args.parallelism_config = object()
+        with self.assertRaisesRegex(ValueError, "parallelism_config of the TrainingArguments is not supported .* kolo.Sharded"):
+            elastic(trainer)
+
     def test_a_checkpoint_of_more_processes(self):
         """Its epoch is later than its steps would be with fewer processes. Training goes on from there, once, up to max_steps."""
         from kolo.integrations.transformers import elastic
