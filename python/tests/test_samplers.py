@@ -77,6 +77,15 @@ class Orders(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "in another order"):
             order(1)
 
+    def test_a_sampler_without_an_end(self):
+        class Endless(Sampler):
+            def __iter__(self):
+                while True:
+                    yield 0
+
+        with self.assertRaisesRegex(ValueError, "a Endless has no length"):
+            self.order(Endless())
+
     def test_a_sampler_for_one_of_several_ranks(self):
         with self.assertRaisesRegex(ValueError, "a DistributedSampler of 2 replicas has only a part of the samples: take it out"):
             self.order(DistributedSampler(range(4), 2, 0))

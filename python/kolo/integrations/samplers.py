@@ -11,6 +11,7 @@ the data has a checksum of the order.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import zlib
@@ -39,13 +40,15 @@ class Order:
         if replicas != 1:
             raise ValueError("a DistributedSampler of %d replicas has only a part of the samples: take it out, because Kolo divides the samples "
                              "among the processes" % replicas)
+        if not hasattr(sampler, "__len__"):
+            raise ValueError("a %s has no length, and an epoch of it may have no end: give it __len__, or use an iterable data set" %
+                             type(sampler).__name__)
         self._sampler = sampler
         self._seed = seed
         self._own = not _is_sequential(sampler) and not _is_shuffle(sampler)
-        first = self._draw(0) if self._own else []
-        self.position = Position(len(first) if self._own else len(sampler), drop_last)
+        self.position = Position(len(sampler), drop_last)
         if self._own:
-            self.position.digest = [0, _checksum(first)]
+            self.position.digest = [0, _checksum(self._draw(0))]
             self._check(0, "the second time")
 
     def __call__(self, epoch: int) -> List[Any]:
@@ -69,6 +72,7 @@ class Order:
         """Returns the sampler's order, with generators that are seeded by the epoch and restored afterwards."""
         sampler, seed, generators = self._sampler, self._seed() + epoch, kolo.RNG()
         own = getattr(sampler, "generator", None)
+        own = own if isinstance(own, torch.Generator) else None
         before = generators.state_dict(), own.get_state() if own is not None else None
         try:
             torch.manual_seed(seed)
@@ -79,10 +83,10 @@ class Order:
                 own.manual_seed(seed)
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-            return list(sampler)
+            return list(itertools.islice(sampler, len(sampler)))
         finally:
             generators.load_state_dict(before[0])
-            if own is not None:
+            if own is not None and before[1] is not None:
                 own.set_state(before[1])
 
 
