@@ -29,7 +29,8 @@ def check_trainer(trainer: Any, global_batch: Optional[int]) -> None:
         "a training_step with dataloader_iter":
             isinstance(_select_data_fetcher(trainer, RunningStage.TRAINING), _DataLoaderIterDataFetcher),
         "reload_dataloaders_every_n_epochs": trainer.reload_dataloaders_every_n_epochs > 0,
-        "use_distributed_sampler=False": not trainer._accelerator_connector.use_distributed_sampler,
+        "use_distributed_sampler=False (leave it out: the samples of your own sampler are divided, too)":
+            not trainer._accelerator_connector.use_distributed_sampler,
         "sync_batchnorm": trainer.strategy._layer_sync is not None,
         "a time as val_check_interval": getattr(trainer, "_val_check_time_interval", None) is not None,
         "val_check_interval=%r without global_batch" % (interval,):
