@@ -119,7 +119,8 @@ class Sharded:
         mesh = meshes.mesh()
         self.model, self.optimizer = self._build(mesh)
         if any(getattr(parameter, "device_mesh", mesh) != mesh for parameter in self.model.parameters()):
-            raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given")
+            raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given. Tensor parallelism, over another mesh or a "
+                            "dimension of this one, is not supported")
         if self._outline is not None:
             return True
         if self._shard is not None:
