@@ -88,7 +88,8 @@ type QueueStatus struct {
 	Weight       float64          `json:"weight,omitempty"` // absent is 1
 	MaxJob       int              `json:"max_job,omitempty"`
 	MaxJobs      int              `json:"max_jobs,omitempty"`
-	MaxTime      float64          `json:"max_time,omitempty"` // seconds
+	MaxTime      float64          `json:"max_time,omitempty"`  // seconds
+	HalfLife     float64          `json:"half_life,omitempty"` // seconds
 	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
 	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
 }
@@ -99,6 +100,20 @@ type QueueUse struct {
 	Used     int    `json:"used"`               // slots
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
+
+	// Decayed is how many slot-hours the queue borrowed, decayed by its half-life; absent if
+	// it has none.
+	Decayed *float64   `json:"decayed,omitempty"`
+	Budget  *BudgetUse `json:"budget,omitempty"` // absent if it has none
+}
+
+// BudgetUse is the budget of a queue, and what of it is used in the present period.
+type BudgetUse struct {
+	SlotHours float64   `json:"slot_hours"`
+	Used      float64   `json:"used"`   // slot-hours
+	Per       string    `json:"per"`    // day, week or month
+	Beyond    string    `json:"beyond"` // borrow or stop
+	Until     time.Time `json:"until"`  // the end of the period
 }
 
 // NamespaceStatus is what each namespace of a queue may use; absent is no limit.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -40,6 +41,10 @@ type Snapshot struct {
 	// Fixed is what jobs hold that the policy may not decide about, such as paused ones.
 	// It is no part of Nodes, and counts for their queues.
 	Fixed []Fixed
+
+	// Past is what is remembered of queues, by queue.Layout.Key. Only the division between
+	// queues uses it.
+	Past map[string]queue.Past
 
 	// ResizeCost is how many seconds of training one resize costs a job: as measured,
 	// or the configured value if there is no measurement.

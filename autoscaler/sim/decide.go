@@ -43,6 +43,9 @@ func (e *engine) decide() error {
 	} else {
 		e.idle++
 	}
+	if next := e.charge(); next > e.now {
+		e.want(next)
+	}
 	if d.RequeueAt > e.now {
 		e.want(d.RequeueAt)
 	}
@@ -148,7 +151,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 	e.nodes = e.cluster.snapshot(e.nodes)
 	return &policy.Snapshot{
 		Now: e.now, Seed: e.cfg.Seed, Nodes: e.nodes, Jobs: e.view,
-		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed, State: e.state,
+		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed, State: e.state, Past: e.ledger.Past(),
 	}
 }
 

@@ -116,6 +116,7 @@ func queues(pool config.Pool) []api.QueueStatus {
 			Name: q.Name, Parent: q.Parent, Namespaces: q.Namespaces, MaxPriority: q.MaxPriority, MaxWeight: q.MaxWeight,
 			Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime.Seconds(), Policy: q.Policy,
 		}
+		s.HalfLife = q.HalfLife.Seconds()
 		if q.PerNamespace != nil {
 			n := api.NamespaceStatus(*q.PerNamespace)
 			s.PerNamespace = &n

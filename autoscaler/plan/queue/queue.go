@@ -38,6 +38,9 @@ type Queue struct {
 	MaxJobs   int // jobs that run at a time
 	MaxTime   int // seconds that a job runs before the others of its queue go first
 
+	HalfLife float64 // seconds in which past use comes to count half; 0 forgets it at once
+	Budget   *Budget // nil is none
+
 	// PerNamespace, if not nil, makes a queue inside this one for each namespace.
 	PerNamespace *Caps
 	Queues       []Queue
@@ -54,7 +57,9 @@ type Tree struct {
 	byName   map[string]int // index of the node
 	any      Caps           // of namespaces that no queue takes
 	anyShare int            // their weight
-	patterns []pattern      // the most specific first
+	// anyHalfLife is their half-life, in seconds.
+	anyHalfLife float64
+	patterns    []pattern // the most specific first
 
 	reservations []Reservation
 }
@@ -69,6 +74,15 @@ type Node struct {
 
 	Later int // slots of reservations that have not begun
 
+	HalfLife float64 // as in Queue
+	Budget   *Budget
+	Past     int // thousandths of slots that count in addition to those that it borrows now
+	// Spent is the node at or above this one that is beyond its budget; 0 is none. Stopped
+	// is set if the queue gets nothing for that reason.
+	Spent   int
+	Stopped bool
+
+	key          string
 	perNamespace *Caps
 	own          int // leaf of the jobs of a queue that has others inside, or 0
 	depth        int
@@ -95,7 +109,7 @@ func New(queues []Queue) (*Tree, []Problem) {
 	t := &Tree{nodes: []Node{{Parent: -1}}, byName: map[string]int{}, anyShare: WeightUnit}
 	for i := range queues {
 		if q := &queues[i]; q.Name == Any {
-			t.any, t.anyShare = Caps{q.Limit, q.MaxJob, q.MaxJobs}, q.Weight
+			t.any, t.anyShare, t.anyHalfLife = Caps{q.Limit, q.MaxJob, q.MaxJobs}, q.Weight, q.HalfLife
 			continue
 		}
 		t.add(0, &queues[i])
@@ -119,7 +133,7 @@ func (t *Tree) add(parent int, q *Queue) {
 	n := len(t.nodes)
 	t.nodes = append(t.nodes, Node{
 		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-		perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
+		HalfLife: q.HalfLife, Budget: q.Budget, perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1, key: Key(q.Name),
 	})
 	t.nodes[parent].Children = append(t.nodes[parent].Children, n)
 	t.byName[q.Name] = n
@@ -156,6 +170,7 @@ type Layout struct {
 	byName map[string]int
 	tree   *Tree
 	spaces map[space]int
+	spent  bool // a queue is beyond its budget
 }
 
 // space is a namespace that is a queue of its own, inside the node.
@@ -185,7 +200,7 @@ func (l *Layout) Leaf(queue, namespace string) int {
 	case len(l.Nodes[n].Children) == 0:
 		return n
 	case l.Nodes[n].own == 0:
-		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit})
+		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit, HalfLife: l.Nodes[n].HalfLife, key: "own/" + queue})
 	}
 	return l.Nodes[n].own
 }
@@ -195,7 +210,14 @@ func (l *Layout) space(node int, namespace, name string, weight int, c Caps) int
 	if leaf, ok := l.spaces[key]; ok {
 		return leaf
 	}
-	l.spaces[key] = l.grow(node, Node{Name: name, Weight: weight, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs})
+	halfLife := l.tree.anyHalfLife
+	if node > 0 {
+		halfLife = l.Nodes[node].HalfLife
+	}
+	l.spaces[key] = l.grow(node, Node{
+		Name: name, Weight: weight, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs, HalfLife: halfLife,
+		key: "namespace/" + namespace + "/" + l.Nodes[node].Name, // no slash is in the name of a namespace
+	})
 	return l.spaces[key]
 }
 

@@ -32,9 +32,14 @@ func (d *decision) admit(candidates []candidate) {
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
 	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true)}
+	leftover := d.leftover(candidates)
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
+		if d.unpaid(c, firm, leftover) {
+			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+			continue
+		}
 		if !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf] {
 			late = append(late, *c)
 			continue
@@ -84,6 +89,9 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 		at, ok := r.later.Fits(c.leaf, c.least)
 		_, fitsNow := r.now.Fits(c.leaf, c.least)
 		switch {
+		case !ok && d.layout.Nodes[c.leaf].Spent > 0:
+			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+			return
 		case !ok && fitsNow:
 			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take what is reserved for later", c.least)
 			return
@@ -149,7 +157,11 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if a.Wait == waiting.NoRoom {
 		most = m.share // its policy was asked last with these
 	}
+	spent := d.layout.Nodes[m.leaf].Spent > 0
 	switch {
+	case a.Count == 0 && j.Count == 0 && least > most-m.fixed && spent:
+		a.Wait, a.Repeats = waiting.Budget, false
+		a.Reason = sentence(a.Wait, d.spent(m.leaf))
 	case a.Count == 0 && j.Count == 0 && least > most-m.fixed:
 		a.Wait, a.Repeats = waiting.NoRoom, false
 		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most))
@@ -158,6 +170,8 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 		a.Reason = sentence(a.Wait, a.Reason)
 	case a.Count < j.Count && m.now > m.most:
 		a.Reclaimed = true
-		a.Reason += "; " + m.label + " gives back slots that it borrowed"
+		if a.Reason += "; " + m.label + " gives back slots that it borrowed"; spent {
+			a.Reason += ": " + d.spent(m.leaf)
+		}
 	}
 }

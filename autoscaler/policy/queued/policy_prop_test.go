@@ -28,6 +28,7 @@ type cluster struct {
 	tree   *queue.Tree
 	queues []queue.Queue // all, without those around them
 	made   int
+	timed  bool // queues have half-lives and budgets
 }
 
 func randomCluster(t *testing.T, seed uint64, line string) *cluster {
@@ -51,6 +52,9 @@ func (c *cluster) some(slots, guarantee, depth int) (out []queue.Queue) {
 		}
 		if c.rng.IntN(4) == 0 {
 			one.MaxJobs = 1 + c.rng.IntN(3)
+		}
+		if c.timed {
+			c.remembers(&one)
 		}
 		at := len(c.queues)
 		c.queues = append(c.queues, one)
@@ -219,7 +223,7 @@ func (c *cluster) wanted(l *queue.Layout) []int {
 	out := make([]int, len(l.Nodes))
 	for i := range c.s.Jobs {
 		j := &c.s.Jobs[i]
-		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) {
+		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) && !starts(r, waiting.Budget) {
 			out[l.Leaf(j.Queue, j.Namespace)] += j.Max
 		}
 	}
