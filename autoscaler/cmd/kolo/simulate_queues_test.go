@@ -43,6 +43,26 @@ pool "gpu" {
 	must.StrContains(t, errOut, "there are no queues in ticks")
 }
 
+// Half-lives, budgets and costs of slots hold in the simulator, too.
+func TestSimulate_QueuesOverTime(t *testing.T) {
+	outputs := map[string]bool{}
+	settings := []string{"", `half_life = "24h"`, "half_life = \"24h\"\n slot_cost = { \"*\" = 5 }", "queue \"c\" {\n budget {\n  slot_hours = 10\n  per = \"day\"\n }\n}"}
+	for _, lines := range settings {
+		path := filepath.Join(t.TempDir(), "kolo.hcl")
+		must.NoError(t, os.WriteFile(path, []byte("pool \"gpu\" {\n"+lines+`
+  queue "a" { namespaces = ["team-0", "team-1"] }
+  queue "b" {
+    namespaces = ["team-2"]
+    weight     = 2
+  }
+}`), 0o600))
+		code, out, errOut := simulate(t, "-config", path, "-pool", "gpu", "-synthetic-jobs", "60", "-synthetic-tenants", "3", "-policy", "elastic-fifo")
+		must.Eq(t, 0, code, must.Sprint(errOut))
+		outputs[out] = true
+	}
+	must.MapLen(t, 3, outputs, must.Sprint("a budget of a queue without jobs changes nothing, and all else does"))
+}
+
 func TestSimulate_Elastic(t *testing.T) {
 	args := []string{"-synthetic-jobs", "30", "-policy", "elastic-fifo", "-seeds", "2", "-elastic"}
 	code, rigid, errOut := simulate(t, append(args, "0")...)

@@ -54,5 +54,8 @@ func (d *decision) spent(leaf int) string {
 
 // hours shows a number of slot-hours.
 func hours(h float64) string {
-	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.1f", h), "0"), ".")
+	if h >= 100 {
+		return fmt.Sprintf("%.0f", h)
+	}
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", h), "0"), ".")
 }
