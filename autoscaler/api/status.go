@@ -101,10 +101,10 @@ type QueueUse struct {
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
 
-	// Decayed is how many slot-hours the queue borrowed, decayed by its half-life; absent if
-	// it has none.
+	// Only set if this autoscaler leads: how many slot-hours the queue borrowed, decayed by
+	// its half-life, and its budget; absent if it has none.
 	Decayed *float64   `json:"decayed,omitempty"`
-	Budget  *BudgetUse `json:"budget,omitempty"` // absent if it has none
+	Budget  *BudgetUse `json:"budget,omitempty"`
 }
 
 // BudgetUse is the budget of a queue, and what of it is used in the present period.

@@ -48,10 +48,11 @@ func addUse(s *api.Status, r *Round) {
 	}
 }
 
-// addPast adds what a queue used over time, as far as its shares depend on it.
+// addPast adds what a queue used over time, as far as its shares depend on it. Only the
+// leader knows that.
 func addPast(u *api.QueueUse, r *Round, pool string, q config.Queue) {
-	if q.Name == "" || q.Name == queue.Any {
-		return // its namespaces are queues of their own
+	if q.Name == "" || q.Name == queue.Any || !r.Leading {
+		return // the namespaces of "*" are queues of their own
 	}
 	a := r.History.Queues[pool][queue.Key(q.Name)]
 	if a == nil {

@@ -68,6 +68,8 @@ queue "hidden" { namespaces = ["secret"] }`, "x/1 a 50 1")
 	r.History = history.New()
 	r.History.Ledger("gpu")[queue.Key("a")] = &ledger.Account{HalfLife: 86400, Mean: 2 * math.Ln2, Spent: 12.5}
 	r.History.Ledger("gpu")[queue.Key("forgets")] = &ledger.Account{Mean: 1, Spent: 1}
+	must.Nil(t, Status(r).Pools[0].Use[0].Budget, must.Sprint("another one leads"))
+	r.Leading = true
 	s := Status(r)
 	a, forgets, other := s.Pools[0].Use[0], s.Pools[0].Use[1], s.Pools[0].Use[3]
 	must.InDelta(t, 48, *a.Decayed, 1e-9)

@@ -75,7 +75,7 @@ func TestQueues_CrashAtEveryWrite(t *testing.T) {
 	must.SliceEmpty(t, problems)
 	start := float64(t0.Unix())
 	for _, steady := range []bool{true, false} {
-		for crash := range 4 * queues {
+		for crash := range 2*queues + 2 {
 			rng := rand.New(rand.NewPCG(uint64(crash), 9))
 			web := httptest.NewServer(nomadtest.New())
 			leader, now, writes := begin(t, web.URL, tree), start, 0

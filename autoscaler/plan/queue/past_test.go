@@ -141,3 +141,28 @@ func TestDivide_Budgets(t *testing.T) {
 		}
 	})
 }
+
+// If the past of queues changes by a little and nothing else does, few slots change sides:
+// no more than the changes together, and the one slot that rounding may cost each queue.
+func TestDivide_ChangesByLittle(t *testing.T) {
+	each(t, func(t *testing.T, rng *rand.Rand, s *situation) {
+		before := s.Divide(s.slots, s.demand)
+		changes := make([]int, len(s.Nodes))
+		for n := range s.Nodes[1:] {
+			changes[n+1] = rng.IntN(3 * WeightUnit)
+			s.Nodes[n+1].Past += changes[n+1]
+		}
+		after := s.Divide(s.slots, s.demand)
+		for n, node := range s.Nodes {
+			if before[n] != after[n] {
+				continue // more moved above
+			}
+			moved, most := 0, len(node.Children)*WeightUnit
+			for _, c := range node.Children {
+				moved += max(0, after[c]-before[c])
+				most += changes[c]
+			}
+			must.LessEq(t, most, moved*WeightUnit)
+		}
+	})
+}
