@@ -217,6 +217,20 @@ func TestPolicy_Budget(t *testing.T) {
 	}
 }
 
+// Slots that no gang of a queue within its budget fits into alone go to such a queue first,
+// however long a gang beyond its budget has waited.
+func TestPolicy_GangsBeyondTheBudgetComeLast(t *testing.T) {
+	spend := func(q *queue.Queue) { q.Budget = &queue.Budget{SlotHours: 1, Per: queue.Month} }
+	r := remember(t, 10, q("a", 0, spend), q("b", 0), q("c", 0))
+	r.s.Past = map[string]queue.Past{queue.Key("a"): {Spent: 2}}
+	for k, name := range []string{"a", "b", "c"} {
+		r.job(name+"1", name, 6, 6, preemptible, func(j *policy.Job) { j.Submit = float64(k + 1) })
+	}
+	must.Eq(t, "a1=0 b1=6 c1=0", r.decide().counts())
+	must.StrHasPrefix(t, "budget: ", r.reason("a1"))
+	must.StrHasPrefix(t, "no-room: ", r.reason("c1"))
+}
+
 // A budget ends when it is spent: not before, and not at the next decision of another.
 func TestPolicy_BudgetIsSpentOnTime(t *testing.T) {
 	r := remember(t, 10, q("a", 0, func(q *queue.Queue) { q.Budget = &queue.Budget{SlotHours: 50, Per: queue.Week, Stop: true} }), q("b", 0))
