@@ -6,6 +6,7 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -34,6 +35,15 @@ func budgetSettings(b *queue.Budget, per, beyond *string) settings {
 	}
 }
 
+// halfLife is a duration that is 0 or long enough for use to be compared.
+var halfLife = format[time.Duration]{"duration, `0s` or 1h to 8760h", func(a *hcl.Attribute) (time.Duration, hcl.Diagnostics) {
+	d, diags := duration("0s", "8760h").read(a)
+	if !diags.HasErrors() && d != 0 && d < queue.ShortestHalfLife*time.Second {
+		return 0, wrongValue(a, "%s is outside 1h to 8760h; write 0s to forget at once.", d)
+	}
+	return d, diags
+}}
+
 // budget reads the budget block of a queue, nil if there is none.
 func (r *queueReader) budget(name string, blocks hcl.Blocks) (*queue.Budget, hcl.Diagnostics) {
 	switch len(blocks) {
@@ -56,8 +66,8 @@ func (r *queueReader) budget(name string, blocks hcl.Blocks) (*queue.Budget, hcl
 	return b, diags
 }
 
-// halfLife sets the half-life of a queue: its own, or that of the queue or pool around it.
-func (q *Queue) halfLife(own bool, pool *Pool, parent *Queue) {
+// inheritHalfLife sets the half-life of a queue: its own, or that of the queue or pool around it.
+func (q *Queue) inheritHalfLife(own bool, pool *Pool, parent *Queue) {
 	switch {
 	case own:
 	case parent != nil:

@@ -77,6 +77,7 @@ func TestParse_OverTimeMistakes(t *testing.T) {
 		"of any namespace":      {"queue \"*\" {\n budget {\n  slot_hours = 1\n }\n}", `kolo.hcl:3: Wrong value for budget of queue "*": "*" stands for any number of namespaces; write a queue for each namespace that has a budget.`},
 		"an unknown key":        {"queue \"a\" {\n budget {\n  slots = 1\n }\n}", `kolo.hcl:4: Unsupported argument`},
 		"a negative half-life":  {`queue "a" { half_life = "-1h" }`, `kolo.hcl:2: Wrong value for half_life: -1h0m0s is outside 0s to 8760h.`},
+		"a short half-life":     {`queue "a" { half_life = "59m" }`, `kolo.hcl:2: Wrong value for half_life: 59m0s is outside 1h to 8760h; write 0s to forget at once.`},
 		"of a pool":             {`half_life = "9000h"`, `kolo.hcl:2: Wrong value for half_life`},
 		"costs as a number":     {`slot_cost = 3`, `kolo.hcl:2: Wrong value for slot_cost: A table of costs by device is expected; write slot_cost = { "NVIDIA H100*" = 4, "*" = 1 }.`},
 		"a cost as text":        {`slot_cost = { "*" = "4" }`, `The cost of "*" is no number`},

@@ -126,7 +126,7 @@ func (q *Queue) settings() settings {
 		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
 		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs that run at a time.").or("none"),
 		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job runs before the other jobs of its queue go first.").or("none"),
-		define("half_life", &q.HalfLife, 0, duration("0s", "8760h"), "Time in which what the queue borrowed comes to [count half](#shares-over-time); `0s` is at once.").or("as around it"),
+		define("half_life", &q.HalfLife, 0, halfLife, "Time in which what the queue borrowed comes to [count half](#shares-over-time); `0s` is at once.").or("as around it"),
 	}
 }
 

@@ -147,7 +147,7 @@ func (r *queueReader) queue(b *hcl.Block, parent *Queue) (queue.Queue, hcl.Diagn
 			fmt.Sprintf("queue %q was already written for this pool; keep one of the two, or give one another name.", q.Name)))
 	}
 	r.note(b, content)
-	q.halfLife(content.Attributes["half_life"] != nil, r.pool, parent)
+	q.inheritHalfLife(content.Attributes["half_life"] != nil, r.pool, parent)
 	var more hcl.Diagnostics
 	q.Budget, more = r.budget(q.Name, content.Blocks.OfType("budget"))
 	diags = append(diags, more...)

@@ -150,7 +150,7 @@ func TestEncode_Queues(t *testing.T) {
 	h := history.New()
 	for i := range 1000 {
 		for _, pool := range []string{"cpu", "gpu"} {
-			a := &ledger.Account{At: 1.8e9 + float64(i)/7, Used: float64(i), Borrowed: float64(i) / 3, HalfLife: 604800, Mean: math.Pi * float64(i), Counts: 1000 * i, Per: queue.Month, Since: 1.8e9, Spent: math.E * float64(i)}
+			a := &ledger.Account{At: 1.8e9 + float64(i)/7, Rate: ledger.Rate{Used: float64(i), Borrowed: float64(i) / 3, Cost: 1}, HalfLife: 604800, Mean: math.Pi * float64(i), Slots: 1, Counts: queue.Past{Borrowed: i, Cost: 1000 * i}, Per: queue.Month, Since: 1.8e9, Spent: math.E * float64(i)}
 			h.Ledger(pool)[queue.Key(fmt.Sprint("queue-", i))] = a
 		}
 	}

@@ -53,16 +53,16 @@ func (l Ledger) Charge(layout *queue.Layout, use []Use, now, longest float64) {
 		if node.Budget != nil {
 			a.Per = node.Budget.Per
 		}
-		borrowed := 0.0
+		held := Rate{Used: u.Cost}
 		if over := u.Slots - node.Guarantee; over > 0 {
-			borrowed = u.Cost * float64(over) / float64(u.Slots)
+			held.Borrowed, held.Cost = float64(over), u.Cost*float64(over)/float64(u.Slots)
 		}
-		a.charge(u.Cost, borrowed, now, longest)
+		a.charge(held, now, longest)
 		charged[a] = true
 	}
 	maps.DeleteFunc(l, func(_ string, a *Account) bool {
 		if !charged[a] {
-			a.charge(0, 0, now, longest) // it has no jobs, or is no longer configured
+			a.charge(Rate{}, now, longest) // it has no jobs, or is no longer configured
 		}
 		return a.empty(now)
 	})
@@ -72,7 +72,7 @@ func (l Ledger) Charge(layout *queue.Layout, use []Use, now, longest float64) {
 func (l Ledger) Past() map[string]queue.Past {
 	out := make(map[string]queue.Past, len(l))
 	for key, a := range l {
-		out[key] = queue.Past{Borrowed: a.Counts, Spent: a.Spent}
+		out[key] = queue.Past{Borrowed: a.Counts.Borrowed, Cost: a.Counts.Cost, Spent: a.Spent}
 	}
 	return out
 }
@@ -91,7 +91,7 @@ func (l Ledger) Next(layout *queue.Layout, now float64) (next float64) {
 		if a == nil {
 			continue
 		}
-		if a.HalfLife > 0 && (a.Borrowed > 0 || a.Counts > 0) {
+		if a.HalfLife > 0 && (a.Borrowed > 0 || a.Counts.Cost > 0) {
 			soon((math.Floor(now/step(a.HalfLife)) + 1) * step(a.HalfLife))
 		}
 		switch b := node.Budget; {

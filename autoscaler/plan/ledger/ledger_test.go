@@ -113,7 +113,7 @@ func TestCharge_Decays(t *testing.T) {
 	near(t, 1.5, b.of("a").Mean)
 }
 
-// Nothing is kept for ever: an account of a queue that ended its jobs decays, and is
+// Nothing is kept forever: an account of a queue that ended its jobs decays, and is
 // dropped in the end, also if the queue is no longer there.
 func TestCharge_KeepsNothingForEver(t *testing.T) {
 	b := open(t, queue.Queue{Name: "a", HalfLife: hour}, queue.Queue{Name: queue.Any, HalfLife: hour})
@@ -125,7 +125,7 @@ func TestCharge_KeepsNothingForEver(t *testing.T) {
 	b.holds("a", 0, 0)
 	b.passHours(10)
 	must.Less(t, 0.01, b.of("a").Mean)
-	must.Less(t, 10, b.of("a").Counts)
+	must.Less(t, 10, b.of("a").Counts.Cost)
 	b.passHours(20)
 	must.MapEmpty(t, b.Ledger)
 
@@ -181,7 +181,7 @@ func TestCharge_SmallUseCounts(t *testing.T) {
 		b.holds("a", 0, 0)
 		b.pass(hour / 60)
 	}
-	must.Greater(t, 0, b.of("a").Counts)
+	must.Greater(t, 0, b.of("a").Counts.Cost)
 }
 
 // A queue and a namespace of one name have accounts of their own.
@@ -206,12 +206,13 @@ func TestCharge_Costs(t *testing.T) {
 	b.holds("b", 8, 4)
 	b.passHours(24)
 	near(t, 16, b.of("b").Mean)
+	near(t, 4, b.of("b").Slots)
 	near(t, 24*(32+4), b.of("a").Spent)
 	near(t, 24*4, b.of("c").Spent)
 	near(t, 0.5*36*6/12, b.of("a").Mean) // 6 of its 12 slots are borrowed, at the mean cost
 }
 
-// A budget begins anew with each calendar period, in UTC, to the second.
+// A budget begins again with each calendar period, in UTC, to the second.
 func TestCharge_Periods(t *testing.T) {
 	b := open(t, queue.Queue{Name: "d", Budget: &queue.Budget{SlotHours: 100, Per: queue.Day}}, queue.Queue{Name: "w", Budget: &queue.Budget{SlotHours: 100, Per: queue.Week}},
 		queue.Queue{Name: "m", Budget: &queue.Budget{SlotHours: 100, Per: queue.Month}})
@@ -313,7 +314,7 @@ func TestCharge_ChangesInSteps(t *testing.T) {
 		halfLife := math.Exp(math.Log(hour) + rng.Float64()*math.Log(24*30))
 		b := open(t, queue.Queue{Name: "a", HalfLife: halfLife})
 		b.holds("a", 100, 1)
-		counts, at := 0, b.now
+		counts, at := queue.Past{}, b.now
 		for range 300 {
 			b.held["a"] = Use{100 * rng.IntN(2), 0}
 			if b.held["a"].Slots > 0 {
@@ -327,7 +328,7 @@ func TestCharge_ChangesInSteps(t *testing.T) {
 			if math.Floor(b.now/step(halfLife)) == math.Floor(at/step(halfLife)) {
 				must.Eq(t, counts, now)
 			}
-			must.LessEq(t, 100_000*(1-math.Exp2(-2*step(halfLife)/halfLife))+1, math.Abs(float64(now-counts)))
+			must.LessEq(t, 100_000*(1-math.Exp2(-2*step(halfLife)/halfLife))+1, math.Abs(float64(now.Cost-counts.Cost)))
 			counts, at = now, b.now
 		}
 	}

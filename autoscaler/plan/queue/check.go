@@ -68,8 +68,8 @@ func (c *checker) queue(q, parent *Queue) {
 		inside += max(0, q.Queues[i].Guarantee)
 		c.queue(&q.Queues[i], q)
 	}
-	if q.HalfLife < 0 || q.HalfLife > LongestTime {
-		c.add(q, "half_life", fmt.Sprintf("write a number up to %d", LongestTime), "%g is out of range", q.HalfLife)
+	if q.HalfLife != 0 && !(q.HalfLife >= ShortestHalfLife && q.HalfLife <= LongestTime) {
+		c.add(q, "half_life", "write 1h or more, or 0s", "%g seconds are too few to compare what queues used", q.HalfLife)
 	}
 	if b := q.Budget; b != nil && !(b.SlotHours > 0) {
 		c.add(q, "budget", "write slot_hours above 0", "a budget of %g slot-hours is none", b.SlotHours)

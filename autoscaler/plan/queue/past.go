@@ -57,11 +57,12 @@ type Budget struct {
 
 // Past is what is remembered of a queue at the time of a division.
 type Past struct {
-	// Borrowed is the recent mean of the slots that it borrowed, each by its cost, in
-	// thousandths.
-	Borrowed int
+	// Borrowed is the recent mean of the slots that it borrowed, and Cost that of their
+	// cost, both in thousandths.
+	Borrowed int `json:"borrowed,omitempty"`
+	Cost     int `json:"cost,omitempty"`
 	// Spent has the slot-hours of the present period of its budget.
-	Spent float64
+	Spent float64 `json:"spent,omitempty"`
 }
 
 // pastWeight is how many times what a queue borrowed in the past counts against what it
@@ -109,9 +110,6 @@ func (l *Layout) Remember(past map[string]Past) {
 	for n := range l.Nodes {
 		node := &l.Nodes[n]
 		p := past[node.key]
-		if node.HalfLife > 0 {
-			node.Past = max(0, min(pastWeight*p.Borrowed, mostPast))
-		}
 		if node.Budget != nil && p.Spent >= node.Budget.SlotHours*(1-1e-9) {
 			node.Spent, node.Stopped = n, node.Budget.Stop
 		}
@@ -123,6 +121,24 @@ func (l *Layout) Remember(past map[string]Past) {
 		}
 		if node.Spent > 0 {
 			node.Guarantee, node.Later, l.spent = 0, 0, true
+		}
+		l.compare(node.Children, past)
+	}
+}
+
+// compare sets what the past of siblings counts for. It is in proportion to the cost of what
+// each borrowed, and all together it is as much as the slots that they borrowed. So costs
+// matter only in relation to each other.
+func (l *Layout) compare(siblings []int, past map[string]Past) {
+	slots, cost := 0.0, 0.0
+	for _, n := range siblings {
+		if p := past[l.Nodes[n].key]; l.Nodes[n].HalfLife > 0 {
+			slots, cost = slots+float64(p.Borrowed), cost+float64(p.Cost)
+		}
+	}
+	for _, n := range siblings {
+		if p := past[l.Nodes[n].key]; l.Nodes[n].HalfLife > 0 && cost > 0 {
+			l.Nodes[n].Past = int(min(math.Round(pastWeight*float64(p.Cost)*slots/cost), mostPast))
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestDivide_Past(t *testing.T) {
 				{Name: "a", Guarantee: 8, Weight: WeightUnit, HalfLife: 3600}, {Name: "b", Weight: WeightUnit, HalfLife: 3600},
 			})
 			l := tr.Layout()
-			l.Remember(map[string]Past{Key("a"): {Borrowed: tc.past[0]}, Key("b"): {Borrowed: tc.past[1]}})
+			l.Remember(map[string]Past{Key("a"): {Borrowed: tc.past[0], Cost: tc.past[0]}, Key("b"): {Borrowed: tc.past[1], Cost: tc.past[1]}})
 			l.Fit(41)
 			shares := l.Divide(41, []Demand{{}, {Wanted: tc.wanted[0]}, {Wanted: tc.wanted[1]}})
 			must.Eq(t, tc.want, [2]int{shares[1], shares[2]})
@@ -83,19 +83,39 @@ func TestDivide_Past(t *testing.T) {
 	}
 }
 
+// Costs count in relation to each other: the past of siblings counts for as many slots as
+// they borrowed, and for each queue by the cost of those that it borrowed.
+func TestRemember_Costs(t *testing.T) {
+	for name, tc := range map[string]struct{ a, b, want [2]int }{
+		"equal costs":       {[2]int{6000, 6000}, [2]int{2000, 2000}, [2]int{24000, 8000}},
+		"all cost more":     {[2]int{6000, 600_000}, [2]int{2000, 200_000}, [2]int{24000, 8000}},
+		"one costs more":    {[2]int{6000, 24_000}, [2]int{2000, 2000}, [2]int{29538, 2462}},
+		"one borrowed none": {[2]int{6000, 24_000}, [2]int{}, [2]int{24000, 0}},
+		"no one borrowed":   {},
+		"out of all bounds": {[2]int{1e15, 1e18}, [2]int{}, [2]int{mostPast, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := tree(t, []Queue{{Name: "a", Weight: WeightUnit, HalfLife: 3600}, {Name: "b", Weight: WeightUnit, HalfLife: 3600}, {Name: "c", Weight: WeightUnit}}).Layout()
+			l.Remember(map[string]Past{Key("a"): {Borrowed: tc.a[0], Cost: tc.a[1]}, Key("b"): {Borrowed: tc.b[0], Cost: tc.b[1]}, Key("c"): {Borrowed: 5, Cost: 5000}})
+			must.Eq(t, tc.want, [2]int{l.Nodes[1].Past, l.Nodes[2].Past})
+			must.Zero(t, l.Nodes[3].Past)
+		})
+	}
+}
+
 // A queue without a half-life has no past.
 func TestRemember_WithoutHalfLife(t *testing.T) {
 	l := tree(t, []Queue{{Name: "a", Weight: WeightUnit}}).Layout()
-	l.Remember(map[string]Past{Key("a"): {Borrowed: 1000, Spent: 1e6}})
+	l.Remember(map[string]Past{Key("a"): {Borrowed: 1000, Cost: 1000, Spent: 1e6}})
 	must.Eq(t, []int{0, 0}, []int{l.Nodes[1].Past, l.Nodes[1].Spent})
 }
 
 // However small its weight, a queue with a past does not go before one without.
 func TestDivide_SmallWeightsDoNotGoFirst(t *testing.T) {
-	l := tree(t, []Queue{{Name: "a", Weight: 1, HalfLife: 1}, {Name: "b", Weight: WeightUnit, HalfLife: 1}}).Layout()
-	l.Remember(map[string]Past{Key("a"): {Borrowed: 1}})
+	l := tree(t, []Queue{{Name: "a", Weight: 1, HalfLife: 3600}, {Name: "b", Weight: WeightUnit, HalfLife: 3600}}).Layout()
+	l.Remember(map[string]Past{Key("a"): {Borrowed: 1, Cost: 1}})
 	must.Eq(t, []int{10, 0, 10}, l.Divide(10, []Demand{{}, {Wanted: 10}, {Wanted: 10}}))
-	_, problems := New([]Queue{{Name: "a", HalfLife: 1}})
+	_, problems := New([]Queue{{Name: "a", HalfLife: 3600}})
 	must.Len(t, 1, problems, must.Sprint("a weight of 0"))
 }
 

@@ -20,7 +20,8 @@ const (
 	MostSlots  = 1_000_000
 	MostWeight = 1000 * WeightUnit
 
-	LongestTime = 365 * 24 * 3600 // seconds
+	LongestTime      = 365 * 24 * 3600 // seconds
+	ShortestHalfLife = 3600            // seconds
 )
 
 // Queue is a queue as the operator writes it. A limit or cap of 0 means no limit.

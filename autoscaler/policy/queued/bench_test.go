@@ -64,7 +64,7 @@ func BenchmarkAllocate(b *testing.B) {
 		for k := range one.Queues {
 			q := &one.Queues[k]
 			q.HalfLife, q.Budget = 168*hour, &queue.Budget{SlotHours: 1, Per: queue.Month, Stop: k%20 == 0}
-			past[queue.Key(q.Name)] = queue.Past{Borrowed: rng.IntN(100_000), Spent: float64(rng.IntN(10)) / 9}
+			past[queue.Key(q.Name)] = queue.Past{Borrowed: rng.IntN(100_000), Cost: rng.IntN(100_000), Spent: float64(rng.IntN(10)) / 9}
 		}
 		timed = append(timed, one)
 	}

@@ -4,6 +4,7 @@
 package queued
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,6 +27,7 @@ type remembering struct {
 	*table
 	tree   *queue.Tree
 	ledger ledger.Ledger
+	costs  map[string]float64 // of a slot, by queue; 1 if missing
 }
 
 func remember(t testing.TB, slots int, queues ...queue.Queue) *remembering {
@@ -45,7 +47,7 @@ func (r *remembering) account() *queue.Layout {
 	for i := range r.s.Jobs {
 		j := &r.s.Jobs[i]
 		u, n := &use[l.Leaf(j.Queue, j.Namespace)], j.Count*max(1, j.PerWorker)
-		u.Slots, u.Cost = u.Slots+n, u.Cost+float64(n)
+		u.Slots, u.Cost = u.Slots+n, u.Cost+float64(n)*cmp.Or(r.costs[j.Queue], 1)
 	}
 	l.Remember(r.ledger.Past())
 	l.Fit(r.s.Nodes[0].GPUs)
@@ -100,6 +102,33 @@ func TestPolicy_SharesOverTime(t *testing.T) {
 	a, b := r.ledger[queue.Key("a")], r.ledger[queue.Key("b")]
 	must.InDelta(t, 8, a.Mean, 0.5)
 	must.InDelta(t, 8, b.Mean, 0.5)
+}
+
+// Two queues want all slots of a pool, and their slots have different costs. What they borrow
+// becomes about equal by cost, and slots never move by leaps, however large costs are.
+func TestPolicy_SharesByCost(t *testing.T) {
+	for name, tc := range map[string]struct{ a, b, low, high float64 }{
+		"equal":      {1, 1, 50, 50},
+		"all dear":   {1000, 1000, 50, 50},
+		"all cheap":  {0.001, 0.001, 50, 50},
+		"one dearer": {4, 1, 21, 26}, // 20 would be equal by cost
+		"extremes":   {1000, 0.001, 0, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := remember(t, 100, q("a", 0, halfLife(24)), q("b", 0, halfLife(24)))
+			r.costs = map[string]float64{"a": tc.a, "b": tc.b}
+			r.job("a1", "a", 1, 100, preemptible)
+			r.job("b1", "b", 1, 100, preemptible)
+			r.pass(60, nil)
+			before := r.s.Jobs[0].Count
+			r.pass(20*24*hour, func() {
+				now := r.s.Jobs[0].Count
+				must.LessEq(t, 7, max(now-before, before-now), must.Sprintf("from %d to %d", before, now))
+				before = now
+			})
+			must.Between(t, tc.low, float64(r.s.Jobs[0].Count), tc.high)
+		})
+	}
 }
 
 // A hundred quick submissions get no more than the share of their queue, all at once or
