@@ -45,12 +45,13 @@ pool "gpu" {
 
 // Half-lives, budgets and costs of slots hold in the simulator, too.
 func TestSimulate_QueuesOverTime(t *testing.T) {
+	const halfLife, cost = "half_life = \"24h\"\n", "slot_cost = { \"*\" = 5 }\n"
+	const budget = "budget {\n slot_hours = 60\n per = \"day\"\n}\n"
 	outputs := map[string]bool{}
-	settings := []string{"", `half_life = "24h"`, "half_life = \"24h\"\n slot_cost = { \"*\" = 5 }", "queue \"c\" {\n budget {\n  slot_hours = 10\n  per = \"day\"\n }\n}"}
-	for _, lines := range settings {
+	for _, lines := range [][2]string{{"", ""}, {halfLife, ""}, {halfLife + cost, ""}, {"", budget}, {cost, budget}} {
 		path := filepath.Join(t.TempDir(), "kolo.hcl")
-		must.NoError(t, os.WriteFile(path, []byte("pool \"gpu\" {\n"+lines+`
-  queue "a" { namespaces = ["team-0", "team-1"] }
+		must.NoError(t, os.WriteFile(path, []byte("pool \"gpu\" {\n"+lines[0]+"queue \"a\" {\n namespaces = [\"team-0\", \"team-1\"]\n guarantee = 16\n"+lines[1]+`
+  }
   queue "b" {
     namespaces = ["team-2"]
     weight     = 2
@@ -60,7 +61,7 @@ func TestSimulate_QueuesOverTime(t *testing.T) {
 		must.Eq(t, 0, code, must.Sprint(errOut))
 		outputs[out] = true
 	}
-	must.MapLen(t, 3, outputs, must.Sprint("a budget of a queue without jobs changes nothing, and all else does"))
+	must.MapLen(t, 4, outputs, must.Sprint("one cost of all slots changes nothing but budgets"))
 }
 
 func TestSimulate_Elastic(t *testing.T) {
