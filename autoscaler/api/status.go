@@ -82,16 +82,19 @@ type QueueStatus struct {
 	MaxWeight   float64  `json:"max_weight,omitempty"`
 
 	// Of a pool that is divided between its queues; absent is no limit.
-	Parent       string           `json:"parent,omitempty"`
-	Guarantee    int              `json:"guarantee,omitempty"`
-	Limit        int              `json:"limit,omitempty"`
-	Weight       float64          `json:"weight,omitempty"` // absent is 1
-	MaxJob       int              `json:"max_job,omitempty"`
-	MaxJobs      int              `json:"max_jobs,omitempty"`
-	MaxTime      float64          `json:"max_time,omitempty"`  // seconds
-	HalfLife     float64          `json:"half_life,omitempty"` // seconds
-	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
-	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
+	Parent        string           `json:"parent,omitempty"`
+	Guarantee     int              `json:"guarantee,omitempty"`
+	Limit         int              `json:"limit,omitempty"`
+	Weight        float64          `json:"weight,omitempty"` // absent is 1
+	MaxJob        int              `json:"max_job,omitempty"`
+	MaxJobs       int              `json:"max_jobs,omitempty"`
+	MaxTime       float64          `json:"max_time,omitempty"`        // seconds
+	MaxTimeAction string           `json:"max_time_action,omitempty"` // absent is requeue
+	ReclaimAfter  float64          `json:"reclaim_after,omitempty"`   // seconds
+	Order         string           `json:"order,omitempty"`           // absent is that of the queue around it
+	PerNamespace  *NamespaceStatus `json:"per_namespace,omitempty"`
+	Policy        string           `json:"policy,omitempty"`    // absent is that of the queue around it
+	HalfLife      float64          `json:"half_life,omitempty"` // seconds
 }
 
 // QueueUse is what the jobs of a queue hold, and of the queues inside it.

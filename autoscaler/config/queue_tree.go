@@ -21,7 +21,7 @@ const (
 )
 
 // dividing are the keys of a queue that divide its pool.
-var dividing = []string{"guarantee", "limit", "weight", "max_job", "max_jobs", "max_time", "half_life"}
+var dividing = []string{"guarantee", "limit", "weight", "max_job", "max_jobs", "max_time", "max_time_action", "reclaim_after", "order", "half_life"}
 
 // queueReader reads the queue blocks of a pool.
 type queueReader struct {
@@ -184,7 +184,9 @@ func (r *queueReader) queue(b *hcl.Block, parent *Queue) (queue.Queue, hcl.Diagn
 	}
 	return queue.Queue{
 		Name: q.Name, Namespaces: own, Guarantee: q.Guarantee, Limit: q.Limit, Weight: int(math.Round(weight * queue.WeightUnit)),
-		MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: int(q.MaxTime.Seconds()), PerNamespace: q.PerNamespace, Queues: inside,
+		MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: int(q.MaxTime.Seconds()), Stops: q.MaxTimeAction == MaxTimeStop,
+		ReclaimAfter: int(math.Ceil(q.ReclaimAfter.Seconds())), Order: queue.Order(q.Order),
+		PerNamespace: q.PerNamespace, Queues: inside,
 		HalfLife: q.HalfLife.Seconds(), Budget: q.Budget,
 	}, append(diags, more...)
 }

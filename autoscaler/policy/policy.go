@@ -55,6 +55,10 @@ type Snapshot struct {
 	// events repeat their last plan.
 	Changed bool
 
+	// First is true if no decision of this policy is in force, such as for a new leader: the
+	// reasons of earlier decisions are not known. Changed is true, too.
+	First bool
+
 	// State is the Decision.State that this policy returned last time, or nil. It
 	// survives restarts of the autoscaler.
 	State []byte
@@ -109,6 +113,8 @@ type Job struct {
 	Resizes     int     // resizes since its start
 	Attained    float64 // GPU-seconds received
 	RunTime     float64 // seconds with Count > 0
+	Pardoned    float64 // of these, seconds that no longer count for max_time of its queue
+	Permanent   bool    // it cannot have 0 workers: its groups have a minimum in Nomad
 
 	// Curve holds what is known of the step time by size.
 	Curve speedup.Curve
@@ -149,6 +155,10 @@ type Allocation struct {
 	// Reclaimed is set where a job shrinks because its queue gives slots back that it
 	// borrowed. They go back at once, however lately the job was changed.
 	Reclaimed bool
+
+	// Stops is set where a job ran as long as its queue allows. It has no workers, however
+	// lately it was changed and even if it is not preemptible.
+	Stops bool
 
 	// Type is the GPU type that the workers are to use. It matters only for a job that
 	// takes any type, in a cluster with several.

@@ -30,9 +30,13 @@ func (e *engine) decide() error {
 	e.decided, e.decideAt, e.changed = e.now, math.Inf(1), false
 	e.state = d.State
 
+	completed := e.completed
 	moved := e.shrink(&d)
 	if e.grow(&d) {
 		moved = true
+	}
+	if e.completed > completed {
+		e.forget()
 	}
 	if e.cfg.Placement == Migrate {
 		e.migrate()
@@ -63,6 +67,11 @@ func (e *engine) shrink(d *policy.Decision) (moved bool) {
 		a := &d.Allocations[i]
 		typ := e.typeFor(j, a)
 		back := a.Reclaimed && a.Count < j.n
+		if a.Stops {
+			e.stop(j)
+			moved = true
+			continue
+		}
 		if held := j.changed + e.cfg.Hold; j.started && e.now < held && !back {
 			if a.Count != j.n || j.n > 0 && typ != j.typ {
 				e.changed = true // also for policies that plan on events only

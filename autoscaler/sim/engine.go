@@ -189,10 +189,21 @@ func (e *engine) completions() {
 		e.completed++
 		ended = true
 	}
-	if !ended {
-		return
+	if ended {
+		e.forget()
+		e.change()
 	}
-	// One pass, since many jobs may end in one instant.
+}
+
+// stop ends a job that ran as long as its queue allows.
+func (e *engine) stop(j *job) {
+	e.resize(j, 0)
+	j.result.Ended, j.result.Done = true, e.now
+	e.completed++
+}
+
+// forget removes the jobs that have ended, in one pass: many may end in one instant.
+func (e *engine) forget() {
 	kept := 0
 	for i, j := range e.active {
 		if !j.result.Ended {
@@ -206,7 +217,6 @@ func (e *engine) completions() {
 	clear(e.active[kept:])
 	clear(e.view[kept:])
 	e.active, e.view = e.active[:kept], e.view[:kept]
-	e.change()
 }
 
 // arrivals takes in jobs that have arrived.

@@ -97,13 +97,16 @@ func (c *checker) amounts(q *Queue) {
 	for _, a := range []struct {
 		name    string
 		n, most int
-	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}} {
+	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}, {"reclaim_after", q.ReclaimAfter, LongestTime}} {
 		if a.n < 0 || a.n > a.most {
 			c.add(q, a.name, fmt.Sprintf("write a number up to %d", a.most), "%d is out of range", a.n)
 		}
 	}
 	if q.Weight < 1 || q.Weight > MostWeight {
 		c.add(q, "weight", "write a number from 0.001 to 1000; to close a queue, write namespaces = []", "a weight of %s gives it no share", thousandths(q.Weight))
+	}
+	if q.Stops && q.MaxTime == 0 {
+		c.add(q, "max_time_action", "write max_time, or remove it", "the queue has no max_time after which to stop a job")
 	}
 	if q.Limit > 0 && q.Guarantee > q.Limit {
 		c.add(q, "limit", fmt.Sprintf("write limit = %d or more, or a smaller guarantee", q.Guarantee), "its guarantee of %d slots is above its limit of %d", q.Guarantee, q.Limit)

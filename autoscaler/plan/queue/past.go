@@ -82,7 +82,7 @@ func Key(name string) string { return "queue/" + name }
 
 // Remembers reports whether divisions depend on the past.
 func (t *Tree) Remembers() bool {
-	if t.anyHalfLife > 0 {
+	if t.any.HalfLife > 0 {
 		return true
 	}
 	for i := range t.nodes {
@@ -100,7 +100,7 @@ func (n *Node) Remembers() bool { return n.HalfLife > 0 || n.Budget != nil }
 // queues of their own outside of all queues.
 func (t *Tree) WithHalfLife(seconds float64) *Tree {
 	out := *t
-	out.anyHalfLife = seconds
+	out.any.HalfLife = seconds
 	return &out
 }
 

@@ -26,16 +26,19 @@ type cluster struct {
 	*table
 	rng    *rand.Rand
 	tree   *queue.Tree
+	top    []queue.Queue // the outermost ones
 	queues []queue.Queue // all, without those around them
+	orders []queue.Order // that a queue may have
 	made   int
 	timed  bool // queues have half-lives and budgets
 }
 
-func randomCluster(t *testing.T, seed uint64, line string) *cluster {
+func randomCluster(t *testing.T, seed uint64, line string, orders ...queue.Order) *cluster {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	slots := 4 + rng.IntN(60)
-	c := &cluster{rng: rng}
-	c.tree = treeOf(t, c.some(slots, slots, 2)...)
+	c := &cluster{rng: rng, orders: append(orders, "")}
+	c.top = c.some(slots, slots, 2)
+	c.tree = treeOf(t, c.top...)
 	c.table = newTable(t, slots, New(c.tree, policyOf(t, line), nil))
 	return c
 }
@@ -55,6 +58,9 @@ func (c *cluster) some(slots, guarantee, depth int) (out []queue.Queue) {
 		}
 		if c.timed {
 			c.remembers(&one)
+		}
+		if len(c.orders) > 1 {
+			one.Order = c.orders[c.rng.IntN(len(c.orders))]
 		}
 		at := len(c.queues)
 		c.queues = append(c.queues, one)
@@ -140,6 +146,9 @@ func TestPolicy_Promises(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			for seed := range uint64(30) {
 				c := randomCluster(t, seed, line)
+				if seed%2 == 0 {
+					c = randomCluster(t, seed, line, queue.OrderStrict, queue.OrderSkip)
+				}
 				for range 25 {
 					c.happen(true)
 					before := slices.Clone(c.s.Jobs)

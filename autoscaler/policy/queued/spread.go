@@ -43,6 +43,9 @@ func (d *decision) spread(shares []int) (changed []*member) {
 			}
 			give(k, t, left[k])
 		}
+		if !m.asked {
+			m.due = shares[m.leaf]
+		}
 		if !m.asked || m.share != shares[m.leaf] || !slices.Equal(m.typed, typed[k]) {
 			m.share, m.typed = shares[m.leaf], typed[k]
 			m.most = max(m.most, m.share)
