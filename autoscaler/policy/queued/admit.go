@@ -31,15 +31,10 @@ func (d *decision) admit(candidates []candidate) {
 	// guaranteed only since it came first. Gangs that are larger than their part get what
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
-	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true)}
-	leftover := d.leftover(candidates)
+	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true), leftover: d.leftover(candidates)}
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
-		if d.unpaid(c, firm, leftover) {
-			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
-			continue
-		}
 		if !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf] {
 			late = append(late, *c)
 			continue
@@ -73,10 +68,18 @@ func interleave(candidates []candidate) []candidate {
 }
 
 // reserves are the accounts of firm slots, without and with what is reserved for later.
-type reserves struct{ now, later *queue.Account }
+// leftover is what leaves beyond their budget may have.
+type reserves struct {
+	now, later *queue.Account
+	leftover   []int
+}
 
 // try admits a job, or notes why not.
 func (d *decision) try(c *candidate, firm []int, r reserves) {
+	if d.unpaid(c, firm, r.leftover) {
+		d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+		return
+	}
 	if most, at := d.full(c.leaf); at >= 0 {
 		d.refuse(c.index, waiting.OverLimit, "%d jobs of %s run, and its max_jobs is %d", d.running[at], d.label(at), most)
 		return
