@@ -32,15 +32,10 @@ func (d *decision) admit(candidates []candidate) {
 	// guaranteed only since it came first. Gangs that are larger than their part get what
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
-	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true)}
-	leftover := d.leftover(candidates)
+	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true), leftover: d.leftover(candidates)}
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
-		if d.unpaid(c, firm, leftover) {
-			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
-			continue
-		}
 		if c.late = c.ordered() && c.late || !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf]; c.late {
 			late = append(late, *c)
 			continue
@@ -74,7 +69,11 @@ func interleave(candidates []candidate) []candidate {
 }
 
 // reserves are the accounts of firm slots, without and with what is reserved for later.
-type reserves struct{ now, later *queue.Account }
+// leftover is what leaves beyond their budget may have.
+type reserves struct {
+	now, later *queue.Account
+	leftover   []int
+}
 
 // try admits a job, or notes why not. In a queue with an order, the first job that is not
 // admitted is the head of those that wait.
@@ -89,6 +88,10 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 
 // admits admits a job that nothing keeps behind others, or notes why not.
 func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
+	if d.unpaid(c, firm, r.leftover) {
+		d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+		return false
+	}
 	if most, at := d.full(c.leaf); at >= 0 {
 		d.refuse(c.index, waiting.OverLimit, "%d jobs of %s run, and its max_jobs is %d", d.running[at], d.label(at), most)
 		return false
