@@ -170,6 +170,11 @@ func (t *Tree) add(parent int, q *Queue) {
 	}
 }
 
+// Plain reports whether the tree has only namespaces, without any limits.
+func (t *Tree) Plain() bool {
+	return len(t.nodes) == 1 && t.any.Limit == 0 && t.any.MaxJob == 0 && t.any.MaxJobs == 0 && t.any.MaxTime == 0 && t.any.Order == ""
+}
+
 // Assign returns the name of the queue that a namespace's job is in: the queue that the
 // job names, if that exists, or else the queue that takes the namespace. It returns "" if
 // no queue does: then the namespace itself counts as a queue. The caller has to check

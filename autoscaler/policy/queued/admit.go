@@ -171,6 +171,20 @@ func (m *member) inOrder() {
 	m.index, m.jobs = index, jobs
 }
 
+// ceded reports whether a queue has fewer slots of a job's GPU type than its jobs hold.
+func (d *decision) ceded(m *member, j *policy.Job) bool {
+	t := slices.Index(d.types, cmp.Or(j.Type, j.Held))
+	return len(d.types) > 1 && t >= 0 && m.mostOf != nil && d.holds(m)[t] > m.mostOf[t]
+}
+
+// holds returns the slots that the jobs of a queue hold by type, which it computes once.
+func (d *decision) holds(m *member) []int {
+	if m.nowOf == nil {
+		m.nowOf = d.held(m, false)
+	}
+	return m.nowOf
+}
+
 // explain completes the reason of an allocation with the part that the queue has in it.
 func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if j.Priority == last && a.Count <= j.Count {
@@ -191,7 +205,7 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	case a.Count == 0 && j.Count == 0:
 		a.Wait = cmp.Or(a.Wait, waiting.InQueue)
 		a.Reason = sentence(a.Wait, a.Reason)
-	case a.Count < j.Count && m.now > m.most:
+	case a.Count < j.Count && (m.now > m.most || d.ceded(m, j)):
 		a.Reclaimed = true
 		if a.Reason += "; " + m.label + " gives back slots that it borrowed"; spent {
 			a.Reason += ": " + d.spent(m.leaf)

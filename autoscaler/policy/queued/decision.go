@@ -44,10 +44,12 @@ type member struct {
 	now   int          // slots that it holds
 	firm  int          // of those, the ones that cannot be taken back
 
-	share int   // slots that it may use
-	due   int   // share of the first division
-	most  int   // the most that it could have used in this decision
-	typed []int // of those, the ones that its policy gives, by type
+	share  int   // slots that it may use
+	due    int   // share of the first division
+	most   int   // the most that it could have used in this decision
+	typed  []int // of those, the ones that its policy gives, by type
+	mostOf []int // the most of these in this decision
+	nowOf  []int // those that its jobs hold by type, once they are needed
 
 	order  queue.Order
 	late   bool       // its next candidate has to wait for the second turn
@@ -67,6 +69,9 @@ type member struct {
 }
 
 func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
+	if namespace, alone := p.alone(s); alone {
+		return p.undivided(s, namespace)
+	}
 	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
 	candidates := d.sort()
