@@ -47,7 +47,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		result.Ample, at = c.ample(view, wants, now)
 		wake = earliest(wake, at)
 	}
-	c.status = report.Status(result)
+	c.status = report.Expect(report.Status(result), c.expected)
 	c.view, c.decided = view, now
 	events := c.events
 	c.events = nil

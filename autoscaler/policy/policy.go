@@ -76,7 +76,8 @@ type Node struct {
 	Free int    // the part of GPUs that no job holds now
 }
 
-// Fixed is a number of slots that jobs of a namespace hold in a queue.
+// Fixed is a number of slots of a queue that a namespace holds and that the policy cannot
+// change.
 type Fixed struct {
 	Queue, Namespace string
 	Slots            int

@@ -119,6 +119,7 @@ func newEngine(cfg Config) (*engine, error) {
 		e.paths = pathsOf(e.tree, len(e.cluster.nodes))
 		e.alike = map[string]*migrate.Sensitivity{}
 	}
+	e.begin()
 	e.events = slices.Clone(cfg.Events)
 	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range e.jobs {
@@ -232,6 +233,7 @@ func (e *engine) arrivals() {
 		}
 		e.active = append(e.active, j)
 		e.view = append(e.view, e.describe(j))
+		e.resume(j)
 		e.change()
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// OtherQueue is the name under which the jobs count that are in no queue.
+// OtherQueue is the name under which results count jobs that are in no queue.
 const OtherQueue = queue.Any
 
 // QueueResult is the outcome for one queue.
@@ -31,7 +31,8 @@ type QueueResult struct {
 	Evictions int `json:"evictions"`  // jobs that were suspended for that
 }
 
-// Share returns what the queue used of what it was entitled to.
+// Share returns how much the queue used, as a fraction of the GPU-seconds that it was
+// entitled to.
 func (q *QueueResult) Share() float64 {
 	if q.Entitled == 0 {
 		return 0

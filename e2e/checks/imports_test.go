@@ -228,10 +228,11 @@ func autoscalerRules() map[string]rule {
 		"memory/store":      {uses: slices.Concat(decisions, []string{"api/audit", "text/printable"}), nomad: true},
 		"cluster":           {uses: slices.Concat(edge, []string{"api"}), nomad: true},
 		"api/tokens":        {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
+		"sim/forecast":      {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace", "sim"})},
 		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
 		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
 		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
-		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report"}), nomad: true},
+		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report", "sim", "sim/trace", "sim/forecast"}), nomad: true},
 	}
 }
 

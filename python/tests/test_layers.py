@@ -33,7 +33,7 @@ LAYERS = (
     ("kolo.addresses", "kolo.orphans", "kolo.worker"),
     ("kolo", "kolo.integrations"),
     ("kolo.hold",),
-    ("kolo.store",),
+    ("kolo.imports", "kolo.store"),
 )
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 

@@ -80,6 +80,9 @@ func drawJob(j *api.Job) string {
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
 		}
+		if s.Waits != nil {
+			rows = append(rows, []string{"Expected start", expectedStart(s.Waits.Expected)})
+		}
 		if p := jobProgress(s); p != "" {
 			rows = append(rows, []string{"Progress", p})
 		}

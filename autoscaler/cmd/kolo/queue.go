@@ -31,10 +31,10 @@ Usage: kolo queue [options]
 
   Shows the queues of each node pool with the slots that they are guaranteed, may
   use, use and have borrowed. Then it shows the jobs that wait, in the order of
-  their queue, with the slots that they need at least and why they wait. Where
-  queues have a half-life or a budget, it shows the slot-hours that they have
-  borrowed, decayed, and used of their budget. The queue "*" has the jobs that
-  are in no queue of the configuration.
+  their queue, with the slots that they need at least, when they are expected to
+  start, and why they wait. Where queues have a half-life or a budget, it shows
+  the slot-hours that they have borrowed, decayed, and used of their budget. The
+  queue "*" has the jobs that are in no queue of the configuration.
 
 Queue Options:
 
@@ -105,11 +105,11 @@ func drawQueues(p *poolQueues) string {
 	if len(p.Jobs) == 0 {
 		return out.String() + "no job waits"
 	}
-	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Why"}}
+	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Expected start", "Why"}}
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rows = append(rows, []string{
-			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
+			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), expectedStart(j.Expected), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
 		})
 	}
 	return out.String() + table(rows)
@@ -138,6 +138,28 @@ func addPast(rows [][]string, queues []queueRow) {
 			rows[i+1] = append(rows[i+1], text)
 		}
 	}
+}
+
+// expectedStart returns when a job that waits is expected to start.
+func expectedStart(e *api.Expected) string {
+	if e == nil || e.Earliest.IsZero() {
+		return "unknown"
+	}
+	clock := func(t time.Time) string {
+		t = t.In(e.Made.Location())
+		if t.Format(time.DateOnly) == e.Made.Format(time.DateOnly) {
+			return t.Format("15:04")
+		}
+		return t.Format("2006-01-02 15:04")
+	}
+	earliest, latest := clock(e.Earliest), clock(e.Latest)
+	switch {
+	case e.Latest.IsZero():
+		return "not before " + earliest
+	case earliest == latest:
+		return earliest
+	}
+	return earliest + " – " + latest
 }
 
 // orDash returns a number, or "-" for 0, which means that there is none.

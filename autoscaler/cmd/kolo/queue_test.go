@@ -27,6 +27,13 @@ func shared() api.Status {
 			Waits: &api.Waits{Reason: reason, Sentence: sentence, Queue: queue, Position: position, Slots: slots, Since: at.Add(time.Duration(slots) * time.Minute)},
 		}
 	}
+	starts := func(j api.JobStatus, earliest, latest time.Duration) api.JobStatus {
+		j.Waits.Expected = &api.Expected{Made: at, Earliest: at.Add(earliest)}
+		if latest > 0 {
+			j.Waits.Expected.Latest = at.Add(latest)
+		}
+		return j
+	}
 	return api.Status{
 		Autoscaler: "host-1", Ready: true,
 		Pools: []api.PoolStatus{{
@@ -42,10 +49,10 @@ func shared() api.Status {
 		}, {Name: "lab", Policy: "fifo", Capacity: 1, Use: []api.QueueUse{{Queue: "*"}}}},
 		Jobs: []api.JobStatus{
 			job("research", "paused", "gpu", "research", 0, 1, waiting.Paused, "paused by a user"),
-			job("research", "first", "gpu", "research", 1, 2, waiting.NoRoom, `its minimum is 2 slots, and queue "research" may use 1 now`),
+			starts(job("research", "first", "gpu", "research", 1, 2, waiting.NoRoom, `its minimum is 2 slots, and queue "research" may use 1 now`), 20*time.Minute, 15*time.Hour),
 			job("research", "image\x1b[2K", "gpu", "vision", 1, 4, waiting.InQueue, "other jobs gain more from the GPUs for now"),
-			job("research", "words", "gpu", "speech", 1, 3, waiting.Unknown, ""),
-			job("courses", "exercise", "gpu", "courses", 1, 1, waiting.WaitsForGuarantee, "it is not preemptible"),
+			starts(job("research", "words", "gpu", "speech", 1, 3, waiting.Unknown, ""), time.Hour, 0),
+			starts(job("courses", "exercise", "gpu", "courses", 1, 1, waiting.WaitsForGuarantee, "it is not preemptible"), time.Second, 30*time.Minute),
 			{JobKey: identity.JobKey{Namespace: "research", ID: "runs"}, Pool: "gpu", Running: 4},
 		},
 	}
@@ -71,12 +78,12 @@ research  8          -      9     1         3
   vision  -          -      7     7         1
 *         -          -      2     2         0
 
-Queue     #  Job        Namespace  Slots  Waiting since        Why
-courses   1  exercise   courses    1      2026-11-27 09:31:00  waits-for-guarantee: it is not preemptible
-research  1  first      research   2      2026-11-27 09:32:00  no-room: its minimum is 2 slots, and queue "research" may use 1 now
-research  -  paused     research   1      2026-11-27 09:31:00  paused: paused by a user
-speech    1  words      research   3      2026-11-27 09:33:00  unknown
-vision    1  image�[2K  research   4      2026-11-27 09:34:00  in-queue: other jobs gain more from the GPUs for now
+Queue     #  Job        Namespace  Slots  Waiting since        Expected start            Why
+courses   1  exercise   courses    1      2026-11-27 09:31:00  09:30 – 10:00             waits-for-guarantee: it is not preemptible
+research  1  first      research   2      2026-11-27 09:32:00  09:50 – 2026-11-28 00:30  no-room: its minimum is 2 slots, and queue "research" may use 1 now
+research  -  paused     research   1      2026-11-27 09:31:00  unknown                   paused: paused by a user
+speech    1  words      research   3      2026-11-27 09:33:00  not before 10:30          unknown
+vision    1  image�[2K  research   4      2026-11-27 09:34:00  unknown                   in-queue: other jobs gain more from the GPUs for now
 
 Pool lab with fifo: 0 of 1 slot used
 
@@ -85,6 +92,8 @@ Queue  Guarantee  Limit  Used  Borrowed  Waiting
 
 no job waits
 `, out)
+
+	must.StrContains(t, drawJob(&api.Job{Job: &status.Jobs[3]}), "Expected start  not before 10:30")
 
 	_, out = run("-queue", "research", "-pool", "gpu")
 	must.StrContains(t, out, "research  8          -      9     1         3\n  speech  2")
