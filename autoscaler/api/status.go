@@ -83,15 +83,19 @@ type QueueStatus struct {
 	MaxWeight   float64  `json:"max_weight,omitempty"`
 
 	// Of a pool that is divided between its queues; absent is no limit.
-	Parent       string           `json:"parent,omitempty"`
-	Guarantee    int              `json:"guarantee,omitempty"`
-	Limit        int              `json:"limit,omitempty"`
-	Weight       float64          `json:"weight,omitempty"` // absent is 1
-	MaxJob       int              `json:"max_job,omitempty"`
-	MaxJobs      int              `json:"max_jobs,omitempty"`
-	MaxTime      float64          `json:"max_time,omitempty"` // seconds
-	PerNamespace *NamespaceStatus `json:"per_namespace,omitempty"`
-	Policy       string           `json:"policy,omitempty"` // absent is that of the queue around it
+	Parent        string           `json:"parent,omitempty"`
+	Guarantee     int              `json:"guarantee,omitempty"`
+	Limit         int              `json:"limit,omitempty"`
+	Weight        float64          `json:"weight,omitempty"` // absent is 1
+	MaxJob        int              `json:"max_job,omitempty"`
+	MaxJobs       int              `json:"max_jobs,omitempty"`
+	MaxTime       float64          `json:"max_time,omitempty"`        // seconds
+	MaxTimeAction string           `json:"max_time_action,omitempty"` // absent is requeue
+	ReclaimAfter  float64          `json:"reclaim_after,omitempty"`   // seconds
+	Order         string           `json:"order,omitempty"`           // absent is that of the queue around it
+	PerNamespace  *NamespaceStatus `json:"per_namespace,omitempty"`
+	Policy        string           `json:"policy,omitempty"`    // absent is that of the queue around it
+	HalfLife      float64          `json:"half_life,omitempty"` // seconds
 }
 
 // QueueUse states how many slots the jobs of a queue hold, and how many of the jobs
@@ -101,6 +105,20 @@ type QueueUse struct {
 	Used     int    `json:"used"`               // slots
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
+
+	// Only set if this autoscaler leads: how many slot-hours the queue borrowed, decayed by
+	// its half-life, and its budget; absent if it has none.
+	Decayed *float64   `json:"decayed,omitempty"`
+	Budget  *BudgetUse `json:"budget,omitempty"`
+}
+
+// BudgetUse is the budget of a queue, and what of it is used in the present period.
+type BudgetUse struct {
+	SlotHours float64   `json:"slot_hours"`
+	Used      float64   `json:"used"`   // slot-hours
+	Per       string    `json:"per"`    // day, week or month
+	Beyond    string    `json:"beyond"` // borrow or stop
+	Until     time.Time `json:"until"`  // the end of the period
 }
 
 // NamespaceStatus holds the limits of each namespace of a queue. A field is absent if

@@ -30,9 +30,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.log.Debug("deciding on an old view", "age", now.Sub(last))
 	}
 	c.observe(view, changes, now)
-	settled := c.makeRoom(view, now)
+	settled, renewed := c.makeRoom(view, now), c.account(view, now)
 	wants, wake := c.decideAll(view, now)
-	wake = earliest(wake, settled)
+	wake = earliest(earliest(wake, settled), renewed)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
 	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {

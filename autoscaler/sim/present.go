@@ -6,6 +6,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -20,6 +21,9 @@ type Present struct {
 	// State and Changed are those of the first snapshot.
 	State   []byte
 	Changed bool
+
+	// Past is what is remembered of queues. It stays as it is.
+	Past map[string]queue.Past
 }
 
 // begin takes the engine to the present state, before any job has arrived.
@@ -62,6 +66,14 @@ func (e *engine) resume(j *job) {
 	v.Held = e.cluster.types[j.typ]
 	j.place(e)
 	e.schedule(j)
+}
+
+// past returns what is remembered of queues.
+func (e *engine) past() map[string]queue.Past {
+	if e.cfg.Present != nil {
+		return e.cfg.Present.Past
+	}
+	return e.ledger.Past()
 }
 
 // unchanged reports whether nothing has changed at present since the policy decided last.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,8 +32,9 @@ Usage: kolo queue [options]
   Shows the queues of each node pool with the slots that they are guaranteed, may
   use, use and have borrowed. Then it shows the jobs that wait, in the order of
   their queue, with the slots that they need at least, when they are expected to
-  start, and why they wait. The queue "*" has the jobs that are in no queue of the
-  configuration.
+  start, and why they wait. Where queues have a half-life or a budget, it shows
+  the slot-hours that they have borrowed, decayed, and used of their budget. The
+  queue "*" has the jobs that are in no queue of the configuration.
 
 Queue Options:
 
@@ -98,6 +100,7 @@ func drawQueues(p *poolQueues) string {
 			strings.Repeat("  ", q.depth) + q.Name, orDash(q.Guarantee), orDash(q.Limit), strconv.Itoa(q.Used), strconv.Itoa(q.Borrowed), strconv.Itoa(q.Waiting),
 		})
 	}
+	addPast(rows, p.Queues)
 	out.WriteString(table(rows) + "\n\n")
 	if len(p.Jobs) == 0 {
 		return out.String() + "no job waits"
@@ -110,6 +113,31 @@ func drawQueues(p *poolQueues) string {
 		})
 	}
 	return out.String() + table(rows)
+}
+
+// addPast adds a column for what queues borrowed over time, and one for their budgets, if
+// any queue has either. rows begins with the headings.
+func addPast(rows [][]string, queues []queueRow) {
+	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Decayed != nil }) {
+		rows[0] = append(rows[0], "Decayed")
+		for i, q := range queues {
+			text := "-"
+			if q.Decayed != nil {
+				text = fmt.Sprintf("%.1f", *q.Decayed)
+			}
+			rows[i+1] = append(rows[i+1], text)
+		}
+	}
+	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Budget != nil }) {
+		rows[0] = append(rows[0], "Budget")
+		for i, q := range queues {
+			text := "-"
+			if b := q.Budget; b != nil {
+				text = fmt.Sprintf("%.1f of %.0f per %s", b.Used, b.SlotHours, b.Per)
+			}
+			rows[i+1] = append(rows[i+1], text)
+		}
+	}
 }
 
 // expectedStart returns when a job that waits is expected to start.

@@ -137,3 +137,31 @@ no job waits
 	_, out = run()
 	must.Eq(t, "there are no nodes\n", out)
 }
+
+// Queues with a half-life or a budget have columns for them.
+func TestQueue_OverTime(t *testing.T) {
+	status := shared()
+	decayed, none := 1234.56, 0.0
+	use := status.Pools[0].Use
+	use[0].Decayed, use[1].Decayed = &decayed, &none
+	use[1].Budget = &api.BudgetUse{SlotHours: 5000, Used: 4999.96, Per: "month", Beyond: "borrow", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { must.NoError(t, json.NewEncoder(w).Encode(status)) }))
+	t.Cleanup(s.Close)
+	run := func(args ...string) string {
+		ui := cli.NewMockUi()
+		must.Zero(t, (&queueCommand{apiCommand{meta: meta{UI: ui}}}).Run(append([]string{"-address", s.URL}, args...)))
+		return ui.OutputWriter.String()
+	}
+	out := run("-pool", "gpu")
+	must.StrContains(t, out, `
+Queue     Guarantee  Limit  Used  Borrowed  Waiting  Decayed  Budget
+courses   4          8      4     0         1        1234.6   -
+research  8          -      9     1         3        0.0      5000.0 of 5000 per month
+  speech  2          -      2     0         1        -        -
+`)
+	must.StrNotContains(t, run("-queue", "speech"), "Decayed")
+	out = run("-json", "-queue", "research")
+	must.StrContains(t, out, `"decayed": 0`)
+	must.StrContains(t, out, `"until": "2026-12-01T00:00:00Z"`)
+	must.StrNotContains(t, run("-json", "-queue", "speech"), "decayed")
+}

@@ -4,7 +4,7 @@
 // Package store keeps in Nomad variables the state that must outlive an autoscaler.
 //
 //	kolo/overrides     overrides: settings that users change at run time
-//	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
+//	kolo/history/00…  history: 64 shards of jobs, kinds and accounts of queues, compressed
 //	kolo/history/states/00…  states of policies
 //
 // Only the leader writes the history, and it writes only the changed parts. Any

@@ -171,6 +171,9 @@ type Want struct {
 	// Reclaimed is set where the job gives slots back that its queue borrowed. It does so
 	// however lately it was changed.
 	Reclaimed bool
+	// Stops is set where the job ran as long as it may. It has no workers then, even if it
+	// must not be suspended.
+	Stops bool
 }
 
 // Options are the planner's settings.

@@ -6,6 +6,7 @@ package forecast_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
 
@@ -140,6 +141,23 @@ func TestStarts_Queues(t *testing.T) {
 	got := starts(t, q)
 	must.InDelta(t, now+500, got[0].Earliest, 0.01)
 	must.InDelta(t, now+300, got[1].Earliest, 0.01)
+}
+
+// So does the past of queues: the job of a queue whose budget is spent is not expected to start
+// with the slots that become free next.
+func TestStarts_Budgets(t *testing.T) {
+	budget := &queue.Budget{SlotHours: 10, Per: queue.Month, Stop: true}
+	tree, problems := queue.New([]queue.Queue{{Name: "a", Weight: queue.WeightUnit}, {Name: "b", Weight: queue.WeightUnit, Budget: budget}})
+	must.SliceEmpty(t, problems)
+	first, second := running("first", 4, 300), waiting("second", 4)
+	first.Queue, second.Queue = "a", "b"
+	for spent, want := range map[float64]bool{0: true, 11: false} {
+		q := pool(t, "fifo", 4, first, second)
+		q.Policy = queued.New(tree, q.Policy, nil)
+		q.Snapshot.Past = map[string]queue.Past{queue.Key("b"): {Spent: spent}}
+		got := starts(t, q)
+		must.Eq(t, want, math.Abs(got[0].Earliest-now-300) < 1 && got[0].Latest > 0, must.Sprintf("%+v", got))
+	}
 }
 
 // A pool that is too large, a policy that fails and a context that ends are errors.

@@ -59,7 +59,7 @@ func (f *future) guesses() bool { return 2*f.guessed > f.lengths }
 // config returns the simulation of a future.
 func (f *future) config(rng *rand.Rand) sim.Config {
 	s := f.q.Snapshot
-	p := &sim.Present{Now: s.Now, State: s.State, Changed: s.Changed}
+	p := &sim.Present{Now: s.Now, State: s.State, Changed: s.Changed, Past: s.Past}
 	t := &trace.Trace{}
 	longer, busier := math.Exp(spread*rng.NormFloat64()), math.Exp(spread*rng.NormFloat64())
 	add := func(j policy.Job, l Length) {
