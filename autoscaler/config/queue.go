@@ -46,7 +46,12 @@ type Queue struct {
 	Guarantee, Limit, MaxJob, MaxJobs int
 	Weight                            float64       // 0 is 1
 	MaxTime                           time.Duration // 0 is no limit
+	MaxTimeAction                     string        // "" is MaxTimeRequeue
+	ReclaimAfter                      time.Duration
+	Order                             string        // "" is that of the queue around it
 	PerNamespace                      *queue.Caps   // nil is none
+	HalfLife                          time.Duration // of past use; 0 forgets it at once
+	Budget                            *queue.Budget // nil is none
 
 	Policy  string   // "" is the one around it
 	Options hcl.Body // of the policy; nil is none
@@ -106,6 +111,12 @@ func (p Pool) Rules() []Queue {
 	return out
 }
 
+// Values of a queue's max_time_action.
+const (
+	MaxTimeRequeue = "requeue"
+	MaxTimeStop    = "stop"
+)
+
 // Bounds of a queue block: a job cannot ask for more.
 const (
 	highestPriority = 32766 // of Nomad
@@ -123,7 +134,11 @@ func (q *Queue) settings() settings {
 		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Share of the slots that no one is guaranteed, or does not use."),
 		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
 		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs that run at a time.").or("none"),
-		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job runs before the other jobs of its queue go first.").or("none"),
+		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job runs before its `max_time_action`.").or("none"),
+		define("max_time_action", &q.MaxTimeAction, MaxTimeRequeue, oneOf(MaxTimeRequeue, MaxTimeStop), "`requeue`: the other jobs of the queue go first. `stop`: the job [has no workers](#longest-time) until its user registers it again."),
+		define("reclaim_after", &q.ReclaimAfter, 0, duration("0s", "8760h"), "Time that the queue must have wanted slots of its share before they are [taken back](#taking-back) from others."),
+		define("order", &q.Order, "", oneOf(string(queue.OrderPolicy), string(queue.OrderStrict), string(queue.OrderSkip)), "Which jobs may [overtake](#order-of-a-queue) the first that waits: `policy` lets the policy choose, `strict` is none, `skip` those that do not delay it. A queue inside another has its order.").or("`policy`"),
+		define("half_life", &q.HalfLife, 0, halfLife, "Time in which what the queue borrowed comes to [count half](#shares-over-time); `0s` is at once.").or("as around it"),
 	}
 }
 

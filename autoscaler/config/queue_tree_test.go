@@ -25,11 +25,15 @@ pool "gpu" {
     max_jobs     = 50
     max_time     = "100h"
     max_priority = 70
+    order        = "skip"
+    reclaim_after = "90s"
+    max_time_action = "stop"
     queue "vision" {
       weight = 1.5
       max_priority = 80
     }
     queue "speech" {
+      order      = "strict"
       namespaces = ["speech"]
       guarantee  = 4
       policy "fifo" {
@@ -45,7 +49,9 @@ pool "gpu" {
     }
   }
   queue "*" {
-    limit = 4
+    limit    = 4
+    max_time = "1h"
+    order    = "strict"
   }
 }`
 
@@ -64,8 +70,13 @@ func TestParse_QueueTree(t *testing.T) {
 	research, vision, lab, other := l.Nodes[1], l.Nodes[2], l.Leaf("lab", "lab-a"), l.Leaf("", "other")
 	must.Eq(t, queue.Node{Name: "research", Children: []int{2, 3}, Guarantee: 32, Limit: 64, Weight: 2000, MaxJob: 16, MaxJobs: 50, MaxTime: 360_000}, bare(research))
 	must.Eq(t, 1500, vision.Weight)
+	must.Eq(t, 90, research.ReclaimAfter)
+	must.True(t, research.Stops)
 	must.Eq(t, []int{2, 3}, []int{l.Nodes[lab].Limit, l.Nodes[lab].MaxJobs})
-	must.Eq(t, 4, l.Nodes[other].Limit)
+	must.Eq(t, []int{4, 3600}, []int{l.Nodes[other].Limit, l.Nodes[other].MaxTime})
+	for leaf, want := range map[int]queue.Order{2: queue.OrderSkip, 3: queue.OrderStrict, lab: queue.OrderPolicy, other: queue.OrderStrict} {
+		must.Eq(t, want, l.OrderOf(leaf))
+	}
 
 	// A queue inside another takes its namespaces and its bounds, unless it has its own.
 	rule, ok := p.RuleOf("vision-1", "vision")
@@ -95,6 +106,8 @@ queue "*" { max_weight = 2 }`: false,
 		`share = "none"`:                        false,
 		`share = "namespaces"`:                  true,
 		`queue "a" { max_time = "1h" }`:         true,
+		`queue "a" { order = "strict" }`:        true,
+		`queue "a" { reclaim_after = "0s" }`:    true,
 		`queue "a" { weight = 1 }`:              true,
 		"queue \"a\" {\n per_namespace {}\n}":   true,
 		"queue \"a\" {\n policy \"fifo\" {}\n}": true,
@@ -123,6 +136,11 @@ queue "b" {
   weight     = 2
   namespaces = ["x"]
 }`, `kolo.hcl:5: Wrong value for namespaces of queue "b": namespace "x" is in queue "a" already; remove it from one of the two.`,
+		},
+		"an action without a time": {
+			`queue "a" {
+  max_time_action = "stop"
+}`, `kolo.hcl:3: Wrong value for max_time_action of queue "a": the queue has no max_time after which to stop a job; write max_time, or remove it.`,
 		},
 		"two queues of one name": {
 			`queue "a" { weight = 1 }

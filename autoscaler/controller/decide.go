@@ -57,6 +57,9 @@ func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, 
 			w.Reason += " (decided before the policy failed)"
 		}
 		wants[i] = w
+		if w.Stops && j.Count() == 0 && j.Alive() == 0 {
+			c.job(j.Key).Stop(v.Facts[i].Version)
+		}
 	}
 	return wake
 }
@@ -96,7 +99,7 @@ func (c *Controller) decideAsync(v *cluster.View, pool string, p *poolPolicy, no
 func (c *Controller) request(v *cluster.View, pool string, p *poolPolicy, now time.Time) *request {
 	snap, index := c.snapshot(v, pool, now)
 	q := &request{policy: p.policy, snap: snap, fingerprint: snap.Fingerprint()}
-	snap.Changed = q.fingerprint != p.fingerprint
+	snap.Changed, snap.First = q.fingerprint != p.fingerprint, p.fingerprint == 0
 	for _, i := range index {
 		q.keys = append(q.keys, v.Jobs[i].Key)
 	}
@@ -115,7 +118,7 @@ func (q *request) wants() map[identity.JobKey]planner.Want {
 	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
 		a := &q.decision.Allocations[k]
-		out[key] = planner.Want{Count: a.Count, Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed}
+		out[key] = planner.Want{Count: a.Count, Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed, Stops: a.Stops}
 	}
 	return out
 }

@@ -74,6 +74,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		h, completed := c.history.Observe(j.Key, &f.Observation, now, dt)
 		if completed {
 			c.completed(j, h, known)
+			c.history.LearnLength(kindKey(j.Key, f), f.Spec.Kind != j.Key.ID, h, f.Slots, now)
 		}
 		if ch, drifted := changes[i]; drifted {
 			c.attribute(j.Key, f.Counts, h, ch, now)
@@ -135,7 +136,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	case known.retryAt.After(now):
 		j.HoldReason = "a write failed, and is tried again later: " + known.writeError
 	}
-	if f.Batch && j.Count() == 0 && !known.Frozen {
+	if f.Batch && j.Count() == 0 && !known.Frozen && known.StoppedAt == 0 {
 		if known.keepUntil.IsZero() {
 			// Protect it early: someone may start a garbage collection by hand.
 			known.keepUntil = now.Add(c.cfg.Planner.GCProtection + c.protectAfter)

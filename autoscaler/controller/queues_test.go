@@ -15,6 +15,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
@@ -115,6 +116,37 @@ queue "user" {
 	w.eventually(map[string]int{"jobs-2": 2})
 }
 
+// A job that ran as long as its queue allows is stopped, also if it must not be suspended,
+// and stays so, under the next leader too, until its user registers it again.
+func TestController_StopsAtMaxTime(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Pools = w.pools(`queue "a" {
+  guarantee       = 8
+  max_time        = "1h"
+  max_time_action = "stop"
+}`)
+	c.Planner.Hold = time.Hour
+	a, stop := w.start(c)
+	w.in("a", "long", 1, 8)
+	w.eventually(map[string]int{"long": 8})
+	key := identity.JobKey{Namespace: "default", ID: "long"}
+	a.mu.Lock()
+	a.history.Jobs[key].RunTime = 3600
+	a.mu.Unlock()
+	reason := `over-limit: it ran for 1h0m0s, the max_time of queue "a", and is stopped; register it again to run it again`
+	w.eventually(map[string]int{"long": 0})
+	w.eventuallyReads(a, "long", reason)
+	stop()
+
+	next := w.config()
+	next.Pools = c.Pools
+	a, _ = w.start(next)
+	w.eventuallyReads(a, "long", reason)
+	w.in("a", "long", 1, 6)
+	w.eventually(map[string]int{"long": 6})
+}
+
 // What a paused job holds counts for its queue.
 func TestController_PausedJobsCountForTheirQueue(t *testing.T) {
 	w := newWorld(t, 2, 4)
@@ -155,6 +187,31 @@ func TestController_ProposesOtherQueues(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, 4, out[0].Jobs[0].Want)
 	w.eventually(map[string]int{"a1": 4, "b1": 4})
+}
+
+// A new leader of a divided pool states why, and not that nothing changed.
+func TestController_ANewLeaderKnowsReasonsInADividedPool(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Pools = w.pools(`queue "a" { guarantee = 4 }
+queue "b" { guarantee = 4 }`)
+	pool := c.Pools["default"]
+	pool.Policy = "kolo"
+	c.Pools["default"] = pool
+	_, stop := w.start(c)
+	w.in("a", "a1", 1, 8)
+	w.in("b", "b1", 1, 8)
+	w.eventually(map[string]int{"a1": 4, "b1": 4})
+	stop()
+	next := w.config()
+	next.Pools = c.Pools
+	a, _ := w.start(next)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return a.Status().Leading }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
+	w.in("b", "b2", 8, 8) // its place in the status shows that the leader has decided
+	w.eventuallyReads(a, "b2", "waits-for-guarantee: ")
+	for _, j := range a.Status().Jobs {
+		must.StrNotContains(t, j.Reason, "nothing changed", must.Sprint(j.ID))
+	}
 }
 
 // refusing is an external policy that never decides.

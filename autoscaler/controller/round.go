@@ -30,9 +30,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.log.Debug("deciding on an old view", "age", now.Sub(last))
 	}
 	c.observe(view, changes, now)
-	settled := c.makeRoom(view, now)
+	settled, renewed := c.makeRoom(view, now), c.account(view, now)
 	wants, wake := c.decideAll(view, now)
-	wake = earliest(wake, settled)
+	wake = earliest(earliest(wake, settled), renewed)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
 	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {
@@ -42,8 +42,8 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	}
 	lead := c.leading()
 	c.view = view
-	if now.Sub(c.accounted) >= accountEvery {
-		c.account(now)
+	if now.Sub(c.accounted) >= countUsageEvery {
+		c.countUsage(now)
 	}
 	result := c.result(view, wants, &plan, lead, now)
 	if lead {
@@ -51,7 +51,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		result.Ample, at = c.ample(view, wants, now)
 		wake = earliest(wake, at)
 	}
-	c.status = report.Status(result)
+	c.status = report.Expect(report.Status(result), c.expected)
 	c.decided = now
 	events := c.events
 	c.events = nil

@@ -26,6 +26,7 @@ func movable(j *planner.Job, now time.Time) bool {
 func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*policy.Snapshot, []int) {
 	s := &policy.Snapshot{
 		Now: seconds(now), Seed: 1, ResizeCost: c.cfg.Planner.ResizeCost.Seconds(), State: c.history.States[name],
+		Past: c.history.Queues[name].Past(),
 	}
 	bins := addNodes(s, v, name)
 	reserved := v.Reserved[name]
@@ -136,11 +137,12 @@ func take(s *policy.Snapshot, n int) {
 }
 
 func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
+	permanent := slices.ContainsFunc(j.Groups, func(g planner.Group) bool { return g.Min > 0 })
 	return policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Namespace: j.Key.Namespace, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(f.Spec.DeadlineOf(h.Submitted)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
-		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
+		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime, Pardoned: h.Pardoned, Permanent: permanent,
 		Curve: curve, Done: h.Done, Remaining: max(0, h.Work(f.Spec.TotalWork)-h.Done),
 	}
 }

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// accountEvery is the shortest time between two accounts.
-	accountEvery = 5 * time.Second
+	// countUsageEvery is the shortest time between two counts.
+	countUsageEvery = 5 * time.Second
 	// saveUsageEvery bounds how old the usage is that followers show. A leader's death loses
 	// nothing of it: the next leader counts from what was saved.
 	saveUsageEvery = 5 * time.Minute
@@ -72,7 +72,7 @@ func (c *Controller) saveUsage(ctx context.Context) {
 	now := time.Now()
 	c.mu.Lock()
 	cfg := c.cfg.Usage
-	c.account(now)
+	c.countUsage(now)
 	snap, err := store.EncodeUsage(c.ledger, now, cfg.Jobs)
 	c.mu.Unlock()
 	if err != nil {
@@ -97,8 +97,8 @@ func (c *Controller) saveUsage(ctx context.Context) {
 	}
 }
 
-// account counts what jobs used until now. The caller holds c.mu.
-func (c *Controller) account(now time.Time) {
+// countUsage counts what jobs used until now. The caller holds c.mu.
+func (c *Controller) countUsage(now time.Time) {
 	v := c.view
 	if c.ledger == nil || v == nil || !c.leading() {
 		return
@@ -212,7 +212,7 @@ func (c *Controller) liveUsage(first usage.Day) (rows []usage.Row, closed usage.
 	if c.ledger == nil || !c.leading() {
 		return nil, 0, c.cfg.Usage.Jobs
 	}
-	c.account(time.Now())
+	c.countUsage(time.Now())
 	return rowsSince(c.ledger, first, c.cfg.Usage.Jobs), c.ledger.Closed, c.cfg.Usage.Jobs
 }
 

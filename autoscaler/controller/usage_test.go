@@ -127,7 +127,7 @@ func TestController_UsageIsReported(t *testing.T) {
 	time.Sleep(200 * time.Millisecond) // steps are made
 	key := identity.JobKey{Namespace: "default", ID: "a"}
 	a.mu.Lock()
-	a.account(time.Now())
+	a.countUsage(time.Now())
 	a.ledger.Report(key, usageReport(&history.Progress{Size: 8, StepSeconds: map[string]history.StepTime{"8": {Mean: 0.01, N: 10}, "x": {Mean: 1, N: 1}}}), time.Now())
 	a.mu.Unlock()
 	got := used(t, a)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -41,6 +42,10 @@ type Snapshot struct {
 	// It is no part of Nodes, and counts for their queues.
 	Fixed []Fixed
 
+	// Past is what is remembered of queues, by queue.Layout.Key. Only the division between
+	// queues uses it.
+	Past map[string]queue.Past
+
 	// ResizeCost is how many seconds of training one resize costs a job: as measured,
 	// or the configured value if there is no measurement.
 	ResizeCost float64
@@ -49,6 +54,10 @@ type Snapshot struct {
 	// has changed since the last decision. If it is false, policies that plan only on
 	// events repeat their last plan.
 	Changed bool
+
+	// First is true if no decision of this policy is in force, such as for a new leader: the
+	// reasons of earlier decisions are not known. Changed is true, too.
+	First bool
 
 	// State is the Decision.State that this policy returned last time, or nil. It
 	// survives restarts of the autoscaler.
@@ -67,7 +76,8 @@ type Node struct {
 	Free int    // the part of GPUs that no job holds now
 }
 
-// Fixed is a number of slots that jobs of a namespace hold in a queue.
+// Fixed is a number of slots of a queue that a namespace holds and that the policy cannot
+// change.
 type Fixed struct {
 	Queue, Namespace string
 	Slots            int
@@ -104,6 +114,8 @@ type Job struct {
 	Resizes     int     // resizes since its start
 	Attained    float64 // GPU-seconds received
 	RunTime     float64 // seconds with Count > 0
+	Pardoned    float64 // of these, seconds that no longer count for max_time of its queue
+	Permanent   bool    // it cannot have 0 workers: its groups have a minimum in Nomad
 
 	// Curve holds what is known of the step time by size.
 	Curve speedup.Curve
@@ -144,6 +156,10 @@ type Allocation struct {
 	// Reclaimed is set where a job shrinks because its queue gives slots back that it
 	// borrowed. They go back at once, however lately the job was changed.
 	Reclaimed bool
+
+	// Stops is set where a job ran as long as its queue allows. It has no workers, however
+	// lately it was changed and even if it is not preemptible.
+	Stops bool
 
 	// Type is the GPU type that the workers are to use. It matters only for a job that
 	// takes any type, in a cluster with several.

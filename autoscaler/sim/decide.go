@@ -30,9 +30,13 @@ func (e *engine) decide() error {
 	e.decided, e.decideAt, e.changed = e.now, math.Inf(1), false
 	e.state = d.State
 
+	completed := e.completed
 	moved := e.shrink(&d)
 	if e.grow(&d) {
 		moved = true
+	}
+	if e.completed > completed {
+		e.forget()
 	}
 	if e.cfg.Placement == Migrate {
 		e.migrate()
@@ -42,6 +46,9 @@ func (e *engine) decide() error {
 		e.idle = 0
 	} else {
 		e.idle++
+	}
+	if next := e.charge(); next > e.now {
+		e.want(next)
 	}
 	if d.RequeueAt > e.now {
 		e.want(d.RequeueAt)
@@ -60,6 +67,11 @@ func (e *engine) shrink(d *policy.Decision) (moved bool) {
 		a := &d.Allocations[i]
 		typ := e.typeFor(j, a)
 		back := a.Reclaimed && a.Count < j.n
+		if a.Stops {
+			e.stop(j)
+			moved = true
+			continue
+		}
 		if held := j.changed + e.cfg.Hold; j.started && e.now < held && !back {
 			if a.Count != j.n || j.n > 0 && typ != j.typ {
 				e.changed = true // also for policies that plan on events only
@@ -140,7 +152,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 			e.advance(j)
 			v := &e.view[i]
 			v.Attained, v.RunTime, v.Done = j.result.Attained, j.result.RunTime, j.Steps-j.left
-			if e.cfg.Info.Remaining {
+			if e.cfg.Info.Remaining || v.Remaining > 0 {
 				v.Remaining = j.left
 			}
 		}
@@ -148,7 +160,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 	e.nodes = e.cluster.snapshot(e.nodes)
 	return &policy.Snapshot{
 		Now: e.now, Seed: e.cfg.Seed, Nodes: e.nodes, Jobs: e.view,
-		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed, State: e.state,
+		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed && !e.unchanged(), State: e.state, Past: e.past(),
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 	Reload      = "reload"
 )
 
-// Entry is one record. Empty fields are omitted.
+// Entry is one record of the audit log. Empty fields are omitted.
 type Entry struct {
 	Action string
 	// Who is a token's accessor, a workload, a user of this machine, or this

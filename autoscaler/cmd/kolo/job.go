@@ -83,6 +83,9 @@ func drawJob(j *api.Job) string {
 		if s.Usage != nil {
 			rows = append(rows, []string{"Productive share", usageText(s.Usage)})
 		}
+		if s.Waits != nil {
+			rows = append(rows, []string{"Expected start", expectedStart(s.Waits.Expected)})
+		}
 		if p := jobProgress(s); p != "" {
 			rows = append(rows, []string{"Progress", p})
 		}

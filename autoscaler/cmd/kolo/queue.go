@@ -6,11 +6,14 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
 // queueCommand shows the queues of node pools, and what waits in them.
@@ -26,7 +29,9 @@ Usage: kolo queue [options]
 
   Shows the queues of each node pool with the slots that they are guaranteed, may
   use, use and have borrowed. Then it shows the jobs that wait, in the order of
-  their queue, with the slots that they need at least and why they wait. The
+  their queue, with the slots that they need at least, when they are expected to
+  start, and why they wait. Where queues have a half-life or a budget, it shows
+  the slot-hours that they have borrowed, decayed, and used of their budget. The
   queue "*" has the jobs that are in no queue of the configuration.
 
 Queue Options:
@@ -87,18 +92,66 @@ func drawQueues(p *poolQueues) string {
 			strings.Repeat("  ", q.depth) + q.Name, orDash(q.Guarantee), orDash(q.Limit), strconv.Itoa(q.Used), strconv.Itoa(q.Borrowed), strconv.Itoa(q.Waiting),
 		})
 	}
+	addPast(rows, p.Queues)
 	out.WriteString(table(rows) + "\n\n")
 	if len(p.Jobs) == 0 {
 		return out.String() + "no job waits"
 	}
-	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Why"}}
+	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Expected start", "Why"}}
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rows = append(rows, []string{
-			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
+			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), expectedStart(j.Expected), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
 		})
 	}
 	return out.String() + table(rows)
+}
+
+// addPast adds a column for what queues borrowed over time, and one for their budgets, if
+// any queue has either. rows begins with the headings.
+func addPast(rows [][]string, queues []queueRow) {
+	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Decayed != nil }) {
+		rows[0] = append(rows[0], "Decayed")
+		for i, q := range queues {
+			text := "-"
+			if q.Decayed != nil {
+				text = fmt.Sprintf("%.1f", *q.Decayed)
+			}
+			rows[i+1] = append(rows[i+1], text)
+		}
+	}
+	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Budget != nil }) {
+		rows[0] = append(rows[0], "Budget")
+		for i, q := range queues {
+			text := "-"
+			if b := q.Budget; b != nil {
+				text = fmt.Sprintf("%.1f of %.0f per %s", b.Used, b.SlotHours, b.Per)
+			}
+			rows[i+1] = append(rows[i+1], text)
+		}
+	}
+}
+
+// expectedStart returns when a job that waits is expected to start.
+func expectedStart(e *api.Expected) string {
+	if e == nil || e.Earliest.IsZero() {
+		return "unknown"
+	}
+	clock := func(t time.Time) string {
+		t = t.In(e.Made.Location())
+		if t.Format(time.DateOnly) == e.Made.Format(time.DateOnly) {
+			return t.Format("15:04")
+		}
+		return t.Format("2006-01-02 15:04")
+	}
+	earliest, latest := clock(e.Earliest), clock(e.Latest)
+	switch {
+	case e.Latest.IsZero():
+		return "not before " + earliest
+	case earliest == latest:
+		return earliest
+	}
+	return earliest + " – " + latest
 }
 
 // orDash returns a number, or "-" for 0, which means that there is none.

@@ -34,6 +34,9 @@ var (
 	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
 	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
 	waitsDesc      = prometheus.NewDesc("kolo_jobs_waiting", "Jobs with no workers, by queue and reason.", []string{"pool", "queue", "reason"}, nil)
+	decayedDesc    = prometheus.NewDesc("kolo_queue_borrowed_slot_hours", "Slot-hours that a queue borrowed, decayed by its half-life.", []string{"pool", "queue"}, nil)
+	budgetDesc     = prometheus.NewDesc("kolo_queue_budget_slot_hours", "Budget of a queue for the present period.", []string{"pool", "queue"}, nil)
+	spentDesc      = prometheus.NewDesc("kolo_queue_budget_used_slot_hours", "Slot-hours that count in the budget of a queue in the present period.", []string{"pool", "queue"}, nil)
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
@@ -45,7 +48,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, countDesc, runningDesc, wantDesc, gpuDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, wantDesc, gpuDesc}
 )
 
 // gauges sends gauges to ch.
@@ -91,6 +94,7 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 	for key, n := range jobsWaiting(s, sees) {
 		gauge(waitsDesc, float64(n), key.pool, key.queue, string(key.reason))
 	}
+	queueGauges(gauge, s, sees)
 	if !perJob {
 		return
 	}
@@ -109,6 +113,33 @@ func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity
 	for _, g := range gpus {
 		if sees(g.Job) {
 			gauge(gpuDesc, 1, g.ID, g.Alloc, g.Job.Namespace, g.Job.ID)
+		}
+	}
+}
+
+// queueGauges sends what queues used over time. A queue is shown to those who may read jobs
+// of one of its namespaces.
+func queueGauges(gauge func(*prometheus.Desc, float64, ...string), s *api.Status, sees func(identity.JobKey) bool) {
+	for i := range s.Pools {
+		p, namespaces := &s.Pools[i], map[string][]string{}
+		for _, q := range p.Queues {
+			namespaces[q.Name] = q.Namespaces
+		}
+		for _, u := range p.Use {
+			of := namespaces[u.Queue]
+			if of == nil {
+				of = []string{"default"} // all namespaces
+			}
+			if !slices.ContainsFunc(of, func(ns string) bool { return sees(identity.JobKey{Namespace: strings.TrimSuffix(ns, "*")}) }) {
+				continue
+			}
+			if u.Decayed != nil {
+				gauge(decayedDesc, *u.Decayed, p.Name, u.Queue)
+			}
+			if u.Budget != nil {
+				gauge(budgetDesc, u.Budget.SlotHours, p.Name, u.Queue)
+				gauge(spentDesc, u.Budget.Used, p.Name, u.Queue)
+			}
 		}
 	}
 }

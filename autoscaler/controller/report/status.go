@@ -126,8 +126,10 @@ func queues(pool config.Pool) []api.QueueStatus {
 	for _, q := range pool.Rules() {
 		s := api.QueueStatus{
 			Name: q.Name, Parent: q.Parent, Namespaces: q.Namespaces, MaxPriority: q.MaxPriority, MaxWeight: q.MaxWeight,
-			Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime.Seconds(), Policy: q.Policy,
+			Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime.Seconds(),
+			MaxTimeAction: q.MaxTimeAction, ReclaimAfter: q.ReclaimAfter.Seconds(), Order: q.Order, Policy: q.Policy,
 		}
+		s.HalfLife = q.HalfLife.Seconds()
 		if q.PerNamespace != nil {
 			n := api.NamespaceStatus(*q.PerNamespace)
 			s.PerNamespace = &n

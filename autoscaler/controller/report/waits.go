@@ -110,7 +110,7 @@ func (l *lines) join(i int, js *api.JobStatus) {
 	if layout := l.layouts[js.Pool]; layout != nil {
 		at.leaf = layout.Leaf(l.r.View.Facts[i].Queue, js.Namespace)
 		layout.Path(at.leaf, func(n int) bool {
-			if most := layout.Nodes[n].MaxTime; most > 0 && l.r.Jobs[i].RunTime >= float64(most) {
+			if most := layout.Nodes[n].MaxTime; most > 0 && l.r.Jobs[i].RunTime-l.r.Jobs[i].Pardoned >= float64(most) {
 				w.priority = math.MinInt // it goes behind the others
 			}
 			return true

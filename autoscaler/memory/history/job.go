@@ -17,6 +17,8 @@ type Job struct {
 	LastChange time.Time      `json:"last_change,omitzero"` // of the count
 	Attained   float64        `json:"attained"`             // slot-seconds
 	RunTime    float64        `json:"run_time"`             // seconds with workers
+	Pardoned   float64        `json:"pardoned,omitzero"`    // of these, seconds before it was registered again after a stop
+	StoppedAt  uint64         `json:"stopped_at,omitempty"` // version of the job that ran as long as it may; 0 if it may run
 	Resizes    int            `json:"resizes"`
 	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
 	LastIndex  uint64         `json:"last_index,omitempty"` // JobModifyIndex after our last write
@@ -147,6 +149,9 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	}
 	j.LastChange = earlier(j.LastChange, now) // another autoscaler's clock may have been ahead
 	j.followMove(o.Counts, now)
+	if j.StoppedAt > 0 && o.Version > j.StoppedAt && o.Changed != j.LastIndex {
+		j.StoppedAt, j.Pardoned = 0, j.RunTime
+	}
 	j = j.freeze(o, now)
 	if j.Frozen || o.Stopped {
 		j.Move = nil // no write will end it
@@ -155,6 +160,14 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.see(o.Running, now)
 	j.expire(o.Running, now)
 	return j
+}
+
+// Stop records that the job has run as long as it may, and has no workers. It may run again
+// once its user registers or scales it.
+func (j *Job) Stop(version uint64) {
+	if j.StoppedAt == 0 {
+		j.StoppedAt = version
+	}
 }
 
 // freeze records a completion. It returns the history of the next life if the job was

@@ -166,6 +166,21 @@ func observed(version, changed, completed uint64) *Observation {
 	return &Observation{Batch: true, Version: version, Changed: changed, Completed: completed, Slots: 1}
 }
 
+// A job that was stopped may run again once its user, not this autoscaler, has changed it.
+// What it ran before then counts no more.
+func TestJob_Stop(t *testing.T) {
+	r := &Job{LastIndex: 50, RunTime: 100}
+	r.Stop(3)
+	r = r.observe(observed(3, 50, 0), t0, time.Second)
+	must.Eq(t, 3, r.StoppedAt)
+	r.LastIndex = 61
+	r = r.observe(observed(4, 61, 0), t0, time.Second)
+	r.Stop(4)
+	must.Eq(t, []float64{3, 0}, []float64{float64(r.StoppedAt), r.Pardoned})
+	r = r.observe(observed(5, 70, 0), t0, time.Second)
+	must.Eq(t, []float64{0, 100}, []float64{float64(r.StoppedAt), r.Pardoned})
+}
+
 // TestJob_Freeze follows a job through a completion and a new life.
 func TestJob_Freeze(t *testing.T) {
 	r := &Job{LastIndex: 50}

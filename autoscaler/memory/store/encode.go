@@ -13,6 +13,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 )
 
 // A Nomad variable holds 64 KiB. Jobs are distributed over shards by name, so that ten
@@ -40,6 +41,7 @@ type shard struct {
 	Jobs   []savedJob               `json:"jobs,omitempty"`
 	States map[string][]byte        `json:"states,omitempty"`
 	Kinds  map[string]*history.Kind `json:"kinds,omitempty"`
+	Queues map[string]ledger.Ledger `json:"queues,omitempty"` // by node pool
 }
 
 type savedJob struct {
@@ -79,7 +81,7 @@ func Encode(h *history.History) (*Snapshot, error) {
 // namespaces contain no NUL.
 func jobName(k identity.JobKey) string { return k.Namespace + "\x00" + k.ID }
 
-// split distributes jobs and kinds over the shards, in a stable order.
+// split distributes jobs, kinds and accounts of queues over the shards, in a stable order.
 func split(h *history.History) (all [shards]shard) {
 	for k, j := range h.Jobs {
 		s := &all[shardOf(jobName(k))]
@@ -95,11 +97,12 @@ func split(h *history.History) (all [shards]shard) {
 		}
 		s.Kinds[name] = k
 	}
+	addAccounts(&all, h)
 	return all
 }
 
 func (s *shard) encode() (string, error) {
-	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 {
+	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 && len(s.Queues) == 0 {
 		return "", nil
 	}
 	return pack(s)
@@ -140,5 +143,6 @@ func decodeShard(h *history.History, text string) error {
 		}
 	}
 	maps.Copy(h.States, s.States)
+	s.loadAccounts(h)
 	return nil
 }

@@ -98,6 +98,9 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 	job := &b.Jobs[j]
 	count := job.Count()
 	want := job.allowed(w.Count)
+	if w.Stops && w.Count == 0 {
+		want = job.floor()
+	}
 	if why := cmp.Or(job.Frozen, job.HoldReason); why != "" {
 		if want != count {
 			b.wait(j, want, time.Time{}, why)
@@ -128,7 +131,7 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 		b.wait(j, want, time.Time{}, job.UnhealthyReason)
 		return count
 	}
-	reclaimed := w.Reclaimed && want < count
+	reclaimed := (w.Reclaimed || w.Stops) && want < count
 	if until := job.LastChange.Add(b.o.Hold); !reclaimed && until.After(b.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
 		b.wait(j, want, until, "resized just now")
 		return count

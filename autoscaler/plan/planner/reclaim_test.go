@@ -11,7 +11,7 @@ import (
 )
 
 // A job that was resized just now is left alone, unless it gives back what its queue
-// borrowed.
+// borrowed or ran as long as it may.
 func TestMake_ReclaimedSlotsDoNotWait(t *testing.T) {
 	now := time.Unix(1e6, 0)
 	c := Cluster{Jobs: []Job{{
@@ -24,6 +24,8 @@ func TestMake_ReclaimedSlotsDoNotWait(t *testing.T) {
 		"a shrink":                {Want{Count: 2}, 4},
 		"reclaimed":               {Want{Count: 2, Reclaimed: true}, 2},
 		"growth is never claimed": {Want{Count: 6, Reclaimed: true}, 4},
+		"suspended by its policy": {Want{Count: 0, Reclaimed: true}, 1}, // it is not preemptible
+		"stopped":                 {Want{Count: 0, Stops: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Make(&c, []Want{tc.want}, now, DefaultOptions())

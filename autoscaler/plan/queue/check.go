@@ -68,6 +68,12 @@ func (c *checker) queue(q, parent *Queue) {
 		inside += max(0, q.Queues[i].Guarantee)
 		c.queue(&q.Queues[i], q)
 	}
+	if q.HalfLife != 0 && !(q.HalfLife >= ShortestHalfLife && q.HalfLife <= LongestTime) {
+		c.add(q, "half_life", "write 1h or more, or 0s", "%g seconds are too few to compare what queues used", q.HalfLife)
+	}
+	if b := q.Budget; b != nil && !(b.SlotHours > 0) {
+		c.add(q, "budget", "write slot_hours above 0", "a budget of %g slot-hours is none", b.SlotHours)
+	}
 	if inside > q.Guarantee {
 		c.add(q, "guarantee", fmt.Sprintf("write guarantee = %d or more, or guarantee less inside", inside),
 			"the queues inside are guaranteed %d slots together, and it is guaranteed %d itself", inside, q.Guarantee)
@@ -80,6 +86,8 @@ func (c *checker) any(q, parent *Queue) {
 		c.add(q, "", "write it next to the outermost queues", `"*" stands for the namespaces that no queue of the pool takes, and is inside of queue %q`, parent.Name)
 	case q.Guarantee > 0:
 		c.add(q, "guarantee", "write a queue for each namespace that is guaranteed slots", `"*" stands for any number of namespaces`)
+	case q.Budget != nil:
+		c.add(q, "budget", "write a queue for each namespace that has a budget", `"*" stands for any number of namespaces`)
 	case len(q.Queues) > 0 || q.PerNamespace != nil:
 		c.add(q, "", "write limits of each namespace into it directly", `"*" makes a queue of each namespace, and has others inside`)
 	}
@@ -89,13 +97,16 @@ func (c *checker) amounts(q *Queue) {
 	for _, a := range []struct {
 		name    string
 		n, most int
-	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}} {
+	}{{"guarantee", q.Guarantee, MostSlots}, {"limit", q.Limit, MostSlots}, {"max_job", q.MaxJob, MostSlots}, {"max_jobs", q.MaxJobs, MostSlots}, {"max_time", q.MaxTime, LongestTime}, {"reclaim_after", q.ReclaimAfter, LongestTime}} {
 		if a.n < 0 || a.n > a.most {
 			c.add(q, a.name, fmt.Sprintf("write a number up to %d", a.most), "%d is out of range", a.n)
 		}
 	}
 	if q.Weight < 1 || q.Weight > MostWeight {
 		c.add(q, "weight", "write a number from 0.001 to 1000; to close a queue, write namespaces = []", "a weight of %s gives it no share", thousandths(q.Weight))
+	}
+	if q.Stops && q.MaxTime == 0 {
+		c.add(q, "max_time_action", "write max_time, or remove it", "the queue has no max_time after which to stop a job")
 	}
 	if q.Limit > 0 && q.Guarantee > q.Limit {
 		c.add(q, "limit", fmt.Sprintf("write limit = %d or more, or a smaller guarantee", q.Guarantee), "its guarantee of %d slots is above its limit of %d", q.Guarantee, q.Limit)

@@ -15,12 +15,24 @@ const Any = "*"
 // WeightUnit is the Weight of a queue of weight 1.
 const WeightUnit = 1000
 
+// Order is how jobs of one queue may overtake each other while they wait.
+type Order string
+
+// Orders of a queue. The order of jobs is that of priority, and of arrival among jobs of
+// equal priority.
+const (
+	OrderPolicy Order = "policy" // the queue's policy chooses
+	OrderStrict Order = "strict" // no job starts before the first that waits
+	OrderSkip   Order = "skip"   // jobs that do not delay the first that waits may start before it
+)
+
 // Bounds of settings, which keep products of weights and slots within 64 bits.
 const (
 	MostSlots  = 1_000_000
 	MostWeight = 1000 * WeightUnit
 
-	LongestTime = 365 * 24 * 3600 // seconds
+	LongestTime      = 365 * 24 * 3600 // seconds
+	ShortestHalfLife = 3600            // seconds
 )
 
 // Queue is a queue as the operator writes it. A limit or cap of 0 means no limit.
@@ -38,6 +50,20 @@ type Queue struct {
 	MaxJobs   int // jobs that run at a time
 	MaxTime   int // seconds that a job runs before the others of its queue go first
 
+	// Stops is whether a job that ran for MaxTime is stopped.
+	Stops bool
+
+	// ReclaimAfter is how many seconds the queue, or one inside it, must have wanted slots of
+	// its share before they are taken back from other queues.
+	ReclaimAfter int
+
+	// Order is that of the queue and of the queues inside it that have none; "" is the
+	// order of the queue around it, and OrderPolicy if no queue has one.
+	Order Order
+
+	HalfLife float64 // seconds in which past use comes to count half; 0 forgets it at once
+	Budget   *Budget // nil is none
+
 	// PerNamespace, if not nil, makes a queue inside this one for each namespace.
 	PerNamespace *Caps
 	Queues       []Queue
@@ -52,8 +78,7 @@ type Caps struct {
 type Tree struct {
 	nodes    []Node         // parents first; the first one is the pool
 	byName   map[string]int // index of the node
-	any      Caps           // of namespaces that no queue takes
-	anyShare int            // their weight
+	any      Queue          // of namespaces that no queue takes
 	patterns []pattern      // the most specific first
 
 	reservations []Reservation
@@ -65,10 +90,22 @@ type Node struct {
 	Parent   int   // -1 for the pool
 	Children []int // empty for a leaf
 
-	Guarantee, Limit, Weight, MaxJob, MaxJobs, MaxTime int
+	Guarantee, Limit, Weight, MaxJob, MaxJobs, MaxTime, ReclaimAfter int
+
+	Stops bool
+	Order Order
 
 	Later int // slots of reservations that have not begun
 
+	HalfLife float64 // as in Queue
+	Budget   *Budget
+	Past     int // thousandths of slots that count in addition to those that it borrows now
+	// Spent is the node at or above this one that is beyond its budget; 0 is none. Stopped
+	// is set if the queue gets nothing for that reason.
+	Spent   int
+	Stopped bool
+
+	key          string
 	perNamespace *Caps
 	own          int // leaf of the jobs of a queue that has others inside, or 0
 	depth        int
@@ -92,10 +129,10 @@ func New(queues []Queue) (*Tree, []Problem) {
 	if problems := check(queues); len(problems) > 0 {
 		return nil, problems
 	}
-	t := &Tree{nodes: []Node{{Parent: -1}}, byName: map[string]int{}, anyShare: WeightUnit}
+	t := &Tree{nodes: []Node{{Parent: -1}}, byName: map[string]int{}, any: Queue{Weight: WeightUnit}}
 	for i := range queues {
 		if q := &queues[i]; q.Name == Any {
-			t.any, t.anyShare = Caps{q.Limit, q.MaxJob, q.MaxJobs}, q.Weight
+			t.any = *q
 			continue
 		}
 		t.add(0, &queues[i])
@@ -119,7 +156,8 @@ func (t *Tree) add(parent int, q *Queue) {
 	n := len(t.nodes)
 	t.nodes = append(t.nodes, Node{
 		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-		perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
+		HalfLife: q.HalfLife, Budget: q.Budget, ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order,
+		perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1, key: Key(q.Name),
 	})
 	t.nodes[parent].Children = append(t.nodes[parent].Children, n)
 	t.byName[q.Name] = n
@@ -130,6 +168,11 @@ func (t *Tree) add(parent int, q *Queue) {
 	for i := range q.Queues {
 		t.add(n, &q.Queues[i])
 	}
+}
+
+// Plain reports whether the tree has only namespaces, without any limits.
+func (t *Tree) Plain() bool {
+	return len(t.nodes) == 1 && t.any.Limit == 0 && t.any.MaxJob == 0 && t.any.MaxJobs == 0 && t.any.MaxTime == 0 && t.any.Order == ""
 }
 
 // Assign returns the name of the queue that a namespace's job is in: the queue that the
@@ -156,6 +199,7 @@ type Layout struct {
 	byName map[string]int
 	tree   *Tree
 	spaces map[space]int
+	spent  bool // a queue is beyond its budget
 }
 
 // space is a namespace that is a queue of its own, inside the node.
@@ -179,24 +223,32 @@ func (l *Layout) Leaf(queue, namespace string) int {
 	n, ok := l.byName[queue]
 	switch {
 	case !ok:
-		return l.space(0, namespace, namespace, l.tree.anyShare, l.tree.any)
+		q := &l.tree.any
+		return l.space(0, namespace, Node{
+			Name: namespace, Weight: q.Weight, Limit: q.Limit, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
+			ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order, HalfLife: q.HalfLife,
+		})
 	case l.Nodes[n].perNamespace != nil:
-		return l.space(n, namespace, queue+"/"+namespace, WeightUnit, *l.Nodes[n].perNamespace)
+		c := l.Nodes[n].perNamespace
+		return l.space(n, namespace, Node{Name: queue + "/" + namespace, Weight: WeightUnit, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs, HalfLife: l.Nodes[n].HalfLife})
 	case len(l.Nodes[n].Children) == 0:
 		return n
 	case l.Nodes[n].own == 0:
-		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit})
+		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit, HalfLife: l.Nodes[n].HalfLife, key: "own/" + queue})
 	}
 	return l.Nodes[n].own
 }
 
-func (l *Layout) space(node int, namespace, name string, weight int, c Caps) int {
+// space returns the leaf of a namespace inside a node, which it adds as n if it is missing.
+func (l *Layout) space(node int, namespace string, n Node) int {
 	key := space{node, namespace}
-	if leaf, ok := l.spaces[key]; ok {
-		return leaf
+	leaf, ok := l.spaces[key]
+	if !ok {
+		n.key = "namespace/" + namespace + "/" + l.Nodes[node].Name // no slash is in the name of a namespace
+		leaf = l.grow(node, n)
+		l.spaces[key] = leaf
 	}
-	l.spaces[key] = l.grow(node, Node{Name: name, Weight: weight, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs})
-	return l.spaces[key]
+	return leaf
 }
 
 func (l *Layout) grow(parent int, n Node) int {
@@ -220,4 +272,17 @@ func (l *Layout) Queue(n int) string {
 func (l *Layout) Path(n int, visit func(n int) bool) {
 	for ; n >= 0 && visit(n); n = l.Nodes[n].Parent {
 	}
+}
+
+// OrderOf returns the order of a node: its own, or that of the nearest node above it that
+// has one.
+func (l *Layout) OrderOf(n int) Order {
+	out := OrderPolicy
+	l.Path(n, func(n int) bool {
+		if o := l.Nodes[n].Order; o != "" {
+			out = o
+		}
+		return l.Nodes[n].Order == ""
+	})
+	return out
 }

@@ -3,6 +3,8 @@
 
 package queue
 
+import "sort"
+
 // Account counts the slots that each node of a tree uses, so that limits hold on every
 // level.
 type Account struct {
@@ -66,6 +68,14 @@ func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 		return more > 0 // otherwise nothing changes above
 	})
 	return at, ok
+}
+
+// Room returns the most additional slots that a leaf may use.
+func (a *Account) Room(leaf int) int {
+	return sort.Search(a.slots, func(n int) bool {
+		_, ok := a.Fits(leaf, n+1)
+		return !ok
+	})
 }
 
 // Add counts more additional slots of a leaf.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -143,6 +144,24 @@ func TestEventPolicies_AJobIsToldWhyItWaits(t *testing.T) {
 			must.Eq(t, first.Allocations[1:], d.Allocations[1:], must.Sprint(name))
 			s.State = d.State
 		}
+	}
+}
+
+// A job that waits for its tenant's share is over a limit only where no slots are borrowed.
+func TestWeightedFair_NamesTheLimit(t *testing.T) {
+	for _, tc := range []struct {
+		options, reason string
+		wait            waiting.Reason
+	}{
+		{"shares={red=3, blue=1}, borrow=false", "waits: its tenant has 4 of its share of 6 GPUs, and borrows none", waiting.OverLimit},
+		{"shares={red=3, blue=1}", "waits for free GPUs", waiting.InQueue},
+	} {
+		p, err := Policies.Parse("weighted-fair(" + tc.options + ")")
+		must.NoError(t, err)
+		s := cluster(8, policy.Job{Tenant: "red", Min: 4, Max: 4}, policy.Job{Tenant: "red", Min: 4, Max: 4}, policy.Job{Tenant: "red", Min: 4, Max: 4})
+		a := p.Allocate(s).Allocations[2]
+		must.Eq(t, tc.wait, a.Wait)
+		must.Eq(t, tc.reason, a.Reason)
 	}
 }
 

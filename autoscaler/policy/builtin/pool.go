@@ -25,6 +25,7 @@ type candidate struct {
 	score  float64          // of byScore
 	snap   *policy.Snapshot // for Checkpoint
 	why    string           // reason for the count, without the change itself
+	wait   waiting.Reason   // why it has no workers; "" is InQueue
 
 	repeats bool // n is that of an earlier decision, whose reason is not remembered
 }

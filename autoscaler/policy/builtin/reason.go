@@ -4,6 +4,7 @@
 package builtin
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
@@ -18,7 +19,7 @@ func settle(d *policy.Decision, pools []*pool) {
 			a.Count = c.n
 			a.Reason, a.Repeats = reason(c.Count, c.n, c.why), c.repeats
 			if c.n == 0 {
-				a.Wait = waiting.InQueue
+				a.Wait = cmp.Or(c.wait, waiting.InQueue)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
@@ -137,8 +138,12 @@ func (t *tenant) start(p *pool) bool {
 			c.why = "within its tenant's fair share"
 			return true
 		}
-		if c.n == 0 && c.cost(c.low) > t.limit {
-			c.why = "waits: its minimum is more than its tenant's whole share"
+		switch {
+		case c.n > 0 || t.limit == p.gpus:
+		case c.cost(c.low) > t.limit:
+			c.why, c.wait = "waits: its minimum is more than its tenant's whole share", waiting.OverLimit
+		case t.used+c.cost(c.low) > t.limit:
+			c.why, c.wait = fmt.Sprintf("waits: its tenant has %d of its share of %d GPUs, and borrows none", t.used, t.limit), waiting.OverLimit
 		}
 	}
 	return false

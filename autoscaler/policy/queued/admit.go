@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -31,11 +32,11 @@ func (d *decision) admit(candidates []candidate) {
 	// guaranteed only since it came first. Gangs that are larger than their part get what
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
-	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true)}
+	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true), leftover: d.leftover(candidates)}
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
-		if !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf] {
+		if c.late = c.ordered() && c.late || !c.job.Preemptible && firm[c.leaf]+c.least > fair[c.leaf]; c.late {
 			late = append(late, *c)
 			continue
 		}
@@ -68,33 +69,55 @@ func interleave(candidates []candidate) []candidate {
 }
 
 // reserves are the accounts of firm slots, without and with what is reserved for later.
-type reserves struct{ now, later *queue.Account }
+// leftover is what leaves beyond their budget may have.
+type reserves struct {
+	now, later *queue.Account
+	leftover   []int
+}
 
-// try admits a job, or notes why not.
+// try admits a job, or notes why not. In a queue with an order, the first job that is not
+// admitted is the head of those that wait.
 func (d *decision) try(c *candidate, firm []int, r reserves) {
+	switch {
+	case c.head != nil && !d.mayPass(c, firm):
+		d.refuse(c.index, waiting.InQueue, "%s", c.behind(c.head.job.ID))
+	case !d.admits(c, firm, r) && c.head == nil && c.ordered() && !d.never(&c.job, c.leaf):
+		c.head = c
+	}
+}
+
+// admits admits a job that nothing keeps behind others, or notes why not.
+func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
+	if d.unpaid(c, firm, r.leftover) {
+		d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+		return false
+	}
 	if most, at := d.full(c.leaf); at >= 0 {
 		d.refuse(c.index, waiting.OverLimit, "%d jobs of %s run, and its max_jobs is %d", d.running[at], d.label(at), most)
-		return
+		return false
 	}
 	if most, at := d.lowest(c.leaf, func(n *queue.Node) int { return n.Limit }); at >= 0 && c.least > most {
 		d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the limit of %s is %d", c.least, d.label(at), most)
-		return
+		return false
 	}
 	if !c.job.Preemptible {
 		at, ok := r.later.Fits(c.leaf, c.least)
 		_, fitsNow := r.now.Fits(c.leaf, c.least)
 		switch {
+		case !ok && d.layout.Nodes[c.leaf].Spent > 0:
+			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+			return false
 		case !ok && fitsNow:
 			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take what is reserved for later", c.least)
-			return
+			return false
 		case !ok && at > 0:
 			d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the other jobs of %s need more of its limit of %d than it leaves", c.least, d.label(at), d.layout.Nodes[at].Limit)
-			return
+			return false
 		case !ok:
 			d.refuse(c.index, waiting.WaitsForGuarantee,
 				"it is not preemptible, and its minimum of %d slots would take what other queues are guaranteed; %s has a guarantee of %d slots, of which jobs that cannot be suspended need %d",
 				c.least, c.label, d.layout.Nodes[c.leaf].Guarantee, firm[c.leaf])
-			return
+			return false
 		}
 		firm[c.leaf] += c.least
 		r.now.Add(c.leaf, c.least)
@@ -102,12 +125,20 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 	}
 	d.ran(c.leaf)
 	c.show(c.index, c.job)
+	return true
 }
 
 // refuse notes why a job waits.
 func (d *decision) refuse(index int, why waiting.Reason, format string, args ...any) {
 	d.out[index].Wait = why
 	d.out[index].Reason = sentence(why, fmt.Sprintf(format, args...))
+}
+
+// stop takes all workers from a job that ran as long as it may.
+func (d *decision) stop(index, node int) {
+	most := time.Duration(d.layout.Nodes[node].MaxTime) * time.Second
+	d.refuse(index, waiting.OverLimit, "it ran for %v, the max_time of %s, and is stopped; register it again to run it again", most, d.label(node))
+	d.out[index].Stops = true
 }
 
 // sentence returns the reason of a job that waits, as a user reads it.
@@ -140,6 +171,20 @@ func (m *member) inOrder() {
 	m.index, m.jobs = index, jobs
 }
 
+// ceded reports whether a queue has fewer slots of a job's GPU type than its jobs hold.
+func (d *decision) ceded(m *member, j *policy.Job) bool {
+	t := slices.Index(d.types, cmp.Or(j.Type, j.Held))
+	return len(d.types) > 1 && t >= 0 && m.mostOf != nil && d.holds(m)[t] > m.mostOf[t]
+}
+
+// holds returns the slots that the jobs of a queue hold by type, which it computes once.
+func (d *decision) holds(m *member) []int {
+	if m.nowOf == nil {
+		m.nowOf = d.held(m, false)
+	}
+	return m.nowOf
+}
+
 // explain completes the reason of an allocation with the part that the queue has in it.
 func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if j.Priority == last && a.Count <= j.Count {
@@ -149,15 +194,21 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if a.Wait == waiting.NoRoom {
 		most = m.share // its policy was asked last with these
 	}
+	spent := d.layout.Nodes[m.leaf].Spent > 0
 	switch {
+	case a.Count == 0 && j.Count == 0 && least > most-m.fixed && spent:
+		a.Wait, a.Repeats = waiting.Budget, false
+		a.Reason = sentence(a.Wait, d.spent(m.leaf))
 	case a.Count == 0 && j.Count == 0 && least > most-m.fixed:
 		a.Wait, a.Repeats = waiting.NoRoom, false
-		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most))
+		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most)+m.patience())
 	case a.Count == 0 && j.Count == 0:
 		a.Wait = cmp.Or(a.Wait, waiting.InQueue)
 		a.Reason = sentence(a.Wait, a.Reason)
-	case a.Count < j.Count && m.now > m.most:
+	case a.Count < j.Count && (m.now > m.most || d.ceded(m, j)):
 		a.Reclaimed = true
-		a.Reason += "; " + m.label + " gives back slots that it borrowed"
+		if a.Reason += "; " + m.label + " gives back slots that it borrowed"; spent {
+			a.Reason += ": " + d.spent(m.leaf)
+		}
 	}
 }

@@ -44,22 +44,39 @@ type member struct {
 	now   int          // slots that it holds
 	firm  int          // of those, the ones that cannot be taken back
 
-	share int   // slots that it may use
-	most  int   // the most that it could have used in this decision
-	typed []int // of those, the ones that its policy gives, by type
+	share  int   // slots that it may use
+	due    int   // share of the first division
+	most   int   // the most that it could have used in this decision
+	typed  []int // of those, the ones that its policy gives, by type
+	mostOf []int // the most of these in this decision
+	nowOf  []int // those that its jobs hold by type, once they are needed
 
-	asked          bool
-	failed         error // of its policy
-	answer         policy.Decision
-	used           int
-	seen, jobsSeen uint64 // fingerprints
+	order  queue.Order
+	late   bool       // its next candidate has to wait for the second turn
+	head   *candidate // the first of its jobs that was not admitted, if it has an order
+	passed int        // firm slots of jobs that were admitted after the head
+	hidden []bool     // by job: not shown to its policy, since it must not overtake
+
+	since float64 // when it began to want slots that others hold
+	waits int     // seconds that it has to want them before it has them; 0 is no longer
+	gets  int     // slots that it may use until then
+
+	asked  bool
+	failed error // of its policy
+	answer policy.Decision
+	used   int
+	seen   seen
 }
 
 func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
+	if namespace, alone := p.alone(s); alone {
+		return p.undivided(s, namespace)
+	}
 	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
 	candidates := d.sort()
 	d.wake(d.layout.At(s.Now))
+	d.layout.Remember(s.Past)
 	d.layout.Fit(d.slots)
 	d.admit(candidates)
 	d.divide()
@@ -95,7 +112,7 @@ func (d *decision) member(q, namespace string) *member {
 	m := d.byLeaf[leaf]
 	if m == nil {
 		m = &member{leaf: leaf, name: d.layout.Nodes[leaf].Name}
-		m.label = d.label(leaf)
+		m.label, m.order = d.label(leaf), d.layout.OrderOf(leaf)
 		d.byLeaf[leaf] = m
 		d.members = append(d.members, m)
 	}
@@ -127,9 +144,14 @@ func (d *decision) sort() (candidates []candidate) {
 		m := d.member(f.Queue, f.Namespace)
 		m.fixed += f.Slots
 	}
+	of, has := make([]*member, len(d.s.Jobs)), map[*member]int{}
 	for i := range d.s.Jobs {
 		d.out[i].Job = d.s.Jobs[i].ID
-		d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
+		of[i] = d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
+		has[of[i]]++
+	}
+	for m, n := range has {
+		m.index, m.jobs = make([]int, 0, n), make([]policy.Job, 0, n)
 	}
 	d.running = make([]int, len(d.layout.Nodes))
 	for _, f := range d.s.Fixed {
@@ -137,7 +159,7 @@ func (d *decision) sort() (candidates []candidate) {
 	}
 	for i := range d.s.Jobs {
 		j := d.s.Jobs[i]
-		m := d.member(j.Queue, j.Namespace)
+		m := of[i]
 		per := max(1, j.PerWorker)
 		j.Max = max(j.Max, j.Min)
 		low := j.Sizes.Above(max(1, j.Min) - 1)
@@ -145,8 +167,10 @@ func (d *decision) sort() (candidates []candidate) {
 		if at >= 0 {
 			j.Max = max(min(j.Max, most/per), j.Min)
 		}
-		d.outlast(m, &j)
+		stops := d.outlast(m, &j)
 		switch {
+		case stops >= 0:
+			d.stop(i, stops)
 		case j.Count > 0:
 			m.now += j.Count * per
 			d.ran(m.leaf)
@@ -170,17 +194,28 @@ func (d *decision) sort() (candidates []candidate) {
 // last is the priority of jobs that go behind all others of their queue.
 const last = math.MinInt32
 
-// outlast puts a job behind the others of its queue if it ran as long as it may. Else it
-// notes when that will be.
-func (d *decision) outlast(m *member, j *policy.Job) {
-	most, at := d.lowest(m.leaf, func(n *queue.Node) int { return n.MaxTime })
-	switch left := float64(most) - j.RunTime; {
-	case at < 0:
-	case left <= 0:
-		j.Priority = last
-	case j.Count > 0:
-		d.wake(d.s.Now + left)
-	}
+// outlast applies max_time of the queues of a job: it puts the job behind the others of its
+// queue if it ran as long as it may, and returns the node in which it is to be stopped, -1
+// if there is none. Before, it notes when the time will be over.
+func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
+	stops = -1
+	d.layout.Path(m.leaf, func(n int) bool {
+		node := &d.layout.Nodes[n]
+		switch left := float64(node.MaxTime) - (j.RunTime - j.Pardoned); {
+		case node.MaxTime == 0:
+		case left > 0 && j.Count > 0:
+			d.wake(d.s.Now + left)
+		case left > 0:
+		case node.Stops && j.Permanent:
+			j.Priority, j.Max = last, j.Sizes.Above(max(1, j.Min)-1)
+		case node.Stops:
+			stops = n
+		default:
+			j.Priority = last
+		}
+		return true
+	})
+	return stops
 }
 
 // wake asks for another decision at a time.
@@ -226,7 +261,8 @@ func (d *decision) join() (out policy.Decision) {
 			d.out[i] = *a
 		}
 		if m.asked {
-			states[m.name] = state{m.seen, m.answer.State}
+			since, owed := m.wanting()
+			states[m.name] = state{m.seen, m.answer.State, since, owed}
 		}
 		d.wake(m.answer.RequeueAt)
 	}

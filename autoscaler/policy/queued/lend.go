@@ -21,6 +21,7 @@ func (d *decision) divide() {
 	for _, m := range d.members {
 		demand[m.leaf] = queue.Demand{Firm: m.firm, Wanted: m.wanted()}
 	}
+	d.wait(demand)
 	for round := range mostRounds {
 		if round > 0 && !d.lend(demand) {
 			break
@@ -35,9 +36,13 @@ func (d *decision) divide() {
 	}
 }
 
-// wanted returns the slots that a leaf could use by the bounds of its jobs.
+// wanted returns the slots that a leaf could use by the bounds of its jobs. They include
+// those of its head, so that no job that passes the head relies on them.
 func (m *member) wanted() int {
 	n := m.fixed
+	if m.head != nil {
+		n += m.head.least
+	}
 	for i := range m.jobs {
 		j := &m.jobs[i]
 		n += max(j.Sizes.AtMost(j.Max), j.Sizes.Above(max(1, j.Min)-1)) * max(1, j.PerWorker)
@@ -119,6 +124,9 @@ func (m *member) gang() *gang {
 	step := 0
 	var later []int
 	for k := range m.jobs {
+		if m.hidden != nil && m.hidden[k] {
+			continue
+		}
 		j, n := &m.jobs[k], m.answer.Allocations[k].Count
 		per := max(1, j.PerWorker)
 		if next := j.Sizes.Above(max(n, j.Min-1, 0)); next > 0 && next <= j.Max {

@@ -68,8 +68,10 @@ func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { ret
 
 // state is what a Policy remembers of each queue that has jobs.
 type state struct {
-	Seen  uint64 `json:"seen"` // fingerprint of its last snapshot
-	State []byte `json:"state,omitempty"`
+	seen
+	State []byte  `json:"state,omitempty"`
+	Since float64 `json:"since,omitempty"` // when it began to want slots that others hold
+	Owed  int     `json:"owed,omitempty"`  // slots that it has when they are back; 0 while it waits for that
 }
 
 func load(s *policy.Snapshot) map[string]state {
@@ -80,10 +82,20 @@ func load(s *policy.Snapshot) map[string]state {
 	return out
 }
 
-// ask asks the policy of a queue. An error, or an answer that breaks a rule, leaves the
-// jobs as they are, within the slots of the queue.
+// ask asks the policy of a queue, and keeps to the order of the queue.
 func (d *decision) ask(m *member) {
-	s := d.snapshot(m)
+	m.hidden = nil
+	d.consult(m, nil)
+	if m.ordered() {
+		d.inTurn(m)
+	}
+}
+
+// consult asks the policy of a queue. The policy does not see the jobs that are set aside.
+// An error, or an answer that breaks a rule, leaves the jobs as they are, within the slots
+// of the queue.
+func (d *decision) consult(m *member, aside *aside) {
+	s := d.snapshot(m, aside)
 	p := d.policyOf(m)
 	answer, err := d.answer(p, s)
 	switch {
@@ -94,7 +106,7 @@ func (d *decision) ask(m *member) {
 	case policy.Validate(s, &answer) != nil:
 		answer = keep(s, fmt.Sprintf("keeps its size: policy %s of its queue broke a rule: %v", p.Name(), policy.Validate(s, &answer)))
 	}
-	m.answer, m.asked, m.seen = answer, true, seen(m, s)
+	m.answer, m.asked = aside.expand(m, answer), true
 	d.cut(m)
 }
 
@@ -153,10 +165,11 @@ func keep(s *policy.Snapshot, why string) (d policy.Decision) {
 	return d
 }
 
-// snapshot returns a queue as its policy sees it: its jobs, and its slots of each type.
-func (d *decision) snapshot(m *member) *policy.Snapshot {
+// snapshot returns a queue as its policy sees it: its jobs without those that are set aside,
+// and its slots of each type.
+func (d *decision) snapshot(m *member, aside *aside) *policy.Snapshot {
 	s := &policy.Snapshot{
-		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: m.jobs, State: d.before[m.name].State,
+		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: aside.rest(m), State: d.before[m.name].State,
 	}
 	held := map[string]int{}
 	for i := range m.jobs {
@@ -166,15 +179,9 @@ func (d *decision) snapshot(m *member) *policy.Snapshot {
 		n := m.typed[t]
 		s.Nodes = append(s.Nodes, policy.Node{ID: m.label + " " + typ, Type: typ, GPUs: n, Free: max(0, n-held[typ])})
 	}
-	s.Changed = seen(m, s) != d.before[m.name].Seen
-	return s
-}
-
-// seen returns a fingerprint of a queue: of its jobs, which is made once in a decision,
-// and its slots.
-func seen(m *member, s *policy.Snapshot) uint64 {
-	if m.jobsSeen == 0 {
-		m.jobsSeen = (&policy.Snapshot{Jobs: s.Jobs}).Fingerprint()
+	if aside == nil {
+		d.see(m, s)
 	}
-	return (&policy.Snapshot{Nodes: s.Nodes}).Fingerprint() ^ m.jobsSeen
+	s.Changed = aside != nil || d.s.First || m.seen.Jobs != d.before[m.name].Jobs || m.seen.Slots != d.before[m.name].Slots
+	return s
 }

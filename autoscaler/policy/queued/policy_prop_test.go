@@ -26,15 +26,19 @@ type cluster struct {
 	*table
 	rng    *rand.Rand
 	tree   *queue.Tree
+	top    []queue.Queue // the outermost ones
 	queues []queue.Queue // all, without those around them
+	orders []queue.Order // that a queue may have
 	made   int
+	timed  bool // queues have half-lives and budgets
 }
 
-func randomCluster(t *testing.T, seed uint64, line string) *cluster {
+func randomCluster(t *testing.T, seed uint64, line string, orders ...queue.Order) *cluster {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	slots := 4 + rng.IntN(60)
-	c := &cluster{rng: rng}
-	c.tree = treeOf(t, c.some(slots, slots, 2)...)
+	c := &cluster{rng: rng, orders: append(orders, "")}
+	c.top = c.some(slots, slots, 2)
+	c.tree = treeOf(t, c.top...)
 	c.table = newTable(t, slots, New(c.tree, policyOf(t, line), nil))
 	return c
 }
@@ -51,6 +55,12 @@ func (c *cluster) some(slots, guarantee, depth int) (out []queue.Queue) {
 		}
 		if c.rng.IntN(4) == 0 {
 			one.MaxJobs = 1 + c.rng.IntN(3)
+		}
+		if c.timed {
+			c.remembers(&one)
+		}
+		if len(c.orders) > 1 {
+			one.Order = c.orders[c.rng.IntN(len(c.orders))]
 		}
 		at := len(c.queues)
 		c.queues = append(c.queues, one)
@@ -136,6 +146,9 @@ func TestPolicy_Promises(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			for seed := range uint64(30) {
 				c := randomCluster(t, seed, line)
+				if seed%2 == 0 {
+					c = randomCluster(t, seed, line, queue.OrderStrict, queue.OrderSkip)
+				}
 				for range 25 {
 					c.happen(true)
 					before := slices.Clone(c.s.Jobs)
@@ -219,7 +232,7 @@ func (c *cluster) wanted(l *queue.Layout) []int {
 	out := make([]int, len(l.Nodes))
 	for i := range c.s.Jobs {
 		j := &c.s.Jobs[i]
-		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) {
+		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) && !starts(r, waiting.Budget) {
 			out[l.Leaf(j.Queue, j.Namespace)] += j.Max
 		}
 	}

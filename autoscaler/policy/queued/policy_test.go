@@ -295,22 +295,6 @@ func TestPolicy_KeepsTheWordsOfItsPolicies(t *testing.T) {
 	must.StrHasPrefix(t, `no-room: its minimum is 6 slots, and queue "b" may use 4 now`, w.reason("b2"))
 }
 
-// A job that ran for max_time goes behind the other jobs of its queue.
-func TestPolicy_MaxTime(t *testing.T) {
-	tree := treeOf(t, q("a", 8, func(q *queue.Queue) { q.MaxTime = 100 }), q("b", 8))
-	w := newTable(t, 16, New(tree, policyOf(t, "elastic-fifo"), nil))
-	w.job("a1", "a", 8, 8, preemptible)
-	w.job("a2", "a", 8, 8, preemptible)
-	w.job("b1", "b", 8, 8, preemptible)
-	must.Eq(t, "a1=8 a2=0 b1=8", w.decide().counts())
-	w.s.Now, w.s.Jobs[0].RunTime, w.s.Jobs[2].RunTime = 61, 60, 60
-	must.Eq(t, "a1=8 a2=0 b1=8", w.decide().counts())
-	must.Eq(t, 101, w.last.RequeueAt)
-	w.s.Now, w.s.Jobs[0].RunTime, w.s.Jobs[2].RunTime = 101, 100, 100
-	must.Eq(t, "a1=0 a2=8 b1=8", w.decide().counts())
-	must.StrHasSuffix(t, "; it ran as long as max_time of its queue, and other jobs go first", w.reason("a1"))
-}
-
 // least gives every job its minimum.
 type least struct{ broken }
 

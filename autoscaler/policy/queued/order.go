@@ -1,0 +1,329 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// The head of a queue with an order is the first of its jobs that waits. In a strict queue,
+// no job starts before the head. In a queue that skips, a job may, if it does not delay the
+// head:
+//
+//   - Slots that it can give back are lent to it. It gives them back when the head can start
+//     with them.
+//   - Firm slots are lent to it only if the head could not use them, whichever of the jobs
+//     before the head end first (slack). How long a job runs is never taken into account: no
+//     one knows, and what jobs declare is a claim.
+
+// mostTurns bounds how often the policy of a queue is asked again in one turn because it
+// wants to start jobs that must not overtake.
+const mostTurns = 4
+
+// again is the time, in seconds, after which a decision is continued that gave the head its
+// slots and left the rest of the queue as it was.
+const again = 1
+
+func (m *member) ordered() bool { return m.order != queue.OrderPolicy }
+
+// precedes reports whether a job is before another in the order of a queue. i and k are
+// their places in the snapshot.
+func precedes(j *policy.Job, i int, o *policy.Job, k int) bool {
+	return cmp.Or(cmp.Compare(o.Priority, j.Priority), cmp.Compare(i, k)) < 0
+}
+
+// low returns the slots with which a job starts.
+func low(j *policy.Job) int { return j.Sizes.Above(max(1, j.Min)-1) * max(1, j.PerWorker) }
+
+func (m *member) behind(id string) string {
+	if m.order == queue.OrderStrict {
+		return fmt.Sprintf("job %s waits before it, and no job overtakes in %s", id, m.label)
+	}
+	return fmt.Sprintf("job %s waits before it, and would be delayed", id)
+}
+
+// never reports whether a job cannot start however many slots become free. Such a job is no
+// head.
+func (d *decision) never(j *policy.Job, leaf int) bool {
+	least, typed := low(j), d.slots
+	if t := slices.Index(d.types, j.Type); j.Type != "" && t >= 0 {
+		typed = d.free[t]
+	} else if j.Type != "" && len(d.types) > 0 {
+		typed = 0
+	}
+	if least > typed || least > d.layout.Use(d.slots, nil).Room(leaf) {
+		return true
+	}
+	return !j.Preemptible && least > d.layout.Reserve(d.slots, nil, true).Room(leaf)
+}
+
+// slack returns how many slots may be taken from a queue of at most so many slots before
+// its head, which needs least, is delayed: whichever of the jobs ahead are left when the
+// head could first start, it still can.
+func slack(most, least int, ahead []int) int {
+	room := most - least
+	if room <= 0 {
+		return 0
+	}
+	// Bit n is set if some of the jobs ahead hold n slots together.
+	sums := big.NewInt(1)
+	fits := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), uint(room)+1), big.NewInt(1))
+	for _, n := range ahead {
+		if n > 0 && n <= room {
+			sums.Or(sums, new(big.Int).Lsh(sums, uint(n)))
+			sums.And(sums, fits)
+		}
+	}
+	return room - (sums.BitLen() - 1)
+}
+
+// head is a job that no job of its queue may delay.
+type head struct {
+	job   *policy.Job
+	index int // in Snapshot.Jobs
+	at    int // in the jobs that the policy of its queue sees, -1 if it is not admitted
+}
+
+// headOf returns the head of a queue after an answer of its policy, nil if no job waits.
+func (d *decision) headOf(m *member) *head {
+	var h *head
+	if m.head != nil {
+		h = &head{&m.head.job, m.head.index, -1}
+	}
+	for k := range m.jobs {
+		j, a := &m.jobs[k], &m.answer.Allocations[k]
+		if j.Count > 0 || a.Count > 0 || a.Wait == waiting.Constraint || h != nil && !precedes(j, m.index[k], h.job, h.index) {
+			continue
+		}
+		if !d.never(j, m.leaf) {
+			h = &head{j, m.index[k], k}
+		}
+	}
+	return h
+}
+
+// mayPass reports whether a job may start although the head of its queue was not admitted.
+// The head is firm, or no job of the queue is admitted: so only firm slots count.
+func (d *decision) mayPass(c *candidate, firm []int) bool {
+	switch {
+	case c.order == queue.OrderStrict:
+		return false
+	case d.lastPlace(c.leaf):
+		return false // it is the head's
+	case c.job.Preemptible:
+		return true
+	}
+	others := slices.Clone(firm)
+	others[c.leaf] = c.fixed
+	most := d.layout.Reserve(d.slots, others, true).Room(c.leaf)
+	if c.head.least > most { // as it will be when firm slots of other queues are free
+		most = d.layout.Reserve(d.slots, nil, true).Room(c.leaf)
+	}
+	ahead, taken := c.minima(&head{&c.head.job, c.head.index, -1}, true)
+	if taken+c.passed+c.least > slack(most, c.head.least, ahead) {
+		return false
+	}
+	c.passed += c.least
+	return true
+}
+
+// lastPlace reports whether only one more job may run in a leaf.
+func (d *decision) lastPlace(leaf int) (last bool) {
+	d.layout.Path(leaf, func(n int) bool {
+		most := d.layout.Nodes[n].MaxJobs
+		last = most > 0 && d.running[n] == most-1
+		return !last
+	})
+	return last
+}
+
+// minima returns the minima of the jobs before the head, and the firm slots that running
+// jobs behind it hold. With firm, jobs that can be suspended count for nothing.
+func (m *member) minima(h *head, firm bool) (ahead []int, behind int) {
+	for k := range m.jobs {
+		switch j := &m.jobs[k]; {
+		case precedes(j, m.index[k], h.job, h.index):
+			if !firm || !j.Preemptible {
+				ahead = append(ahead, low(j))
+			}
+		case j.Count > 0 && !j.Preemptible:
+			behind += low(j)
+		}
+	}
+	return ahead, behind
+}
+
+// inTurn asks the policy of a queue again, without jobs that it started although they must
+// not overtake, until it keeps to the order.
+func (d *decision) inTurn(m *member) {
+	for turn := 0; ; turn++ {
+		h := d.headOf(m)
+		if h == nil || !d.hide(m, h) {
+			break
+		}
+		if turn == mostTurns {
+			m.drop()
+			break
+		}
+		d.consult(m, &aside{out: m.hidden, why: m.behind(h.job.ID)})
+	}
+	if h := d.headOf(m); h != nil && m.order == queue.OrderSkip {
+		d.advance(m, h)
+	}
+	if m.used < m.share && slices.Contains(m.hidden, true) && d.headOf(m) == nil {
+		m.seen.Slots = 0 // the head starts, and there is room for jobs behind it
+		d.wake(d.s.Now + again)
+	}
+}
+
+// hide marks the jobs that must not start before the head. It reports whether the policy
+// started one of them.
+func (d *decision) hide(m *member, h *head) (started bool) {
+	if m.hidden == nil {
+		m.hidden = make([]bool, len(m.jobs))
+	}
+	taken, most := 0, 0
+	if m.order == queue.OrderSkip {
+		var ahead []int
+		ahead, taken = m.minima(h, false)
+		most = slack(d.most(m, low(h.job)), low(h.job), ahead)
+	}
+	for _, k := range m.line() {
+		j := &m.jobs[k]
+		if j.Count > 0 || m.hidden[k] || !precedes(h.job, h.index, j, m.index[k]) {
+			continue
+		}
+		starts := m.answer.Allocations[k].Count > 0
+		switch {
+		case m.order == queue.OrderStrict:
+			m.hidden[k] = true
+		case j.Preemptible || !starts:
+			continue
+		case taken+low(j) <= most:
+			taken += low(j)
+			continue
+		default:
+			m.hidden[k] = true
+		}
+		started = started || starts
+	}
+	return started
+}
+
+// most returns the slots that jobs of a queue may have at most: its share of the first
+// division or, if that is too small for the head, all that other queues do not hold for
+// good.
+func (d *decision) most(m *member, least int) int {
+	if n := m.due - m.fixed; n >= least {
+		return n
+	}
+	firm := make([]int, len(d.layout.Nodes))
+	for _, o := range d.members {
+		firm[o.leaf] = o.firm
+	}
+	firm[m.leaf] = m.fixed
+	return d.layout.Use(d.slots, firm).Room(m.leaf)
+}
+
+// line returns the jobs of a queue in its order.
+func (m *member) line() []int {
+	out := make([]int, len(m.jobs))
+	for k := range out {
+		out[k] = k
+	}
+	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(m.jobs[b].Priority, m.jobs[a].Priority) })
+	return out
+}
+
+// drop takes the slots of hidden jobs that their policy insists on.
+func (m *member) drop() {
+	for k, hidden := range m.hidden {
+		if a := &m.answer.Allocations[k]; hidden && a.Count > 0 {
+			m.used -= m.slots(k)
+			a.Count, a.Repeats = 0, false
+		}
+	}
+}
+
+// advance starts the head with slots that jobs behind it can give back, if its policy then
+// starts it. A job that ran before was suspended by its policy, which also decides when it
+// runs again.
+func (d *decision) advance(m *member, h *head) {
+	if h.at < 0 || h.job.FirstStart > 0 || h.job.RunTime > 0 || low(h.job) > m.share-m.fixed {
+		return
+	}
+	back := &aside{out: make([]bool, len(m.jobs)), capped: make([]bool, len(m.jobs)), why: fmt.Sprintf("makes room for job %s, which waits before it", h.job.ID)}
+	free := m.share - m.used
+	for k := range m.jobs {
+		if j := &m.jobs[k]; precedes(h.job, h.index, j, m.index[k]) {
+			back.capped[k] = j.Count > 0 && !j.Preemptible
+			back.out[k] = !back.capped[k]
+			free += m.slots(k)
+			if back.capped[k] {
+				free -= low(j)
+			}
+		}
+	}
+	if free < low(h.job) {
+		return
+	}
+	answer, used := m.answer, m.used
+	if d.consult(m, back); m.answer.Allocations[h.at].Count == 0 {
+		m.answer, m.used = answer, used
+		return
+	}
+	m.seen.Slots = 0 // the others have what is left in the next decision
+	d.wake(d.s.Now + again)
+}
+
+// aside has the jobs of a queue that its policy does not see in one question, and those of
+// which it sees only the minimum.
+type aside struct {
+	out, capped []bool
+	why         string
+}
+
+// rest returns the jobs that the policy sees.
+func (a *aside) rest(m *member) []policy.Job {
+	if a == nil {
+		return m.jobs
+	}
+	out := make([]policy.Job, 0, len(m.jobs))
+	for k := range m.jobs {
+		if a.out[k] {
+			continue
+		}
+		j := m.jobs[k]
+		if a.capped != nil && a.capped[k] {
+			j.Max = j.Sizes.Above(max(1, j.Min) - 1)
+		}
+		out = append(out, j)
+	}
+	return out
+}
+
+// expand returns the answer for all jobs of the queue.
+func (a *aside) expand(m *member, answer policy.Decision) policy.Decision {
+	if a == nil {
+		return answer
+	}
+	all, next := make([]policy.Allocation, len(m.jobs)), 0
+	for k := range m.jobs {
+		if a.out[k] {
+			all[k] = policy.Allocation{Job: m.jobs[k].ID, Reason: a.why, Wait: waiting.InQueue}
+			continue
+		}
+		all[k] = answer.Allocations[next]
+		next++
+	}
+	answer.Allocations = all
+	return answer
+}

@@ -1,0 +1,112 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+)
+
+// wait changes the demand while queues have not yet wanted for their reclaim_after what
+// others hold of their share. Until then, such a queue has what it holds and what is free,
+// and no other queue gains by that. The time counts from the first decision in which a
+// queue held less than its share: only what this package has seen counts, not when a job
+// claims to have come.
+func (d *decision) wait(demand []queue.Demand) {
+	shares := d.patient(demand)
+	if shares == nil {
+		return
+	}
+	capped := slices.Clone(demand)
+	for _, m := range d.members {
+		most := max(shares[m.leaf], m.now)
+		if m.waits > 0 {
+			most = m.gets
+			demand[m.leaf].Wanted = max(m.firm, most)
+		}
+		capped[m.leaf].Wanted = max(m.firm, min(capped[m.leaf].Wanted, most))
+	}
+	for n, share := range d.layout.Divide(d.slots, capped) {
+		demand[n].Firm = max(demand[n].Firm, share) // the rest goes to those that do not wait
+		demand[n].Wanted = max(demand[n].Wanted, share)
+	}
+}
+
+// patient finds the queues that wait for slots of their share. It returns the shares, nil if
+// no queue waits.
+func (d *decision) patient(demand []queue.Demand) (shares []int) {
+	var free *queue.Account
+	for _, m := range d.members {
+		after := d.longest(m.leaf, func(n *queue.Node) int { return n.ReclaimAfter })
+		if after == 0 {
+			continue
+		}
+		if shares == nil {
+			shares, free = d.layout.Divide(d.slots, demand), d.holdings()
+		}
+		lacks := shares[m.leaf] - m.now
+		if lacks <= 0 {
+			continue
+		}
+		before := d.before[m.name]
+		if m.since = before.Since; m.since == 0 || before.Owed > 0 && m.now >= before.Owed {
+			m.since = d.s.Now
+		}
+		at := m.since + float64(after)
+		if d.s.Now >= at {
+			continue
+		}
+		d.wake(at)
+		m.waits = after
+		n := min(lacks, free.Room(m.leaf))
+		free.Add(m.leaf, n)
+		m.gets = m.now + n
+	}
+	if !slices.ContainsFunc(d.members, func(m *member) bool { return m.waits > 0 }) {
+		return nil
+	}
+	return shares
+}
+
+// holdings returns an account of what the leaves hold now.
+func (d *decision) holdings() *queue.Account {
+	now := make([]int, len(d.layout.Nodes))
+	for _, m := range d.members {
+		now[m.leaf] = m.now
+	}
+	return d.layout.Use(d.slots, now)
+}
+
+// longest returns the greatest of some setting of a leaf and the nodes above it.
+func (d *decision) longest(leaf int, of func(*queue.Node) int) (longest int) {
+	d.layout.Path(leaf, func(n int) bool {
+		longest = max(longest, of(&d.layout.Nodes[n]))
+		return true
+	})
+	return longest
+}
+
+// wanting returns since when a queue wants slots that others hold, 0 if it does not, and
+// how many slots it has once it has them back, 0 if it still waits. A queue that left slots
+// of its share unused wants none.
+func (m *member) wanting() (since float64, owed int) {
+	switch {
+	case m.waits > 0:
+		return m.since, 0
+	case m.since == 0 || m.used < m.due:
+		return 0, 0
+	}
+	return m.since, m.used
+}
+
+// patience explains to users why a queue does not have its share yet.
+func (m *member) patience() string {
+	if m.waits == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it has its share back after it wanted it for %v", time.Duration(m.waits)*time.Second)
+}

@@ -1,0 +1,49 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queued
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// seen has fingerprints of a queue as its policy saw it last.
+type seen struct {
+	Jobs  uint64 `json:"jobs"`
+	Slots uint64 `json:"slots"` // 0 if the policy is to plan again in any case
+	// Shown is a quick fingerprint of the jobs. It compares only decisions between which
+	// nothing changed in the pool.
+	Shown uint64 `json:"shown"`
+}
+
+// see fingerprints a queue. That of its jobs is made once in a decision, or taken over
+// from the last one if nothing has changed since.
+func (d *decision) see(m *member, s *policy.Snapshot) {
+	m.seen.Slots = (&policy.Snapshot{Nodes: s.Nodes}).Fingerprint()
+	if m.seen.Shown != 0 {
+		return
+	}
+	m.seen.Shown = m.shown()
+	if before := d.before[m.name].seen; !d.s.Changed && before.Shown == m.seen.Shown {
+		m.seen.Jobs = before.Jobs
+		return
+	}
+	m.seen.Jobs = (&policy.Snapshot{Jobs: s.Jobs}).Fingerprint()
+}
+
+// shown returns a fingerprint of what this package decides about the jobs that a policy
+// sees: which they are, by their place in the snapshot, and their priority and maximum.
+func (m *member) shown() uint64 {
+	h := fnv.New64a()
+	var b [24]byte
+	for k := range m.jobs {
+		binary.LittleEndian.PutUint64(b[:], uint64(m.index[k]))
+		binary.LittleEndian.PutUint64(b[8:], uint64(m.jobs[k].Priority))
+		binary.LittleEndian.PutUint64(b[16:], uint64(m.jobs[k].Max))
+		h.Write(b[:])
+	}
+	return h.Sum64()
+}
