@@ -7,7 +7,8 @@
 //	release stage <directory>           writes manual pages and licences, for archives and packages
 //	release extras <directory> <dist>   writes images and the bill of materials, from built programs
 //
-// It is a module of its own, so that what it imports is no dependency of the programs.
+// The command is a separate Go module, so that Kolo's programs do not depend on the
+// packages that it imports.
 package main
 
 import (

@@ -5,7 +5,8 @@
 // Debian's dpkg and systemd's own checks of units: `make e2e-packages`. The tests are
 // behind the tag packages.
 //
-// Systemd does not run there. The autoscaler is started as kolo.service says: as its
-// user, with its environment, its command line and its runtime directory, without
-// capabilities. What the unit forbids beyond that is checked by systemd-analyze alone.
+// Systemd itself does not run in these file systems. So the tests start the autoscaler
+// in the way that kolo.service describes: with the unit's user, environment, command
+// line and runtime directory, and without capabilities. The unit's other restrictions
+// are checked only by systemd-analyze.
 package debian

@@ -16,11 +16,11 @@ const (
 	Vendor   = "Kolo authors"
 )
 
-// Glibc is the glibc that packages depend on for programs with cgo, which run with no
-// older one.
+// Glibc is the oldest version of glibc with which the programs that use cgo run.
+// Packages depend on it.
 const Glibc = "2.34"
 
-// Release is all that goes into the images of a release.
+// Release holds everything that goes into the container images of a release.
 type Release struct {
 	Version version.Version
 	Commit  string

@@ -11,7 +11,7 @@ import "slices"
 // Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }
 
-// String returns the platform as it is in the names of files.
+// String returns the platform's name, as used in names of files.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
 // Platforms of a release. Nomad clients are Linux; macOS is for those who ask an
@@ -21,8 +21,8 @@ var (
 	MacOS = []Platform{{"darwin", "amd64"}, {"darwin", "arm64"}}
 )
 
-// Program is a program of the release. How it is built is in .goreleaser.yaml, with the
-// same package, tags and platforms.
+// Program is a program of the release. .goreleaser.yaml states how to build it, and
+// repeats its package, tags and platforms.
 type Program struct {
 	Name      string
 	Package   string // of Go, within the module
@@ -34,7 +34,7 @@ type Program struct {
 	Help      [][]string // command lines that print what its manual page has
 }
 
-// Programs of the release.
+// Programs returns the programs of the release.
 func Programs() []Program {
 	return []Program{
 		{Name: "kolo", Package: "./autoscaler/cmd/kolo", Summary: "autoscaler for elastic training on Nomad", Platforms: slices.Concat(Linux, MacOS)},

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package licenses collects the licences of the modules that programs are linked from.
-// Most of them require that a copy goes with every binary.
+// Package licenses collects the licences of the modules that are linked into programs.
+// Most licences require that every binary comes with a copy.
 package licenses
 
 import (
@@ -17,17 +17,17 @@ import (
 	"strings"
 )
 
-// Module is a module that is linked into a program, and where its source is.
+// Module is a module that is linked into a program. Dir contains its source.
 type Module struct{ Path, Version, Dir string }
 
-// ErrNone is a module without any file that looks like a licence.
+// ErrNone means that a module has no file that looks like a licence.
 var ErrNone = errors.New("has no licence file")
 
 // file is what files with a licence, or with notices that have to go with it, are named.
 var file = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|unlicense|patents)([-._].*)?$`)
 
-// Text is the licences of modules as one text; a licence that several modules share is
-// there once, below their names.
+// Text returns the licences of modules as one text. A licence that several modules share
+// appears once, below the names of these modules.
 func Text(modules []Module) (string, error) {
 	users := map[string][]string{} // by text
 	for _, m := range modules {

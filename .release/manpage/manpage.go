@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package manpage makes manual pages of what programs print as their help, so that there
-// is one text to maintain.
+// Package manpage makes manual pages from the help texts that programs print, so that
+// there is only one text to maintain.
 package manpage
 
 import (
@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Page is a manual page of section 1. Parts follow the name, in their order.
+// Page is a manual page of section 1. It begins with the program's name, followed by
+// Parts.
 type Page struct {
 	Name    string
 	Summary string // one line, without a full stop
@@ -21,13 +22,14 @@ type Page struct {
 	Parts   []Part
 }
 
-// Part is a section of a page: a heading and a text as a program prints it. Such a text
-// has paragraphs, headings that end with a colon, options that begin with a hyphen and
-// have their description in the lines below or after two spaces, and lines that stand
-// as they are: what is indented deeper than paragraphs, or in columns.
+// Part is a section of a page: a heading, and a help text as a program prints it. A
+// help text consists of paragraphs, headings that end with a colon, and options that
+// begin with a hyphen. The description of an option follows after two spaces or in the
+// lines below it. Lines in columns, and lines that are indented deeper than paragraphs,
+// are copied unchanged.
 type Part struct{ Heading, Help string }
 
-// Roff is the page in the macros of man(7).
+// Roff returns the source of the page, in the macros of man(7).
 func (p Page) Roff() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s 1 %s \"Kolo %s\" \"Kolo\"\n", escape(strings.ToUpper(p.Name)), p.At.UTC().Format("2006-01-02"), escape(p.Version))

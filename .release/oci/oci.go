@@ -1,11 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package oci writes container images for several platforms as one OCI image layout, of
-// which podman, docker and skopeo can load or push: no container engine is needed.
+// Package oci writes container images for several platforms as one OCI image layout. It
+// needs no container engine. Podman, docker and skopeo can load or push images from the
+// layout.
 //
-// The formats are those of the OCI image specification, version 1.1: an index of one
-// image index, which has a manifest for each platform.
+// The formats are those of the OCI image specification, version 1.1. The layout's index
+// lists one image index, which lists a manifest for each platform.
 package oci
 
 import (
@@ -41,8 +42,8 @@ type Image struct {
 	Platforms   []Platform
 }
 
-// Platform is what an image has for one architecture of Linux: its layers, the one that
-// changes least first.
+// Platform holds the layers of an image for one architecture of Linux. The layer that
+// changes least often comes first.
 type Platform struct {
 	Arch   string // Go's
 	Layers []tree.Files
@@ -123,7 +124,7 @@ func (b blobs) addJSON(mediaType string, v any) (descriptor, error) {
 
 func digest(body []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(body)) }
 
-// Layout is the image as the files of an OCI image layout.
+// Layout returns the files of an OCI image layout with the image.
 func (i Image) Layout() (tree.Files, error) {
 	all := blobs{}
 	platforms := index{SchemaVersion: 2, MediaType: typeIndex, Annotations: i.Labels}

@@ -1,10 +1,11 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package sbom writes what programs are made of as an SPDX document.
+// Package sbom writes the bill of materials of a release: an SPDX document that lists the
+// modules in each program.
 //
-// The format is SPDX 2.3 in JSON. What a program is made of is read from the program
-// itself: Go's linker writes there which modules it has linked.
+// The format is SPDX 2.3 in JSON. The list of modules is read from each built program,
+// because Go's linker writes it there.
 package sbom
 
 import (
@@ -27,7 +28,7 @@ type Program struct {
 	Info           *debug.BuildInfo
 }
 
-// Document is the bill of materials of a release.
+// Document describes the bill of materials of a release.
 type Document struct {
 	Name, Version string
 	License       string // of the programs
@@ -90,7 +91,8 @@ const (
 	noAssertion = "NOASSERTION"
 )
 
-// JSON is the document. It is the same whatever the order of the programs.
+// JSON returns the document as JSON. The order of the programs does not change the
+// result.
 func (d Document) JSON() ([]byte, error) {
 	out := document{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: self, Name: d.Name + "-" + d.Version,

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tree has the files that images are made of, and writes them so that the same
-// files give the same bytes.
+// Package tree represents the files of a container image. It writes them as an archive,
+// and the same files always give the same bytes.
 package tree
 
 import (
@@ -33,8 +33,8 @@ func (f *Files) Add(path string, mode fs.FileMode, body []byte) {
 	*f = append(*f, File{Path: path, Mode: mode, Body: body})
 }
 
-// WithDirs returns the files sorted by path, with all directories above them. Two files
-// of one path are an error.
+// WithDirs returns the files sorted by path, together with all directories above them.
+// It returns an error if two files have the same path.
 func (f Files) WithDirs() (Files, error) {
 	all := map[string]File{}
 	for _, file := range f {
@@ -96,7 +96,8 @@ func mode(m fs.FileMode) uint32 {
 	return bits
 }
 
-// Gzip compresses a text, with no name and no time in it.
+// Gzip compresses a text. The result contains no file name and no time, so it depends
+// only on the text.
 func Gzip(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)

@@ -25,10 +25,10 @@ var (
 // Version is a semantic version without a v before it.
 type Version string
 
-// Describe turns what `git describe --tags --long --dirty --match 'v[0-9]*'` prints into
-// a version. On the tag itself it is the tag's; n commits behind v1.2.3 it is
-// 1.2.4-dev.n, which precedes the next release in every order of versions. Uncommitted
-// changes add .dirty.
+// Describe derives a version from the output of `git describe --tags --long --dirty
+// --match 'v[0-9]*'`. For a commit with a tag, it is the tag's version. For the n-th
+// commit after v1.2.3, it is 1.2.4-dev.n, which sorts before every later release.
+// Uncommitted changes add .dirty.
 func Describe(out string) (Version, error) {
 	m := describe.FindStringSubmatch(strings.TrimSpace(out))
 	if m == nil {
@@ -53,7 +53,8 @@ func Describe(out string) (Version, error) {
 	return development(base, commits, dirty), nil
 }
 
-// FromCommits is the version of a repository without a tag.
+// FromCommits returns the version of a repository without a tag: a development
+// version of Untagged.
 func FromCommits(commits int, dirty bool) Version {
 	return development(Untagged, strconv.Itoa(commits), dirty)
 }
@@ -70,6 +71,6 @@ func development(base, commits string, dirty bool) Version {
 	return Version(v)
 }
 
-// Package is the version in the syntax of Debian and RPM: there, a tilde sorts a
-// pre-release before its release.
+// Package returns the version in the syntax of Debian and RPM, in which a tilde
+// sorts a pre-release before its release.
 func (v Version) Package() string { return strings.Replace(string(v), "-", "~", 1) }

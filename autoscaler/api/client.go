@@ -98,8 +98,13 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	return raw, nil
 }
 
-// ErrNotServed is returned if the address does not serve the path.
+// ErrNotServed is returned if the server at the address does not know the requested
+// path.
 var ErrNotServed = errors.New("is it an autoscaler of this version? Nomad has another address")
+
+// ErrNotFound is returned, with the autoscaler's words, if it does not know what the request
+// names.
+var ErrNotFound = errors.New("")
 
 // send returns the autoscaler's answer, or an error if it is a refusal.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
@@ -129,6 +134,9 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	var p Problem
 	if json.Unmarshal(raw, &p) == nil && p.Error != "" {
+		if resp.StatusCode == http.StatusNotFound {
+			return nil, fmt.Errorf("%w%s", ErrNotFound, p.Error)
+		}
 		return nil, errors.New(p.Error)
 	}
 	if resp.StatusCode == http.StatusNotFound {

@@ -11,8 +11,8 @@ type PlanRequest struct {
 	Policy string `json:"policy,omitempty"` // another policy, "" is that of each pool
 }
 
-// Proposal is what the policy of a node pool would do now. The answer to GET
-// /v1/plan contains one Proposal for each pool.
+// Proposal holds the counts that the policy of a node pool would set now.
+// The answer to GET /v1/plan contains one Proposal for each pool.
 type Proposal struct {
 	Pool   string        `json:"pool"`
 	Policy string        `json:"policy"`

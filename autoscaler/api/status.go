@@ -57,7 +57,7 @@ type PoolStatus struct {
 	Nodes []NodeClass `json:"nodes,omitempty"`
 }
 
-// Lack is how many more slots jobs would use if there was room, in addition to the
+// Lack states how many more slots jobs would use if there were room, in addition to the
 // slots that they hold or are about to get.
 type Lack struct {
 	Slots int    `json:"slots"`
@@ -74,7 +74,8 @@ type NodeClass struct {
 	Growing int    `json:"growing,omitempty"` // in addition to those for waiting jobs
 }
 
-// QueueStatus is the operator's rule for a queue; "*" applies to all others.
+// QueueStatus is the operator's rule for a queue. The rule named "*" applies to all
+// queues without a rule of their own.
 type QueueStatus struct {
 	Name        string   `json:"name"`
 	Namespaces  []string `json:"namespaces,omitzero"` // that may use it; absent means all
@@ -93,18 +94,35 @@ type QueueStatus struct {
 	ReclaimAfter  float64          `json:"reclaim_after,omitempty"`   // seconds
 	Order         string           `json:"order,omitempty"`           // absent is that of the queue around it
 	PerNamespace  *NamespaceStatus `json:"per_namespace,omitempty"`
-	Policy        string           `json:"policy,omitempty"` // absent is that of the queue around it
+	Policy        string           `json:"policy,omitempty"`    // absent is that of the queue around it
+	HalfLife      float64          `json:"half_life,omitempty"` // seconds
 }
 
-// QueueUse is what the jobs of a queue hold, and of the queues inside it.
+// QueueUse states how many slots the jobs of a queue hold, and how many of the jobs
+// wait. Jobs of queues inside it count, too.
 type QueueUse struct {
 	Queue    string `json:"queue"`
 	Used     int    `json:"used"`               // slots
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
+
+	// Only set if this autoscaler leads: how many slot-hours the queue borrowed, decayed by
+	// its half-life, and its budget; absent if it has none.
+	Decayed *float64   `json:"decayed,omitempty"`
+	Budget  *BudgetUse `json:"budget,omitempty"`
 }
 
-// NamespaceStatus is what each namespace of a queue may use; absent is no limit.
+// BudgetUse is the budget of a queue, and what of it is used in the present period.
+type BudgetUse struct {
+	SlotHours float64   `json:"slot_hours"`
+	Used      float64   `json:"used"`   // slot-hours
+	Per       string    `json:"per"`    // day, week or month
+	Beyond    string    `json:"beyond"` // borrow or stop
+	Until     time.Time `json:"until"`  // the end of the period
+}
+
+// NamespaceStatus holds the limits of each namespace of a queue. A field is absent if
+// there is no limit.
 type NamespaceStatus struct {
 	Limit   int `json:"limit,omitempty"`
 	MaxJob  int `json:"max_job,omitempty"`
@@ -146,6 +164,10 @@ type JobStatus struct {
 	Requests Requests `json:"requests"`
 	Notes    []string `json:"notes,omitempty"`
 
+	// Usage is what the job has used so far. Only the leader sets it, and for an hour after
+	// the job has ended.
+	Usage *Usage `json:"usage,omitempty"`
+
 	// StepTimes holds the measured step times by number of workers.
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
 
@@ -160,7 +182,7 @@ type JobStatus struct {
 	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing
 }
 
-// Waits is why a job without workers waits, and where.
+// Waits states why a job without workers waits, and in which queue.
 type Waits struct {
 	Reason   waiting.Reason `json:"reason"`
 	Sentence string         `json:"sentence"`
@@ -168,6 +190,17 @@ type Waits struct {
 	Position int            `json:"position,omitempty"` // from 1; absent if the job is paused or held
 	Slots    int            `json:"slots"`              // that it needs at least
 	Since    time.Time      `json:"since"`
+
+	// Expected is absent if there is no forecast yet, and for reasons that no forecast knows.
+	Expected *Expected `json:"expected_start,omitempty"`
+}
+
+// Expected is when a job that waits is expected to start.
+type Expected struct {
+	Earliest time.Time `json:"earliest,omitzero"` // absent if nothing is known
+	Latest   time.Time `json:"latest,omitzero"`   // absent if there is only a bound from below
+	Made     time.Time `json:"made"`
+	Unknown  string    `json:"unknown,omitempty"` // why Latest is absent
 }
 
 // Spread is how far apart the workers of a job are. Level and Domains are absent if all
@@ -194,7 +227,7 @@ type SpreadTime struct {
 	StepTime float64 `json:"step_time,omitempty"` // seconds, absent if OfKind is set
 }
 
-// Requests is what a job requests in its kolo block, including defaults.
+// Requests holds the settings of a job's kolo block, including defaults.
 type Requests struct {
 	Kind        string    `json:"kind,omitempty"`
 	Preferred   int       `json:"preferred"`

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// Client calls Nomad, and counts the requests and failures.
+// Client calls Nomad's API, and counts the requests and the failed ones.
 type Client struct {
 	*api.Client
 	Namespace string // for lists

@@ -14,8 +14,8 @@
 // The event stream is fast but incomplete: Nomad keeps a short buffer and drops older
 // events silently. Therefore the lists are authoritative. The autoscaler reads them
 // when it starts, when the stream breaks, and periodically if their index has moved;
-// blocking queries cost nothing while nothing changes. A list replaces everything that
-// is not newer than the list.
+// blocking queries cost nothing while nothing changes. A list that has been read
+// replaces all entries of the store except those that are newer than the list.
 //
 // Only jobs with a kolo block (package jobspec) are read one by one. The resources of
 // all other jobs are subtracted from the capacity.

@@ -106,8 +106,9 @@ func askable(ip netip.Addr) bool {
 // awsMetadata is Amazon's additional IPv6 range for the same purpose.
 var awsMetadata = netip.MustParsePrefix("fd00:ec2::/32")
 
-// Answers reports whether an endpoint that answered before may be probed again without
-// a new lookup: its allocation is known to belong to the job and not to have ended.
+// Answers reports whether an endpoint that answered before may be probed again without a
+// new lookup. It may if its allocation still belongs to the job and has not ended, as far
+// as the Watcher knows.
 func (w *Watcher) Answers(key identity.JobKey, e Endpoint) bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// ErrorClass is the way to react to an error of Nomad's API.
+// ErrorClass classifies errors of Nomad's API by how the caller should react.
 type ErrorClass string
 
 // The ways to react to an error.
@@ -26,10 +26,10 @@ const (
 	Stopped   ErrorClass = "stopped"   // this autoscaler gave up the request
 )
 
-// Classify returns the class of an error of Nomad's API. Some cases differ only in
-// their text. Nomad answers 500 for a conflicting index ("Enforcing job modify
-// index …"), for a tag that another version has, and for a missing tag. It answers
-// 400 while a deployment runs.
+// Classify returns the class of an error of Nomad's API. It has to read the
+// error's text, because Nomad uses one status code for several cases: 500 for a
+// conflicting index ("Enforcing job modify index …"), for a tag that another
+// version has, and for a missing tag; 400 while a deployment runs, among others.
 func Classify(err error) ErrorClass {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errNotLeading) {
 		return Stopped

@@ -19,13 +19,14 @@ import (
 
 // Errors of Identify.
 var (
-	// ErrNoACL is returned if Nomad accepts any token, so that a token proves nothing.
+	// ErrNoACL is returned if access control is off in Nomad. It then accepts any
+	// token, so a token proves nothing.
 	ErrNoACL = errors.New("access control is off in Nomad")
 	// ErrUnknownToken is returned if Nomad does not accept the token.
 	ErrUnknownToken = errors.New("the token is unknown to Nomad, or has expired")
 )
 
-// Identify asks Nomad who owns a token. It returns a name of the owner for logs, which
+// Identify asks Nomad who owns a token. It returns the owner's name for logs. The name
 // never contains the token.
 func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 	ctx, cancel := c.bounded(ctx)

@@ -66,7 +66,7 @@ func newJob(key identity.JobKey, info *api.Job) *job {
 }
 
 func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
-	out := jobGroup{name: deref(g.Name), count: deref(g.Count)}
+	out := jobGroup{name: deref(g.Name), count: deref(g.Count), elastic: jobspec.GroupAsks(g)}
 	constraints := slices.Concat(info.Constraints, g.Constraints)
 	var h held
 	for _, t := range g.Tasks {

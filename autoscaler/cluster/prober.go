@@ -26,10 +26,11 @@ import (
 //	service registry ──> allocation ──> its host's IP and port ──> GET /v1/status
 //	  (job's instances)    (Nomad's)      (reserved by Nomad)       names compared
 //
-// A job's author controls its service block, including the address, and by now the
-// port may belong to another job. Therefore the Prober asks at the address that
-// Nomad reserved for the allocation, follows no redirects and sends no credentials.
-// It accepts an answer only if the answer names the job.
+// The registry cannot be trusted: a job's author controls the address in the job's
+// service block, and the port may belong to another job by now. Therefore the
+// Prober asks at the address that Nomad reserved for the allocation, follows no
+// redirects and sends no credentials. It accepts an answer only if the answer names
+// the job.
 type Prober struct {
 	client  *Client
 	http    *http.Client
@@ -54,7 +55,8 @@ func NewProber(c *Client, timeout time.Duration) *Prober {
 	}}
 }
 
-// Prompt reports whether a probe that took this long was well within its limit.
+// Prompt reports whether a probe was fast: it took at most a quarter of its time
+// limit.
 func (p *Prober) Prompt(took time.Duration) bool { return took <= p.timeout/4 }
 
 // triedAtOnce is how many instances of a service one probe asks. If these do not
@@ -99,10 +101,10 @@ func (p *Prober) Probe(ctx context.Context, key identity.JobKey, services []stri
 	return nil, Endpoint{}, last
 }
 
-// Confirm returns nil if, as far as Nomad knows, an answer came from the endpoint's
-// allocation: the instance is still registered, the allocation still runs, and it
-// still has the address. The caller must have received the answer before calling
-// Confirm. Actions that cannot be undone immediately require a confirmed answer.
+// Confirm asks Nomad whether an answer can have come from the endpoint's
+// allocation. It returns nil if the instance is still registered, the allocation
+// still runs, and it still has the address. Call it after the answer has been
+// received. Actions that cannot be undone immediately require a confirmed answer.
 func (p *Prober) Confirm(ctx context.Context, key identity.JobKey, services []string, e Endpoint, got *history.Progress) error {
 	if got.AllocID != e.Alloc {
 		return errors.New("the answer does not name its allocation") // the answer of an older version

@@ -69,7 +69,7 @@ func readEach[K any](ctx context.Context, pending *sync.Map, read func(context.C
 	return g.Wait()
 }
 
-// ReadJob reads one job again.
+// ReadJob reads one job again from Nomad, and updates the store.
 func (w *Watcher) ReadJob(ctx context.Context, key identity.JobKey) error {
 	ctx, cancel := w.client.bounded(ctx)
 	defer cancel()

@@ -71,6 +71,8 @@ type alloc struct {
 	devices         []heldDevices
 	index, made     uint64 // of the last change, and of its creation
 	created         time.Time
+	ended           time.Time // when it was over, zero if it is not
+	failed          bool      // it is over because it failed or was lost
 }
 
 type heldDevices struct {
@@ -119,6 +121,7 @@ func newQueue(w *wireSummary) queue {
 type jobGroup struct {
 	name        string
 	count       int
+	elastic     bool   // it has a kolo block
 	slots       int    // devices of one worker
 	device      string // the ask
 	cpu, memory int
@@ -236,6 +239,13 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 		over:     ended(w.ClientStatus),
 		ending:   w.DesiredStatus != api.AllocDesiredStatusRun,
 		complete: w.ClientStatus == api.AllocClientStatusComplete && w.DesiredStatus == api.AllocDesiredStatusRun,
+	}
+	if a.over {
+		a.failed = w.ClientStatus != api.AllocClientStatusComplete
+		a.ended = time.Unix(0, w.ModifyTime)
+		if old != nil && old.over {
+			a.ended = old.ended // later changes are not about its end
+		}
 	}
 	switch {
 	case w.AllocatedResources != nil:

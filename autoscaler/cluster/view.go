@@ -21,9 +21,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// View is the state of the cluster at one moment. Its planner.Cluster lacks the data
-// that depends on the past (holds, counts set by hand, failed placements); the caller
-// adds these.
+// View is the state of the cluster at one moment. Its planner.Cluster does not contain data
+// about the past, such as holds, counts set by hand and failed placements. The caller adds
+// these.
 type View struct {
 	planner.Cluster
 	Facts      []Facts         // about Cluster.Jobs, in the same order
@@ -61,16 +61,18 @@ type Facts struct {
 	Services []string      // names of the groups' services
 }
 
-// IneligibleJob is a job that asks for Kolo and is not managed.
+// IneligibleJob is a job that has a kolo block, but that the autoscaler does not manage.
 type IneligibleJob struct {
 	Key      identity.JobKey
 	Count    int
 	Group    string // of the first elastic group, for the scaling event
+	Pool     string
+	Stopped  bool
 	Problems problem.List
 	Off      bool // the user's own switch is off, or the job is stopped
 }
 
-// Blocked is a job that is not elastic and waits for slots.
+// Blocked is a job that waits for slots and is not elastic.
 type Blocked struct {
 	Key            identity.JobKey
 	Pool           string
@@ -221,7 +223,7 @@ func (b *viewBuilder) unfit(j *job) problem.List {
 }
 
 func (b *viewBuilder) ineligible(j *job, problems problem.List) {
-	a := IneligibleJob{Key: j.key, Problems: problems, Off: len(problems) == 0}
+	a := IneligibleJob{Key: j.key, Pool: j.pool, Stopped: j.stopped, Problems: problems, Off: len(problems) == 0}
 	for _, g := range j.groups {
 		a.Count += g.count
 	}

@@ -59,8 +59,8 @@ func (w *Watcher) Ready() bool {
 	return len(w.store.parts) == 4
 }
 
-// Trouble returns the error of the last attempt to read Nomad, or nil if it
-// succeeded.
+// Trouble returns the error of the last attempt to read Nomad's state, or nil if the
+// attempt succeeded.
 func (w *Watcher) Trouble() error {
 	var out error
 	w.troubles.Range(func(_, err any) bool {
@@ -192,8 +192,9 @@ func sleep(ctx context.Context, d time.Duration) {
 // ErrNotReady is returned by View until every list has been read once.
 var ErrNotReady = errors.New("the cluster's state is still being read")
 
-// ForgetClasses drops the cached places of all jobs and the topologies of pools,
-// after a change of a pool's levels or of the way its slots are counted.
+// ForgetClasses drops the cached places of all jobs and the cached topologies of all
+// pools. Call it when the levels of a pool have changed, or the way its slots are
+// counted.
 func (w *Watcher) ForgetClasses() {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

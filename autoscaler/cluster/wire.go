@@ -33,7 +33,7 @@ type wireAlloc struct {
 		}
 	}
 	CreateIndex, ModifyIndex uint64
-	CreateTime               int64
+	CreateTime, ModifyTime   int64
 }
 
 type wireNode struct {

@@ -35,7 +35,8 @@ type Writer struct {
 }
 
 // NewWriter returns a writer that makes at most perSecond writes per second. It
-// calls may before each write, and records each in the audit log.
+// calls may before each write, and writes nothing if may returns an error. It
+// records each write in the audit log.
 func NewWriter(w *Watcher, perSecond int, may func() error, record *audit.Log) *Writer {
 	return &Writer{watcher: w, may: may, audit: record, rate: rate.NewLimiter(rate.Limit(perSecond), 1)}
 }
@@ -58,9 +59,10 @@ type Written struct {
 	Tagged bool   // a version of the job is tagged, which keeps it
 }
 
-// Apply writes an action step by step. Each step is conditional on the previous
-// one. f must hold the facts that the plan was made from: if the job's workers have
-// changed since then, Apply writes nothing and returns ErrStale.
+// Apply writes an action step by step. Each step takes effect only if the job has
+// not changed since the previous step. f must hold the facts that the plan was made
+// from: if the job's workers have changed since then, Apply writes nothing and
+// returns ErrStale.
 func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[string]any) (Written, error) {
 	out := Written{Index: a.Index}
 	if f.Batch && f.Running > 0 {

@@ -22,6 +22,7 @@ type Config struct {
 	Leader    Leader
 	Planner   Planner
 	Telemetry Telemetry
+	Usage     Usage
 	Pools     map[string]Pool // by node pool, AnyPool included
 
 	// Warnings are for the log: nothing is wrong yet.
@@ -122,6 +123,16 @@ func (t *Telemetry) settings() settings {
 	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
 }
 
+// Usage holds the settings of the account of what jobs used.
+type Usage struct{ KeepDays, Jobs int }
+
+func (u *Usage) settings() settings {
+	return settings{
+		define("keep_days", &u.KeepDays, 400, whole(1, 1000), "Days for which [usage](../glossary.md#usage) is kept."),
+		define("jobs", &u.Jobs, 100, whole(1, 1000), "Jobs of a namespace that are kept for each day. The others, which used less, become one sum."),
+	}
+}
+
 // Default returns the configuration of an autoscaler without a file.
 func Default() *Config {
 	c := &Config{Pools: map[string]Pool{AnyPool: newPool(AnyPool)}}
@@ -136,7 +147,7 @@ func Default() *Config {
 func (c *Config) blocks() map[string]settings {
 	return map[string]settings{
 		"": c.settings(), "nomad": c.Nomad.settings(), "http": c.HTTP.settings(), "leader": c.Leader.settings(),
-		"planner": c.Planner.settings(), "telemetry": c.Telemetry.settings(),
+		"planner": c.Planner.settings(), "telemetry": c.Telemetry.settings(), "usage": c.Usage.settings(),
 	}
 }
 

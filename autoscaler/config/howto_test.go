@@ -22,12 +22,15 @@ func TestHowto_ShareAPool(t *testing.T) {
 		must.NoError(t, err, must.Sprint(string(block[1])))
 		all = append(all, c)
 	}
-	must.Len(t, 4, all)
+	must.Len(t, 5, all)
 	must.NotNil(t, all[0].Pool("gpu").Tree)
-	must.NotNil(t, all[1].Pool("default").Tree)
-	must.Nil(t, all[3].Pool("default").Tree)
+	overTime := all[1].Pool("gpu").Queues
+	must.Eq(t, []float64{168, 0}, []float64{overTime["research"].HalfLife.Hours(), overTime["courses"].HalfLife.Hours()})
+	must.Eq(t, 5000, overTime["research"].Budget.SlotHours)
+	must.NotNil(t, all[2].Pool("default").Tree)
+	must.Nil(t, all[4].Pool("default").Tree)
 
-	platform := all[2]
+	platform := all[3]
 	for _, tc := range []struct{ pool, namespace, want string }{
 		{"default", "user-ada", "users"}, {"default", "course-2026", "courses"}, {"default", "project-imaging", ""},
 		{"batch", "user-ada", "leftovers"}, {"batch", "project-imaging", "imaging"}, {"batch", "project-x", "projects"},

@@ -206,7 +206,7 @@ func TestParse_Mistakes(t *testing.T) {
 // a value that is wrong for all of them.
 func TestParse_EverySettingIsChecked(t *testing.T) {
 	settings := 0
-	for _, block := range []string{"", "nomad", "http", "leader", "planner", "telemetry", `pool "p"`} {
+	for _, block := range []string{"", "nomad", "http", "leader", "planner", "telemetry", "usage", `pool "p"`} {
 		open, end := block+" {", "}"
 		if block == "" {
 			open, end = "", ""

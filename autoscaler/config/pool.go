@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -51,6 +52,11 @@ type Pool struct {
 	Queues map[string]Queue
 	// Share is ShareNamespaces or ShareNone; "" is the default.
 	Share string
+	// HalfLife is that of past use in queues that have none of their own; 0 forgets it at
+	// once.
+	HalfLife time.Duration
+	// SlotCost is the cost of a slot by device type, for CostOf.
+	SlotCost map[string]float64
 	// Tree is how the pool is divided between its queues; nil if it is one pot.
 	Tree *queue.Tree
 }
@@ -61,6 +67,8 @@ func (p *Pool) settings() settings {
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
 		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is [one pot](#other-pools).").or("[as below](#divided-pools)"),
+		define("half_life", &p.HalfLife, 0, halfLife, "Time in which what a queue borrowed comes to [count half](#shares-over-time), for queues that have none of their own; `0s` is at once."),
+		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),
 	}
 }
 

@@ -48,8 +48,10 @@ type Queue struct {
 	MaxTime                           time.Duration // 0 is no limit
 	MaxTimeAction                     string        // "" is MaxTimeRequeue
 	ReclaimAfter                      time.Duration
-	Order                             string      // "" is that of the queue around it
-	PerNamespace                      *queue.Caps // nil is none
+	Order                             string        // "" is that of the queue around it
+	PerNamespace                      *queue.Caps   // nil is none
+	HalfLife                          time.Duration // of past use; 0 forgets it at once
+	Budget                            *queue.Budget // nil is none
 
 	Policy  string   // "" is the one around it
 	Options hcl.Body // of the policy; nil is none
@@ -136,6 +138,7 @@ func (q *Queue) settings() settings {
 		define("max_time_action", &q.MaxTimeAction, MaxTimeRequeue, oneOf(MaxTimeRequeue, MaxTimeStop), "`requeue`: the other jobs of the queue go first. `stop`: the job [has no workers](#longest-time) until its user registers it again."),
 		define("reclaim_after", &q.ReclaimAfter, 0, duration("0s", "8760h"), "Time that the queue must have wanted slots of its share before they are [taken back](#taking-back) from others."),
 		define("order", &q.Order, "", oneOf(string(queue.OrderPolicy), string(queue.OrderStrict), string(queue.OrderSkip)), "Which jobs may [overtake](#order-of-a-queue) the first that waits: `policy` lets the policy choose, `strict` is none, `skip` those that do not delay it. A queue inside another has its order.").or("`policy`"),
+		define("half_life", &q.HalfLife, 0, halfLife, "Time in which what the queue borrowed comes to [count half](#shares-over-time); `0s` is at once.").or("as around it"),
 	}
 }
 

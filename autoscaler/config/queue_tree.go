@@ -22,7 +22,7 @@ const (
 )
 
 // dividing are the keys of a queue that divide its pool.
-var dividing = []string{"guarantee", "limit", "weight", "max_job", "max_jobs", "max_time", "max_time_action", "reclaim_after", "order"}
+var dividing = []string{"guarantee", "limit", "weight", "max_job", "max_jobs", "max_time", "max_time_action", "reclaim_after", "order", "half_life"}
 
 // queueReader reads the queue blocks of a pool.
 type queueReader struct {
@@ -49,6 +49,9 @@ func (c *Config) queues(p *Pool, blocks hcl.Blocks, share *hcl.Attribute) hcl.Di
 	p.Tree, problems = queue.New(tree)
 	for _, problem := range problems {
 		diags = append(diags, r.diagnostic(problem))
+	}
+	if _, ok := p.Queues[queue.Any]; !ok && p.Tree != nil {
+		p.Tree = p.Tree.WithHalfLife(p.HalfLife.Seconds())
 	}
 	return diags
 }
@@ -149,7 +152,7 @@ func (r *queueReader) all(blocks hcl.Blocks, parent *Queue) (out []queue.Queue, 
 func (r *queueReader) queue(b *hcl.Block, parent *Queue) (queue.Queue, hcl.Diagnostics) {
 	q := Queue{Name: b.Labels[0]}
 	content, diags := q.settings().read(b.Body, hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}},
-		hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "per_namespace"})
+		hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "per_namespace"}, hcl.BlockHeaderSchema{Type: "budget"})
 	switch _, twice := r.pool.Queues[q.Name]; {
 	case q.Name == "" || len(q.Name) > longestQueue:
 		return queue.Queue{}, append(diags, wrong(b.LabelRanges[0], "Unusable queue",
@@ -159,6 +162,10 @@ func (r *queueReader) queue(b *hcl.Block, parent *Queue) (queue.Queue, hcl.Diagn
 			fmt.Sprintf("queue %q was already written for this pool; keep one of the two, or give one another name.", q.Name)))
 	}
 	r.note(b, content)
+	q.inheritHalfLife(content.Attributes["half_life"] != nil, r.pool, parent)
+	var more hcl.Diagnostics
+	q.Budget, more = r.budget(q.Name, content.Blocks.OfType("budget"))
+	diags = append(diags, more...)
 	own := q.Namespaces
 	if parent != nil {
 		q.inherit(parent)
@@ -195,6 +202,7 @@ func (r *queueReader) queue(b *hcl.Block, parent *Queue) (queue.Queue, hcl.Diagn
 		MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: int(q.MaxTime.Seconds()), Stops: q.MaxTimeAction == MaxTimeStop,
 		ReclaimAfter: int(math.Ceil(q.ReclaimAfter.Seconds())), Order: queue.Order(q.Order),
 		PerNamespace: q.PerNamespace, Queues: inside,
+		HalfLife: q.HalfLife.Seconds(), Budget: q.Budget,
 	}, append(diags, more...)
 }
 

@@ -34,9 +34,10 @@ func reference() string {
 		settings
 	}{
 		{"", c.settings()}, {"`nomad`", c.Nomad.settings()}, {"`http`", c.HTTP.settings()}, {"`http` › `tls`", c.HTTP.TLS.settings()},
-		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()},
+		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()}, {"`usage`", c.Usage.settings()},
 		{"`pool`", new(Pool).settings()}, {"`pool` › `queue`", new(Queue).settings()},
 		{"… `queue` › `per_namespace`", capSettings(new(queue.Caps))},
+		{"… `queue` › `budget`", budgetSettings(new(queue.Budget), new(string), new(string))},
 		{"`pool` › `reservation`", reservationSettings(new(queue.Reservation), new(time.Time), new(time.Time))},
 		{"`pool` › `topology`", new(Pool).topologySettings(new([]string))},
 	} {

@@ -19,9 +19,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 )
 
 // Controller is the control loop of one autoscaler.
@@ -34,6 +36,7 @@ type Controller struct {
 	elector  *leader.Elector
 	prober   *cluster.Prober
 	store    *store.Store
+	usage    *store.Usage
 	external ExternalPolicies // may be nil
 	metrics  *metrics
 	audit    *audit.Log
@@ -42,9 +45,13 @@ type Controller struct {
 	// garbage collection.
 	protectAfter time.Duration
 
+	forecastEvery time.Duration // the constant, except in tests
+
 	wake     chan struct{}  // something other than Nomad changed
 	deciding sync.WaitGroup // pending decisions of external policies
 	unsaved  chan struct{}  // the history should be saved soon
+
+	readingUsage chan struct{} // has a value while archived usage is read
 
 	saving     sync.Mutex // held while the history is saved
 	commanding sync.Mutex // held from reading the overrides until a command is in force
@@ -57,9 +64,13 @@ type Controller struct {
 	jobs           map[identity.JobKey]*job
 	policies       map[string]*poolPolicy // by node pool
 	loans          loans
-	view           *cluster.View // of the last round
-	observed       time.Time     // when the history was last brought up to date
-	decided        time.Time     // of the last complete round
+	ledger         *usage.Ledger                    // only during a term of leadership
+	used           *report.Used                     // counters of the ledger's amounts
+	accounted      time.Time                        // when the ledger was last brought up to date
+	expected       map[identity.JobKey]api.Expected // starts, by the last forecast
+	view           *cluster.View                    // of the last round
+	observed       time.Time                        // when the history was last brought up to date
+	decided        time.Time                        // of the last complete round
 	reported       map[identity.JobKey]string
 	events         []api.Event // of the round that is being made
 	loaded         bool        // the history of the last leader
@@ -81,12 +92,13 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		watcher:      cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
 		prober:       cluster.NewProber(client, 2*time.Second),
 		audit:        audit.New(log, "autoscaler "+cfg.Name),
-		protectAfter: time.Minute,
-		wake:         make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
+		protectAfter: time.Minute, forecastEvery: forecastEvery,
+		wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), readingUsage: make(chan struct{}, 1),
 		history: history.New(), jobs: map[identity.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[identity.JobKey]string{},
 		subscribers: map[chan api.Event]struct{}{},
 	}
 	c.store = store.New(client.Client, cfg.Leader.Namespace, c.audit)
+	c.usage = store.NewUsage(client.Client, cfg.Leader.Namespace, c.audit)
 	c.metrics = newMetrics(c)
 	c.self.Name = cfg.Name
 	c.self.Machine, _ = os.Hostname() // if empty, no other autoscaler assumes that it is on the same machine
@@ -105,6 +117,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.watcher.Run(ctx) })
 	g.Go(func() error { return c.rounds(ctx) })
 	g.Go(func() error { return c.probe(ctx) })
+	g.Go(func() error { return c.forecasts(ctx) })
 	g.Go(func() error { return c.followLeader(ctx) })
 	g.Go(func() error { return c.followOverrides(ctx) })
 	g.Go(func() error {

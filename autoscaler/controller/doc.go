@@ -13,7 +13,8 @@
 // interval. Every autoscaler makes rounds, so that followers can answer requests. Only the
 // leader writes, after checking before each write that it still leads (package leader).
 // External policies decide outside the rounds: a slow one delays no other pool, and its
-// last decision stays in force.
+// last decision stays in force. Forecasts of when jobs start are also made outside of the
+// rounds; no decision reads them.
 //
 // # State
 //

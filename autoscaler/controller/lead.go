@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
@@ -35,6 +36,10 @@ func (c *Controller) lead(ctx context.Context) {
 		c.mu.Unlock()
 		c.publish(api.Event{Type: "leader", Reason: name + " leads no more"})
 	}()
+
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	keeping.Go(func() { c.keepUsage(ctx) })
 
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()

@@ -130,7 +130,20 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector {
 	return &collector{report.JobDescs, func(ch chan<- prometheus.Metric) {
 		if s := c.Status(); s.Leading {
-			report.JobGauges(ch, s, c.Config().Telemetry.PerJob, sees)
+			perJob := c.Config().Telemetry.PerJob
+			report.JobGauges(ch, s, perJob, sees)
+			if perJob {
+				report.GPUInfo(ch, c.watcher.GPUs(), sees)
+			}
+		}
+		c.mu.Lock()
+		used := c.used
+		if used != nil {
+			used = used.Clone() // sees may ask Nomad
+		}
+		c.mu.Unlock()
+		if used != nil {
+			used.Collect(ch, sees)
 		}
 	}}
 }

@@ -74,6 +74,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		h, completed := c.history.Observe(j.Key, &f.Observation, now, dt)
 		if completed {
 			c.completed(j, h, known)
+			c.history.LearnLength(kindKey(j.Key, f), f.Spec.Kind != j.Key.ID, h, f.Slots, now)
 		}
 		if ch, drifted := changes[i]; drifted {
 			c.attribute(j.Key, f.Counts, h, ch, now)

@@ -158,6 +158,9 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	j.endpoint = endpoint
 	ring, stale := j.Size, j.stale()
 	j.askedAt = asked
+	if c.ledger != nil {
+		c.ledger.Report(t.key, usageReport(got), now)
+	}
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
 		if r.GapSeconds != nil {

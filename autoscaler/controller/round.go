@@ -30,9 +30,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.log.Debug("deciding on an old view", "age", now.Sub(last))
 	}
 	c.observe(view, changes, now)
-	settled := c.makeRoom(view, now)
+	settled, renewed := c.makeRoom(view, now), c.account(view, now)
 	wants, wake := c.decideAll(view, now)
-	wake = earliest(wake, settled)
+	wake = earliest(earliest(wake, settled), renewed)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
 	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {
@@ -41,14 +41,18 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		}
 	}
 	lead := c.leading()
+	c.view = view
+	if now.Sub(c.accounted) >= countUsageEvery {
+		c.countUsage(now)
+	}
 	result := c.result(view, wants, &plan, lead, now)
 	if lead {
 		var at time.Time
 		result.Ample, at = c.ample(view, wants, now)
 		wake = earliest(wake, at)
 	}
-	c.status = report.Status(result)
-	c.view, c.decided = view, now
+	c.status = report.Expect(report.Status(result), c.expected)
+	c.decided = now
 	events := c.events
 	c.events = nil
 	c.mu.Unlock()
@@ -68,7 +72,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner.Plan, lead bool, now time.Time) *report.Round {
 	r := &report.Round{
 		Config: c.cfg, Now: now, View: v, Wants: wants, Jobs: make([]report.Job, len(v.Jobs)), Plan: plan, History: c.history,
-		Policies: map[string]report.Policy{}, Leading: lead, Paused: c.overrides.All,
+		Ledger: c.ledger, Policies: map[string]report.Policy{}, Leading: lead, Paused: c.overrides.All,
 	}
 	for i := range v.Jobs {
 		j := c.job(v.Jobs[i].Key)

@@ -26,6 +26,7 @@ func movable(j *planner.Job, now time.Time) bool {
 func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*policy.Snapshot, []int) {
 	s := &policy.Snapshot{
 		Now: seconds(now), Seed: 1, ResizeCost: c.cfg.Planner.ResizeCost.Seconds(), State: c.history.States[name],
+		Past: c.history.Queues[name].Past(),
 	}
 	bins := addNodes(s, v, name)
 	reserved := v.Reserved[name]

@@ -33,7 +33,8 @@ type world struct {
 
 	// Settings of autoscalers that are started; 0 means the default.
 	protectAfter, probeTimeout time.Duration
-	log                        hclog.Logger // nil for the test's own, of errors
+	forecastEvery              time.Duration // 0 means never
+	log                        hclog.Logger  // nil for the test's own, of errors
 }
 
 func newWorld(t *testing.T, nodes, gpus int) *world {
@@ -78,6 +79,9 @@ func (w *world) startWith(c *config.Config, external ExternalPolicies) (a *Contr
 	must.NoError(w.t, err)
 	if w.protectAfter > 0 {
 		a.protectAfter = w.protectAfter
+	}
+	if a.forecastEvery = w.forecastEvery; a.forecastEvery == 0 {
+		a.forecastEvery = 24 * time.Hour
 	}
 	if w.probeTimeout > 0 {
 		a.prober = cluster.NewProber(a.client, w.probeTimeout)

@@ -9,9 +9,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Fingerprint returns a hash of everything whose change counts as an event for
-// policies that plan on events only: jobs, bounds, capacity and the shapes of
-// curves. The passing of time does not change it.
+// Fingerprint returns a hash of the jobs, their bounds, the capacity and the
+// shapes of curves. Policies that plan only on events plan again when it
+// changes. It does not change just because time passes.
 func (s *Snapshot) Fingerprint() uint64 {
 	d := digest(offset)
 	for i := range s.Nodes {

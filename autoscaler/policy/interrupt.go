@@ -7,17 +7,19 @@ package policy
 // An error would have to pass through every step of every policy.
 type interrupted struct{}
 
-// Checkpoint stops the policy that is deciding on s if no one waits for its decision
-// any longer. Policies call it in every unit of their work. It must run on the
-// goroutine that called Interruptible; on another one its panic would end the program.
+// Checkpoint stops the policy that is deciding on s if its decision is no longer
+// needed. Policies call it often while they compute. Call it only on the goroutine
+// that called Interruptible, because it stops the policy by a panic that Interruptible
+// recovers.
 func (s *Snapshot) Checkpoint() {
 	if s != nil && s.Context != nil && s.Context.Err() != nil {
 		panic(interrupted{})
 	}
 }
 
-// Interruptible returns the decision of allocate on s, or an empty decision if
-// Checkpoint stopped it. In that case Snapshot.Context has ended and states why.
+// Interruptible calls allocate and returns its decision on s, or an empty decision if
+// Checkpoint stopped it. In that case Snapshot.Context has ended, and its error states
+// why.
 func Interruptible(s *Snapshot, allocate func(*Snapshot) Decision) (d Decision) {
 	defer func() {
 		r := recover()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -41,6 +42,10 @@ type Snapshot struct {
 	// It is no part of Nodes, and counts for their queues.
 	Fixed []Fixed
 
+	// Past is what is remembered of queues, by queue.Layout.Key. Only the division between
+	// queues uses it.
+	Past map[string]queue.Past
+
 	// ResizeCost is how many seconds of training one resize costs a job: as measured,
 	// or the configured value if there is no measurement.
 	ResizeCost float64
@@ -71,7 +76,8 @@ type Node struct {
 	Free int    // the part of GPUs that no job holds now
 }
 
-// Fixed is a number of slots that jobs of a namespace hold in a queue.
+// Fixed is a number of slots of a queue that a namespace holds and that the policy cannot
+// change.
 type Fixed struct {
 	Queue, Namespace string
 	Slots            int

@@ -22,10 +22,17 @@ type Config struct {
 	Nodes  []trace.Node
 	Policy policy.Policy
 
+	// Present, if not nil, is the state at which the simulation begins. Info.Curves is then
+	// set.
+	Present *Present
+
 	// Queues are those that the policy divides the cluster between; nil is none. A job is
 	// in the queue of its tenant's name, or else in the one that takes its tenant as a
 	// namespace.
 	Queues *queue.Tree
+
+	// SlotCost returns the cost of a GPU by its type, in what queues used over time; nil is 1.
+	SlotCost func(typ string) float64
 
 	// Info is what the policy knows of the jobs.
 	Info Info
@@ -80,8 +87,8 @@ type Config struct {
 	History bool
 }
 
-// Info is what a policy knows. With the zero value, remaining work is unknown, and step
-// times are learned as a job runs, without noise.
+// Info states what a policy knows about jobs. With the zero value, remaining work is
+// unknown, and step times are measured while a job runs, without noise.
 type Info struct {
 	// Remaining discloses each job's remaining steps.
 	Remaining bool
@@ -191,10 +198,11 @@ const (
 	Pack Placement = iota
 	// Spread puts each worker on the node with the most free GPUs.
 	Spread
-	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot fail then.
+	// CountOnly ignores nodes: all GPUs of one type form one pool. Node failures cannot be
+	// simulated then.
 	CountOnly
 	// Nomad places workers as Nomad's scheduler places the allocations of a job with one
-	// group: it knows nothing of step times.
+	// group. It does not consider step times.
 	Nomad
 	// Aware puts workers where the job's step is expected to be shortest, and close
 	// together if nothing is known.
@@ -240,6 +248,8 @@ func (c *Config) validate() error {
 		return errors.New("no policy")
 	case len(c.Nodes) == 0:
 		return errors.New("no nodes")
+	case c.Present != nil && (len(c.Present.Jobs) != len(c.Trace.Jobs) || !c.Info.Curves):
+		return errors.New("a present state needs every job, and known step times")
 	case c.Placement == CountOnly && len(c.Events) > 0:
 		return errors.New("nodes can fail only with placement pack or spread")
 	}

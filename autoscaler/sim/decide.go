@@ -47,6 +47,9 @@ func (e *engine) decide() error {
 	} else {
 		e.idle++
 	}
+	if next := e.charge(); next > e.now {
+		e.want(next)
+	}
 	if d.RequeueAt > e.now {
 		e.want(d.RequeueAt)
 	}
@@ -149,7 +152,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 			e.advance(j)
 			v := &e.view[i]
 			v.Attained, v.RunTime, v.Done = j.result.Attained, j.result.RunTime, j.Steps-j.left
-			if e.cfg.Info.Remaining {
+			if e.cfg.Info.Remaining || v.Remaining > 0 {
 				v.Remaining = j.left
 			}
 		}
@@ -157,7 +160,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 	e.nodes = e.cluster.snapshot(e.nodes)
 	return &policy.Snapshot{
 		Now: e.now, Seed: e.cfg.Seed, Nodes: e.nodes, Jobs: e.view,
-		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed, State: e.state,
+		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed && !e.unchanged(), State: e.state, Past: e.past(),
 	}
 }
 

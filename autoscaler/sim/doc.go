@@ -20,11 +20,12 @@
 //
 // A job makes steps at the rate of its true curve at its current size. A start or a resize
 // costs a gap in which it holds its GPUs and makes no step (ResizeCost). Workers are on
-// nodes (package placement). Growth goes where the job is already, then where it fits best;
-// shrinking takes the newest workers first, as Nomad does. A node that fails takes its
-// workers with it, and the job back to its last commit; a withdrawn node loses no step.
-// Info is what a policy knows: remaining work or not, and exact curves or only what was
-// measured, with noise, at sizes the job has run at.
+// nodes (package placement). A job grows on the nodes that it is on already, then on the
+// node where the new workers fit best. It shrinks by its newest workers first, as in Nomad.
+// If a node fails, its workers are lost, and their job goes back to its last commit. A
+// withdrawn node loses no step. Info states what a policy knows: whether it knows the
+// remaining work, and whether it knows exact curves or only noisy measurements at sizes at
+// which the job has run.
 //
 // # What is not
 //

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -45,6 +46,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			return nil, err
 		}
 		e.passTo(t)
+		e.charge()
 		e.completions()
 		e.clusterEvents()
 		e.arrivals()
@@ -97,6 +99,7 @@ type engine struct {
 	alike map[string]*migrate.Sensitivity
 
 	queues []queueUse // by name; empty without Config.Queues
+	ledger ledger.Ledger
 
 	result Result
 }
@@ -104,8 +107,8 @@ type engine struct {
 func newEngine(cfg Config) (*engine, error) {
 	e := &engine{
 		cfg: cfg, cluster: newCluster(cfg.Nodes, cfg.Placement),
-		jobs:  make([]job, len(cfg.Trace.Jobs)),
-		exact: exactCurves{}, kinds: map[string]*speedup.Shape{},
+		jobs:   make([]job, len(cfg.Trace.Jobs)),
+		ledger: ledger.Ledger{}, exact: exactCurves{}, kinds: map[string]*speedup.Shape{},
 		decideAt: math.Inf(1), decided: math.Inf(-1),
 	}
 	if e.aware() {
@@ -116,6 +119,7 @@ func newEngine(cfg Config) (*engine, error) {
 		e.paths = pathsOf(e.tree, len(e.cluster.nodes))
 		e.alike = map[string]*migrate.Sensitivity{}
 	}
+	e.begin()
 	e.events = slices.Clone(cfg.Events)
 	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range e.jobs {
@@ -155,6 +159,7 @@ func (e *engine) nextInstant() (float64, bool) {
 
 // passTo moves time on.
 func (e *engine) passTo(t float64) {
+	e.charge() // with what jobs hold until then
 	dt := t - e.now
 	if dt < 0 {
 		panic("sim: time went back")
@@ -228,6 +233,7 @@ func (e *engine) arrivals() {
 		}
 		e.active = append(e.active, j)
 		e.view = append(e.view, e.describe(j))
+		e.resume(j)
 		e.change()
 	}
 }

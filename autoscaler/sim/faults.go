@@ -22,8 +22,8 @@ type Faults struct {
 
 func (f Faults) any() bool { return f.FailEvery > 0 || f.WithdrawEvery > 0 }
 
-// Events returns the events of a run with a seed. They reach far beyond the time that the
-// workload should take.
+// Events returns the events of a run with the given seed. They cover much more time than
+// the workload should take.
 func (f Faults) Events(nodes []trace.Node, t *trace.Trace, seed uint64) []trace.NodeEvent {
 	back := f.Back
 	if back <= 0 {

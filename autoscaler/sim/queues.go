@@ -5,12 +5,14 @@ package sim
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// OtherQueue is the name under which the jobs count that are in no queue.
+// OtherQueue is the name under which results count jobs that are in no queue.
 const OtherQueue = queue.Any
 
 // QueueResult is the outcome for one queue.
@@ -29,7 +31,8 @@ type QueueResult struct {
 	Evictions int `json:"evictions"`  // jobs that were suspended for that
 }
 
-// Share returns what the queue used of what it was entitled to.
+// Share returns how much the queue used, as a fraction of the GPU-seconds that it was
+// entitled to.
 func (q *QueueResult) Share() float64 {
 	if q.Entitled == 0 {
 		return 0
@@ -74,6 +77,38 @@ func (e *engine) queuesPass(dt float64) {
 	}
 }
 
+// layout returns the queues as they are now, and the leaf of each active job.
+func (e *engine) layout(total int) (l *queue.Layout, leaves []int) {
+	l, leaves = e.cfg.Queues.Layout(), make([]int, len(e.active))
+	for i, j := range e.active {
+		leaves[i] = l.Leaf(e.queueOf(j), j.Tenant)
+	}
+	l.At(e.now)
+	l.Remember(e.ledger.Past())
+	l.Fit(total)
+	return l, leaves
+}
+
+// charge adds up what queues used until now, and notes what they hold from now on. It
+// returns when shares may change only because time passes, 0 if never.
+func (e *engine) charge() (next float64) {
+	if e.cfg.Queues == nil || !e.cfg.Queues.Remembers() {
+		return 0
+	}
+	total, _ := e.cluster.capacity()
+	l, leaves := e.layout(total)
+	use := make([]ledger.Use, len(l.Nodes))
+	for i, j := range e.active {
+		u, cost := &use[leaves[i]], 1.0
+		if e.cfg.SlotCost != nil && j.n > 0 {
+			cost = e.cfg.SlotCost(e.cluster.types[j.typ])
+		}
+		u.Slots, u.Cost = u.Slots+j.gpus(), u.Cost+cost*float64(j.gpus())
+	}
+	e.ledger.Charge(l, use, e.now, math.Inf(1))
+	return e.ledger.Next(l, e.now)
+}
+
 // entitle computes what each queue is entitled to from now on.
 func (e *engine) entitle() {
 	if e.cfg.Queues == nil {
@@ -82,13 +117,8 @@ func (e *engine) entitle() {
 	for i := range e.queues {
 		e.queues[i].entitled = 0
 	}
-	l := e.cfg.Queues.Layout()
-	leaves := make([]int, len(e.active))
-	for i, j := range e.active {
-		leaves[i] = l.Leaf(e.queueOf(j), j.Tenant)
-	}
 	total, _ := e.cluster.capacity()
-	l.Fit(total)
+	l, leaves := e.layout(total)
 	demand := make([]queue.Demand, len(l.Nodes))
 	of := make([]*job, len(l.Nodes)) // one of the jobs of a leaf
 	for i, j := range e.active {

@@ -74,6 +74,7 @@ func (e *engine) settle(j *job, before, n int) {
 		v.Held = ""
 		if n > 0 {
 			v.Held = e.cluster.types[j.typ]
+			e.showCurve(j, v)
 		}
 	}
 	if e.cfg.History {

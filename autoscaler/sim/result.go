@@ -81,7 +81,8 @@ func newJobResult(j *trace.Job) JobResult {
 // JCT returns the job completion time: from submission to completion.
 func (j *JobResult) JCT() float64 { return j.Done - j.Submit }
 
-// Queueing returns the time without any worker, before the start or suspended.
+// Queueing returns the time in which the job had no worker: before its start, and while it
+// was suspended.
 func (j *JobResult) Queueing() float64 { return max(0, j.JCT()-j.RunTime) }
 
 // Missed reports whether the job had a deadline and did not meet it.

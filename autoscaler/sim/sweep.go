@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Contestant is a policy and what it knows.
+// Contestant is a policy together with the information that it gets.
 type Contestant struct {
 	Label string // as the user wrote it
 	New   func() (policy.Policy, error)
@@ -60,7 +60,7 @@ type Sweep struct {
 	Progress func(done, total int)
 }
 
-// Cell is one policy at one load and resize cost.
+// Cell is the result of one policy at one load and resize cost.
 type Cell struct {
 	Policy string
 	Class  string // information class
@@ -105,7 +105,8 @@ type Comparison struct {
 	Cells     []Cell
 }
 
-// Run runs the sweep. The comparison does not depend on Parallel.
+// Run runs all simulations of the sweep. The number that run in parallel (Parallel) does
+// not change the comparison.
 func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 	if len(s.Contestants) == 0 || len(s.Workloads) == 0 || len(s.Loads) == 0 || len(s.Costs) == 0 || s.Seeds < 1 {
 		return nil, errors.New("sweep: want at least one policy, workload, load, resize cost and seed")

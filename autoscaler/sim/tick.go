@@ -15,12 +15,13 @@ import (
 )
 
 // RunTicks simulates by the rules of count-level replays of the Pollux workloads. Time
-// moves in ticks of so many seconds. In each tick, all jobs first make their steps. Then
-// the policy sees the jobs that have arrived and are not done, and its counts hold for the
-// next tick. A job whose count changes to anything except 0 makes no step for the resize
-// cost, and holds its GPUs meanwhile. A completion has its exact time within a tick, but
-// its GPUs are free only at the tick's end. Placement, node events, noise and types are not
-// part of these rules and are refused or ignored.
+// moves in ticks; tick is their length in seconds. In each tick, all jobs first make their
+// steps. Then the policy sees the jobs that have arrived and are not done, and its counts
+// hold for the next tick. A job whose count changes to a number other than 0 makes no step
+// for the duration of the resize cost, and holds its GPUs meanwhile. A job completes at its
+// exact time within a tick, but its GPUs are free only at the end of the tick. Placement,
+// node events, noise and GPU types are not part of these rules; settings for them are
+// refused or ignored.
 //
 // It calculates in double precision, in the order in which the rules are usually written,
 // so results equal the results of another implementation to the last digit.

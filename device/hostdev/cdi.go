@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// CDIKind is the vendor and class of NVIDIA GPUs in CDI.
+// CDIKind is the vendor and class by which CDI (Container Device Interface) names NVIDIA
+// GPUs.
 const CDIKind = "nvidia.com/gpu"
 
 // maxCDI bounds how much of a specification is read, in bytes.
@@ -39,7 +40,8 @@ func ReadCDI(root string) CDI {
 	return specs
 }
 
-// Names reports whether a specification has a device with this UUID as its name.
+// Names reports whether one of the specifications defines a device whose name is this
+// UUID.
 func (c CDI) Names(id string) bool {
 	word := regexp.MustCompile(`(?m)(^|[\s"'])` + regexp.QuoteMeta(id) + `($|[\s"',])`)
 	return slices.ContainsFunc(c, word.MatchString)

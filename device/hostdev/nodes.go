@@ -18,10 +18,11 @@ import (
 // sharedNodes are the nodes that every user of a GPU needs.
 var sharedNodes = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"}
 
-// Nodes returns the files in /dev that exist for the units, in order. Drivers that
-// isolate tasks without NVIDIA's container runtime (exec) need them. An error means
-// that the capabilities of some MIG instances are unknown; the result then lacks
-// only the nodes of these instances. root is prepended to /dev and /proc.
+// Nodes returns the paths of the device nodes in /dev that exist for the units, in
+// order. Task drivers that isolate tasks without NVIDIA's container runtime, such
+// as exec, need them. An error means that the capabilities of some MIG instances
+// are unknown; the result then lacks only the nodes of these instances. root is
+// prepended to /dev and /proc.
 func Nodes(root string, units []inventory.Unit) ([]string, error) {
 	names := slices.Clone(sharedNodes)
 	var errs []error

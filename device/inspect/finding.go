@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Finding is one fact about the set-up of a machine.
+// Finding is the result of one check of a machine's set-up.
 type Finding struct {
 	// Problem states that GPUs cannot be used, or not well, until this is solved.
 	// Otherwise the finding is a note.
@@ -21,7 +21,7 @@ type Finding struct {
 	Where []string
 }
 
-// String returns the finding as text for people, on several lines.
+// String returns the finding as text for operators, on several lines.
 func (f Finding) String() string {
 	kind := "note"
 	if f.Problem {

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Report is what the topo command prints.
+// Report holds the content of the topo command's output.
 type Report struct {
 	Driver string  `json:"driver"`
 	CUDA   float64 `json:"cuda"`
@@ -62,9 +62,9 @@ type Island struct {
 	BisectionMBps int `json:"bisection_mbps"`
 }
 
-// Topology reads the machine once. root is prepended to /run, where the plugin
-// keeps the IDs of islands and switches. Topology does not store the IDs that it
-// assigns itself.
+// Topology reads the machine once and returns a report. root is prepended to /run,
+// where the plugin keeps the IDs of islands and switches. If Topology has to
+// assign new IDs, it does not store them.
 func Topology(lib nvml.Library, root string) (Report, error) {
 	if err := lib.Open(); err != nil {
 		return Report{}, fmt.Errorf("opening NVML: %w", err)
@@ -135,7 +135,7 @@ func islands(l inventory.Layout) []Island {
 	return all
 }
 
-// Write prints the report for people, with the matrix in the format of nvidia-smi
+// Write prints the report as text, with the matrix in the format of nvidia-smi
 // topo -m.
 func (r Report) Write(w io.Writer) error {
 	var b strings.Builder

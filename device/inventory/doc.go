@@ -14,8 +14,8 @@
 //
 // # Vocabulary
 //
-// A unit is what a task can get: a whole GPU, or a MIG instance of one. An island
-// is a set of units joined by NVLinks, see package topology. A group is a set of
-// units of one product that are offered together; [GroupBy] selects the locality by
-// which a product is split.
+// A unit is a device that a task can get: a whole GPU, or a MIG instance of one.
+// An island is a set of units joined by NVLinks, see package topology. A group is
+// a set of units of one product that Nomad is offered together; [GroupBy] selects
+// how the units of a product are split into groups.
 package inventory

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// GroupBy is the locality by which the units of one product are split into
-// groups.
+// GroupBy selects how the units of one product are split into groups.
 type GroupBy string
 
 // Values of GroupBy.
 const (
-	// GroupByNode makes one group per product, as nomad-device-nvidia does.
+	// GroupByNode makes one group of all units of a product, as
+	// nomad-device-nvidia does.
 	GroupByNode GroupBy = "node"
 	// GroupByNVLink makes one group per NVLink island.
 	GroupByNVLink GroupBy = "nvlink"

@@ -168,8 +168,8 @@ func (inv *Inventory) hasSameLinks(g *GPU) bool {
 	return was.MIG == is.MIG && slices.Equal(was.Ports, is.Ports) && reflect.DeepEqual(was.Fabric, is.Fabric)
 }
 
-// Unidentified returns the number of GPUs that have never been readable, so that
-// not even their UUID is known.
+// Unidentified returns the number of GPUs that could never be read. Not even their
+// UUID is known.
 func (inv *Inventory) Unidentified() int {
 	n := len(inv.Unreadable)
 	for _, g := range inv.GPUs {
@@ -186,7 +186,7 @@ func (inv *Inventory) UnidentifiedAreIgnored() bool {
 	return inv.Unidentified() <= len(inv.UnmatchedIgnores)
 }
 
-// Incomplete reports whether a known GPU cannot be reached.
+// Incomplete reports whether a GPU that was read before cannot be reached now.
 func (inv *Inventory) Incomplete() bool {
 	return len(inv.Unreadable) > 0 && !inv.UnidentifiedAreIgnored() ||
 		slices.ContainsFunc(inv.GPUs, func(g *GPU) bool { return g.Handle == nil })

@@ -11,8 +11,9 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Layout places every unit of the machine, across all products. It is immutable,
-// and can be compared with reflect.DeepEqual.
+// Layout states where every unit of the machine is: its group, NVLink island, NUMA
+// node and PCIe switch. It covers all products. It is immutable, and can be
+// compared with reflect.DeepEqual.
 type Layout struct {
 	// Units are in the order of PCI addresses.
 	Units []Unit

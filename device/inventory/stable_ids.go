@@ -21,8 +21,8 @@ import (
 const stableIDsFile = "/run/nomad-device-nvtopo/stable-ids.json"
 
 // StableIDs assigns IDs to NVLink islands and PCIe switches. It keeps them in a
-// file below /run, which lasts as long as the machine is up and so longer than this
-// process.
+// file below /run. The file exists until the machine reboots, so it survives a
+// restart of this process.
 //
 // Names of groups contain these IDs, and a scheduler identifies a task's GPUs by
 // the name of their group. If that name changed, the scheduler would give the GPUs
@@ -80,10 +80,11 @@ func (s *StableIDs) assign(switches []string, islands [][]Unit) ids {
 	return s.ids.clone()
 }
 
-// Reserve records that a task was given units of a layout; the island IDs of these
-// units never change from then on. It returns false if groups are islands and one
-// of the units belongs to another island by now. In that case the machine is being
-// read again, and the scheduler would look for the unit in its old group.
+// Reserve records that a task was given units of a layout. From then on, the island
+// IDs of these units never change. If groups are islands, one of the units may
+// belong to another island by now. Reserve then returns false: the scheduler would
+// look for the unit in its old group, and has to wait until the machine has been
+// read again.
 func (s *StableIDs) Reserve(l Layout, units []Unit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

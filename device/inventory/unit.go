@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Unit is what a task can get: a whole GPU, or a MIG instance of one. It is
-// immutable.
+// Unit is a device that a task can get: a whole GPU, or a MIG instance of one. It
+// is immutable.
 type Unit struct {
 	// GPU holds the facts of the GPU, or of the GPU that the instance is part of.
 	GPU *nvml.Facts

@@ -27,9 +27,9 @@ const (
 	scrapeWait = 5 * time.Second
 )
 
-// Serve serves metrics on the address until the context ends, and has released the
-// address when it returns. If the address is in use, Serve tries again after retry,
-// since a problem with metrics must not withhold devices from Nomad.
+// Serve serves metrics on the address until the context ends. It has released the
+// address when it returns. If the address is in use, Serve tries again after retry
+// instead of failing, because Nomad must get its devices even without metrics.
 func Serve(ctx context.Context, address string, retry time.Duration, m *monitor.Monitor, log hclog.Logger) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{m: m})

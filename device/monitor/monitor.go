@@ -35,7 +35,8 @@ type Condition struct {
 	Reason string
 }
 
-// Options are what a Monitor needs from its process.
+// Options holds the NVML library and functions that a Monitor gets from its
+// process.
 type Options struct {
 	NVML nvml.Library
 	// StableIDs outlive the monitor.

@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Library is an NVML that may become unavailable. Its methods may be called
-// concurrently, except for Open and Close.
+// Library is the interface to NVML, which may become unavailable at any time. Its
+// methods may be called concurrently, except for Open and Close.
 type Library interface {
 	// Open loads and initializes NVML. It may be called again after an error.
 	Open() error
@@ -101,7 +101,7 @@ type Facts struct {
 	Instances []Instance
 }
 
-// Fabric is the NVLink fabric that a GPU has registered with.
+// Fabric describes the NVLink fabric that a GPU has registered with.
 type Fabric struct {
 	// Cluster is the UUID of the NVLink domain (an NVL72 rack). It is empty if the
 	// fabric does not span machines.
@@ -146,8 +146,8 @@ type Sample struct {
 	Rest
 }
 
-// Rest holds the values that are slow to read or to change. Only a sample of all
-// values contains them.
+// Rest holds the values that take long to read, or that rarely change. Only a
+// complete sample contains them.
 type Rest struct {
 	// Counters of ECC errors since the driver was loaded.
 	ECCCorrected, ECCUncorrected *uint64
@@ -181,7 +181,7 @@ type EventKind int
 
 // The events that affect health.
 const (
-	// EventXID is an error that the driver reports with a number.
+	// EventXID is an error that the driver reports with a number, its XID.
 	EventXID EventKind = iota
 	// EventDoubleBit is an ECC error that could not be corrected.
 	EventDoubleBit

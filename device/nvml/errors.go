@@ -92,8 +92,8 @@ func Unavailable(err error) bool {
 		errors.Is(err, ErrLibraryNotFound) || errors.Is(err, ErrVersionMismatch)
 }
 
-// Cause returns the text of an error without the name of the failed call, which may
-// differ each time.
+// Cause returns the text of an error without the name of the failed call. The same
+// cause may make a different call fail each time.
 func Cause(err error) string {
 	var code Code
 	if errors.As(err, &code) {

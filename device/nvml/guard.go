@@ -15,16 +15,16 @@ import (
 
 // Guard returns a library whose calls return within the limit. A call that takes
 // longer is abandoned and reported as [ErrHung]. Until it returns, further calls to
-// the same GPU fail at once instead of hanging as well. So at most one thread per
-// GPU hangs, one for the library, and one for Watch. Each GPU index has its own
+// the same GPU fail at once instead of hanging as well. So at most one thread hangs
+// for each GPU, one for the library, and one for Watch. Each GPU index has its own
 // gate, which lets one call through at a time and remains when the machine is read
 // again.
 //
-// Every call about a GPU passes that GPU's gate, including the one that returns its
-// handle, in which NVML may initialize the GPU.
+// Every call about a GPU passes that GPU's gate. This includes the call that
+// returns the GPU's handle, because NVML may initialize the GPU in it.
 //
-// Only Sample has no time limit. It is called every second, and the limit would
-// cost more than the call, so its caller must not wait for it.
+// Only Sample has no time limit: it is called every second, and the limit would
+// cost more than the call. So a goroutine that must not hang must not call Sample.
 func Guard(l Library, limit time.Duration) Library {
 	return &guarded{l: l, gate: gate{limit: limit}, watch: gate{limit: limit}, gpus: map[int]*gate{}}
 }

@@ -31,7 +31,7 @@ type Real struct {
 
 var _ Library = (*Real)(nil)
 
-// Options are for machines with files in unusual places.
+// Options configure an NVML whose files are in unusual places.
 type Options struct {
 	// Library is the file to load instead of libnvidia-ml.so.1 on the loader's
 	// path.
@@ -177,7 +177,8 @@ var paths = map[nvml.GpuTopologyLevel]topology.Path{
 }
 
 // Pair returns how two GPUs are connected. Values that the driver does not report
-// remain zero. Any other failure is an error, because the result is cached.
+// remain zero. For any other failure, Pair returns an error, so that the caller
+// does not cache an incomplete result.
 func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	ga, okA := a.(*realGPU)
 	gb, okB := b.(*realGPU)

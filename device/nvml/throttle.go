@@ -3,18 +3,18 @@
 
 package nvml
 
-// ThrottleReason is a reason for clocks that are lower than possible.
+// ThrottleReason is a reason why a GPU's clocks are lower than possible.
 type ThrottleReason struct {
 	// Name is for people.
 	Name string
 	bit  uint64
 }
 
-// In reports whether a mask of [Rest] contains the reason.
+// In reports whether the reason is set in mask, a bit mask from [Rest].
 func (t ThrottleReason) In(mask uint64) bool { return mask&t.bit != 0 }
 
-// ThrottleReasons returns all reasons. An idle GPU, or clocks set by a user, are
-// not throttling.
+// ThrottleReasons returns all reasons that count as throttling. Low clocks of an
+// idle GPU, and clocks that a user has set, do not count.
 func ThrottleReasons() []ThrottleReason {
 	return []ThrottleReason{
 		{"power cap", 0x4},

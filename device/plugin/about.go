@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Name is the name of the binary, by which an agent's plugin block refers to
-	// it.
+	// Name is the name of the binary. The plugin block in a Nomad agent's
+	// configuration refers to the plugin by this name.
 	Name = "nomad-device-nvtopo"
 
 	// pluginName is the name that the plugin reports to Nomad, the same as

@@ -16,7 +16,7 @@
 //
 // If the fingerprint stream carries an error or closes, Nomad drops the device
 // plugin until the agent restarts. So that never happens: any problem of NVML or a
-// GPU is reported as the health of devices. Nomad also caches whether a job fits on
-// a node by the node's attributes, so a change of health changes an attribute, too
-// (healthy).
+// GPU is reported as the health of devices. Nomad caches whether a job fits on a
+// node, for each combination of node attributes. So a change of health also changes
+// an attribute (healthy).
 package plugin

@@ -21,7 +21,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// Options are what a Device needs from its process and its machine.
+// Options holds the NVML library, and functions and paths that a Device gets
+// from its process.
 type Options struct {
 	// NVML is the library of this machine.
 	NVML nvml.Library
@@ -66,7 +67,8 @@ func (d *Device) PluginInfo() (*base.PluginInfoResponse, error) { return pluginI
 // ConfigSchema returns the schema of the config block.
 func (d *Device) ConfigSchema() (*hclspec.Spec, error) { return configSpec, nil }
 
-// SetConfig replaces the configuration. An invalid one changes nothing.
+// SetConfig replaces the configuration. An invalid configuration changes nothing
+// and is returned as an error.
 func (d *Device) SetConfig(c *base.Config) error {
 	cfg, err := decodeConfig(c.PluginConfig)
 	if err != nil {

@@ -8,15 +8,16 @@ package topology
 const maxBisection = 20
 
 // Bisection returns the NVLink bandwidth in MB/s, in one direction, between the two
-// halves of the set at its weakest cut. The halves of an odd set differ by one. The
-// bandwidth is 0 if some cut crosses no NVLink, if the driver reports no rates, and
-// for a set of one.
+// halves of the set at its weakest cut. In a set with an odd number of GPUs, one
+// half has one GPU more. The bandwidth is 0 if some cut crosses no NVLink, if the
+// driver reports no rates, or if the set has only one GPU.
 //
-// Pairs with direct links add up. GPUs on NVSwitch do not: all traffic between the
-// halves passes through the ports of both, so the half with less port bandwidth is
-// the limit.
+// The bandwidths of pairs with direct links add up. With NVSwitch, they do not: all
+// traffic between the halves passes through the ports of both halves, so the half
+// with less port bandwidth is the limit.
 //
-// ok is false for sets of more than 20 GPUs, which are not tried.
+// ok is false for sets of more than 20 GPUs, because there would be too many cuts
+// to try.
 func (m *Matrix) Bisection(set []int) (mbps int, ok bool) {
 	n := len(set)
 	if n > maxBisection {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Path is how two GPUs are connected without NVLink. The names are the same as in
+// Path is the connection over PCIe between two GPUs. The names are the same as in
 // nvidia-smi topo.
 type Path int
 

@@ -50,8 +50,8 @@ type Matrix struct {
 	egress []int
 }
 
-// New returns the matrix for the facts about each GPU and each pair. It calls pair
-// once for each i < j; a nil pair means that nothing is known about pairs.
+// New returns the matrix that follows from the facts about each GPU and each pair.
+// It calls pair once for each i < j. If pair is nil, nothing is known about pairs.
 func New(gpus []GPU, pair func(i, j int) Pair) *Matrix {
 	n := len(gpus)
 	m := &Matrix{n: n, links: make([]Link, n*n), egress: make([]int, n)}
@@ -136,8 +136,8 @@ func (m *Matrix) Islands() [][]int { return m.islands }
 // Island returns the index in [Matrix.Islands] of the island of GPU i.
 func (m *Matrix) Island(i int) int { return m.island[i] }
 
-// Sub returns the matrix of some of the GPUs, in the given order. Its islands are
-// the islands that these GPUs form among themselves.
+// Sub returns the matrix of some of the GPUs, in the given order. Only links between
+// these GPUs count for its islands.
 func (m *Matrix) Sub(set []int) *Matrix {
 	s := &Matrix{n: len(set), links: make([]Link, len(set)*len(set)), egress: make([]int, len(set))}
 	for a, i := range set {
@@ -150,8 +150,8 @@ func (m *Matrix) Sub(set []int) *Matrix {
 	return s
 }
 
-// Joined reports whether every two GPUs of the set can reach each other's memory.
-// A set of one is joined.
+// Joined reports whether any two GPUs of the set can reach each other's memory. It
+// is true for a set of one GPU.
 func (m *Matrix) Joined(set []int) bool {
 	for a, i := range set {
 		for _, j := range set[a+1:] {

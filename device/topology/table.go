@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// Row is a GPU's text in the table, in addition to its links.
+// Row holds the texts in a GPU's row of the table, besides its links.
 type Row struct {
 	// Label names the GPU in the header and at the start of its line.
 	Label string

@@ -17,8 +17,8 @@
 //	process      training processes
 //	events       events for the user
 //
-// Package discovery finds the other agents and elects the leader. Main gets all frameworks,
-// and the configuration selects the task's.
+// Package discovery finds the other agents and elects the leader. Main gets all frameworks
+// that the program supports; the task's configuration selects one.
 //
 //	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
 //	                            │──> discovery: registry, certificates, elector

@@ -15,8 +15,9 @@ import (
 // Stop holds the signals that end a task under the task driver.
 var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 
-// Signals returns a channel with the signals that an agent handles, and the signals in
-// more. From the call on, a stop signal is a request to leave and does not end the process.
+// Signals returns a channel that receives all signals that an agent handles, and the
+// additional ones in more. From the call on, a stop signal no longer ends the process: it
+// is a request to leave.
 func Signals(more ...os.Signal) <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, append(passedOn(), more...)...)

@@ -40,7 +40,7 @@ type Options struct {
 // connection is up (grpc.NewClient).
 type Dialer func(ctx context.Context, addr, allocID string) (*grpc.ClientConn, error)
 
-// Leadership is whom this agent follows.
+// Leadership states which agent leads, as this agent knows it.
 type Leadership = election.Leadership
 
 // Errors of an Elector, in addition to those of package election and of contexts.
@@ -113,9 +113,9 @@ func (e *Elector) Leave() {
 }
 
 // MayForm reports whether this agent may form a ring with the allocations that have a
-// session with it, and if not, why. The answer is cheap advice that may be out of date;
-// Form decides. Ask again later, since some reasons pass: after a refusal the elector also
-// probes the peers that are not connected.
+// session with it, and if not, why. The answer is cheap but may be out of date; Form
+// decides. After a refusal, call MayForm again later: the elector meanwhile probes the
+// peers that are not connected, and their answers may change the result.
 func (e *Elector) MayForm(connected []string) (bool, string) {
 	err := ErrStopped
 	e.step(func(now time.Duration) (acts []election.Action) {

@@ -34,18 +34,19 @@ const (
 // Presence knows which allocations are live. Use NewPresence and Run.
 //
 // Run follows the registry, which sends each change at once. If the newest view
-// does not list a calling peer, Presence reads the registry again, so that it finds
-// a peer that was registered a moment ago. Even this reading may lack a peer that
-// must not be refused: Nomad deregisters an allocation when it begins to stop it,
-// and then gives it time to leave the ring, perhaps under a new leader. Or the
-// registry may not answer at all. So an allocation that is not listed counts as
-// leaving until its absence, up to the newest view, has lasted for a window. The
-// absence is measured from the latest of these events:
+// does not list a calling peer, Presence reads the registry again, because the peer
+// may just have been registered. A peer that is still not listed may have to be
+// admitted nevertheless. When Nomad begins to stop an allocation, it first removes
+// it from the registry, and then gives it time to leave the ring, perhaps under a
+// new leader. Or the registry may not answer. So an allocation that is not listed
+// counts as leaving, and is admitted, until it has been missing for the length of a
+// window. This time is measured up to the newest view, from the latest of these
+// events:
 //
 //   - a view listed it,
 //   - Nomad signed its identity, which it does only for allocations that have not
 //     ended,
-//   - this agent saw its first view, as it knows nothing of the time before.
+//   - this agent saw its first view, because it knows nothing of the time before.
 //
 // For dispatched and periodic jobs only the first event counts. Their identities
 // name the parent job, so only the registry can tell siblings apart.

@@ -21,8 +21,8 @@ import (
 // reportEvery is the interval at which an agent without a leader logs why.
 const reportEvery = 5 * time.Second
 
-// Run works until ctx ends, then waits for the goroutines that it has started. It
-// returns ctx's error. Call it once only.
+// Run takes part in elections until ctx ends, and then waits for its goroutines. It
+// returns ctx's error. Call it only once.
 func (e *Elector) Run(ctx context.Context) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	e.mu.Lock()

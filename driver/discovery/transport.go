@@ -56,9 +56,9 @@ type peerInfo struct {
 // AuthType names the transport in gRPC's own messages.
 func (peerInfo) AuthType() string { return "kolo-tls" }
 
-// IdentityFrom returns the identity of the peer whose call has the context ctx,
-// with Departing up to date. It returns false if the call did not come over a
-// Transport.
+// IdentityFrom returns the identity of the peer that made the call with the context
+// ctx. The identity's field Departing is up to date. IdentityFrom returns false if
+// the call did not come over a Transport.
 func IdentityFrom(ctx context.Context) (Identity, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -73,8 +73,8 @@ func IdentityFrom(ctx context.Context) (Identity, bool) {
 	return id, true
 }
 
-// Admission is a connection that its listener limits until the peer has
-// authenticated itself.
+// Admission is a connection that counts towards the listener's limits until the
+// peer has authenticated itself.
 type Admission interface {
 	// Admitted is called once the peer is known.
 	Admitted()
@@ -148,7 +148,7 @@ func (s *serverSide) ClientHandshake(context.Context, string, net.Conn) (net.Con
 	return nil, nil, errors.New("these credentials are a server's")
 }
 
-// Info names the protocol.
+// Info returns the name of the security protocol, as gRPC requires.
 func (s *serverSide) Info() credentials.ProtocolInfo { return protocol }
 
 // Clone returns the same credentials: they do not change.
@@ -216,7 +216,7 @@ func (c *ClientSide) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, 
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
-// Info names the protocol.
+// Info returns the name of the security protocol, as gRPC requires.
 func (c *ClientSide) Info() credentials.ProtocolInfo { return protocol }
 
 // Clone returns the same credentials, so that Until also covers connections made

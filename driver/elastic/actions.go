@@ -32,21 +32,22 @@ type Stop struct {
 	Retire bool
 }
 
-// Form admits waiting members to a ring. It is sent to every host, is repeated when a host
-// registers again, and takes effect once per process.
+// Form admits the waiting members to a ring. The leader sends it to every host, and again
+// when a host registers again. It takes effect only once for each process.
 type Form struct {
 	Ring Ring
 	// Hosts limits the action to some hosts; nil means all.
 	Hosts []HostID
 }
 
-// Synced tells every host that all members of a ring have the training state. The host
-// repeats this when it registers again.
+// Synced tells every host that all members of a ring have the training state. A host that
+// registers again includes this fact in its report.
 type Synced struct{ Generation uint64 }
 
 // Failed tells a host that the end of a member counts as a failure of its slot. The host
-// repeats this when it registers again. It is sent if processes can't change their ring:
-// when one crashes, its peers crash as well, and only the machine knows which was first.
+// repeats this when it registers again. Failed is used only if processes can't change their
+// ring: when one of them crashes, the others crash, too, and only the machine knows which
+// crashed first.
 type Failed struct{ Slot SlotID }
 
 // Notify notifies the process with rank 0 that hosts changed. If processes can't change

@@ -42,9 +42,10 @@
 //	dissolved    no member is left in the ring
 //	returned     a lost host registers again, with a member still in the ring
 //
-// From every phase, a host that registers with a newer ring of another leader leads to
-// forming: the ring is adopted. A notice is not a phase, because Horovod may drop it, and
-// because the change may be cancelled while the ring keeps training.
+// In every phase, a host may register with a newer ring that another leader has formed. The
+// machine then adopts that ring, in phase forming. A notice of a change is not a phase,
+// because Horovod may drop it, and because the change may be cancelled while the ring keeps
+// training.
 //
 // The outcome of the job is separate from the phase. Once it is decided (ending.go),
 // no ring forms and processes are stopped. End follows when the last one has exited.
@@ -55,10 +56,10 @@
 // kept waiting. When all of them have arrived, the ring is notified to stop at its next
 // commit. Shrinking needs no staging.
 //
-// After a failure the survivors form the next ring at once, if there are enough of them.
-// The response to a failure while a ring forms depends on the framework
-// (Framework.AbandonsForming). If processes can't give the ring up, another process
-// replaces the one that died.
+// After a failure the survivors form the next ring at once, if there are enough of them. If
+// a process fails while a ring forms, the response depends on the framework. If processes
+// can give up a forming ring (Framework.AbandonsForming), that ring breaks at once.
+// Otherwise another process takes the place of the one that died.
 //
 // # Unmodified scripts
 //

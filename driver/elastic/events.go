@@ -5,8 +5,8 @@ package elastic
 
 import "time"
 
-// Event reports something that happened. Any event may come late, twice or for a process
-// that is gone.
+// Event tells the machine of something that happened. Any event may come late, come twice,
+// or concern a process that is gone.
 type Event interface{ event() }
 
 // HostJoined reports that an agent registered, for the first time or again after
@@ -41,8 +41,8 @@ type SlotArrived struct {
 	Restarts bool
 }
 
-// SlotWaiting reports that a process left the ring of Generation and waits for its next
-// rank.
+// SlotWaiting reports that a process left the ring with the number Generation, and waits
+// for its rank in the next ring.
 type SlotWaiting struct {
 	Proc       Proc
 	Generation uint64
@@ -51,7 +51,8 @@ type SlotWaiting struct {
 	Retiring bool `json:",omitempty"`
 }
 
-// SlotUp reports that a process is connected to the ring of Generation.
+// SlotUp reports that a process is connected to all others in the ring with the number
+// Generation.
 type SlotUp struct {
 	Proc       Proc
 	Generation uint64
@@ -68,7 +69,8 @@ type SlotIdle struct {
 	Idle       bool
 }
 
-// Trained reports that a ring made a step, so all its members have the state.
+// Trained reports that a ring made a step. It shows that all members of the ring have the
+// training state.
 type Trained struct{ Generation uint64 }
 
 // Stalled reports that a ring made no step for too long, because one of its processes

@@ -94,8 +94,8 @@ func (m *Machine) Forming() bool {
 // Intact reports whether the current ring forms or trains, and has lost no member.
 func (m *Machine) Intact() bool { return m.Forming() || m.Up() }
 
-// FormingEnds returns when members of the current ring that have not connected are killed.
-// It is zero if no ring forms or trains.
+// FormingEnds returns the time at which members of the current ring are killed if they have
+// not connected by then. It is zero if no ring forms or trains.
 func (m *Machine) FormingEnds() time.Time {
 	if p := m.intact(); p != nil {
 		return p.formed.Add(m.opt.FormTimeout)
@@ -103,15 +103,16 @@ func (m *Machine) FormingEnds() time.Time {
 	return time.Time{}
 }
 
-// Ending reports whether the job's outcome is decided. Then its processes are being
-// stopped, and make no steps.
+// Ending reports whether the job's outcome is decided. Its processes are then being
+// stopped, and make no more steps.
 func (m *Machine) Ending() bool { return m.end != nil }
 
 // Restarts reports whether the job's processes can't change their ring.
 func (m *Machine) Restarts() bool { return m.restarts }
 
-// Asked returns the generation of the last ring whose members were asked to end because
-// they can't change their ring, 0 if there was none.
+// Asked returns the generation of the last ring whose members were asked to end. This
+// happens only to processes that can't change their ring. It is 0 if there was no such
+// ring.
 func (m *Machine) Asked() uint64 { return m.asked }
 
 // Resets returns how many rings replaced an earlier one.

@@ -6,7 +6,8 @@ package elastic
 import "time"
 
 // OnRingLost selects what the machine does when no process with the training state is left.
-// Processes that can't change their ring start again in any case.
+// It does not apply to processes that can't change their ring: these start again in any
+// case.
 type OnRingLost int
 
 // Values of OnRingLost.
@@ -34,8 +35,8 @@ type Framework struct {
 	LocalGaps bool
 }
 
-// Options configure the machine. In options that users set, zero has its literal meaning.
-// In the other durations, zero selects the default (see setDefaults).
+// Options configure the machine. For options that users set, zero means zero. For all other
+// durations, zero selects the default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring

@@ -17,8 +17,8 @@ func (h *host) offered() int {
 	return len(h.slots)
 }
 
-// SlotNumber returns the number of the slot that an entry of HostInfo.Slots belongs to.
-// Messages and scripts identify a slot by this number.
+// SlotNumber returns the number of the slot that an entry of HostInfo.Slots belongs to: a
+// slot and its standby are two entries. Messages and scripts identify a slot by its number.
 func SlotNumber(entry, width int) int {
 	if width > 0 {
 		return entry % width

@@ -81,7 +81,7 @@ func (r *Ring) Hosts() []HostID {
 	return hosts
 }
 
-// Find returns the member in the slot, or nil.
+// Find returns the member of the ring that runs in the slot, or nil if there is none.
 func (r *Ring) Find(s SlotID) *Member {
 	if r == nil {
 		return nil

@@ -152,8 +152,8 @@ func (d *Driver) StopTask(id string, timeout time.Duration, signal string) error
 	return t.stop(timeout)
 }
 
-// DestroyTask forgets a task and removes everything that the driver made for it. It
-// destroys a running task only with force.
+// DestroyTask removes a task from the driver, and everything that the driver made
+// for it. It destroys a running task only with force.
 func (d *Driver) DestroyTask(id string, force bool) error {
 	t, err := d.task(id)
 	if err != nil {
@@ -178,8 +178,8 @@ func (d *Driver) InspectTask(id string) (*drivers.TaskStatus, error) {
 	return t.status(), nil
 }
 
-// TaskStats sends the resource usage of a task, agent and slots together, every
-// interval.
+// TaskStats sends the resource usage of a task in every interval. The usage is the
+// sum of the agent and its slots.
 func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duration) (<-chan *drivers.TaskResourceUsage, error) {
 	t, err := d.task(id)
 	if err != nil {
@@ -188,7 +188,8 @@ func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duratio
 	return t.exec.Stats(ctx, interval)
 }
 
-// TaskEvents sends the agents' events, see package eventtail.
+// TaskEvents returns a channel with the events that agents report; see package
+// eventtail.
 func (d *Driver) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
 	return d.events.TaskEvents(ctx)
 }

@@ -7,7 +7,7 @@
 //
 //	go test -tags e2e ./e2e/autoscaler
 //
-// The tests ask Nomad itself whether counts ever exceed the capacity. A count that
-// is too high leaves a blocked evaluation behind, which Nomad lists (TriggeredBy
-// queued-allocs) until it is collected.
+// The tests ask Nomad itself whether counts ever exceeded the capacity. A count
+// that is too high leaves a blocked evaluation behind. Nomad lists it (TriggeredBy
+// queued-allocs) until it is garbage-collected.
 package autoscaler

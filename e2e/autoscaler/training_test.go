@@ -75,6 +75,8 @@ func TestTraining(t *testing.T) {
 		must.Less(t, curve.Time(2), curve.Time(4), must.Sprintf("%s gains nothing by more workers: %v", name, curve.Points()))
 	}
 
+	d.accounts(t, "a", "b")
+
 	b.finish(t)
 	must.NoError(t, w.WaitStatus(bounded(t, 2*time.Minute), "b", "dead"))
 	w.neverTooMuch(t, "a", "b")

@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// Cost holds the step times, memory and processor use of each launcher while
-// nothing changes.
+// Cost holds the step times, memory and processor use of training under each
+// launcher, while the number of processes stays the same.
 type Cost struct {
 	// StepMS are medians over costSteps steps of two ranks that only compute, in
 	// milliseconds.

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A Course describes the training steps between the request for a change and its
-// completion, as rank 0 measured them. Times are in seconds.
+// A Course describes the training steps from the request for a change to the end of
+// the change, as rank 0 measured them. Times are in seconds.
 type Course struct {
 	// Pause is the longest time between two steps, minus a usual step of the same
 	// ring. (With long steps, the gap would mostly consist of one step.)

@@ -7,15 +7,17 @@
 //
 //	make bench                                  # everything, hours
 //	make bench ONLY=torch                       # PyTorch's section
+//	make bench ONLY=run                         # whole runs, disturbed: 90 minutes; FAST=1 for 10
 //	go run ./e2e/bench -parts recovery -o -     # one part, to the terminal
 //	go run ./e2e/bench -parts torch-trained -state 1000 -rounds 3 -raw raw.json -add
 //
 // All launchers get the same flags. The launchers are horovodrun, and the driver's
 // agent without Nomad (`nomad-driver-horovod run` and `nomad-driver-torch run`).
-// `bench torchrun` and `bench torchft` wrap launchers without host discovery, and
-// keep one node for each slot (torchft is measured if `make torchft` has installed
-// it). All times are recorded by the training processes themselves. The gap is from
-// the last step of the old ring to the first step of the new one. Lateness is from
-// the change of the host list (or the kill) to that first step. With a large state,
-// the pause excludes the time of a usual step.
+// Torchrun and torchft have no host discovery: `bench torchrun` and `bench torchft`
+// wrap them, and start one node for each slot. Torchft is measured only if `make
+// torchft` has installed it. All times are recorded by the training processes
+// themselves. The gap is from the last step of the old ring to the first step of
+// the new one. Lateness is from the change of the host list (or the kill) to that
+// first step. In measurements with a large state, the usual time of a step is
+// subtracted from the pause.
 package main

@@ -36,6 +36,9 @@ var (
 	none      = launcher{Name: "no launcher", framework: train.Horovod}
 )
 
+// torchrunDefaults is torchrun with its own settings.
+const torchrunDefaults = "torchrun-defaults"
+
 // PyTorch's launchers. After a restart by torchrun, training resumes from a checkpoint.
 var (
 	torchrun       = launcher{Name: "torchrun", framework: train.Torch, command: peerCommand("torchrun"), args: checkpoints}

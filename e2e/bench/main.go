@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,11 @@ type options struct {
 	launchers string
 	// stateMB are the state sizes in MiB for the parts that measure them.
 	stateMB []int
+	// seed, steps and every are for whole runs: the seed of the events, the steps of a run, and
+	// the mean times between events.
+	seed  uint64
+	steps int
+	every []time.Duration
 	// keep saves the results so far, because a round takes minutes.
 	keep func() error
 }
@@ -73,6 +79,11 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	progress("writing %s", o.out)
+	if results.Run != nil && len(results.Run.By) > 0 {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(o.out), runPicture), results.Run.picture(), 0o644); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(o.out, results.page(old), 0o644)
 }
 
@@ -83,8 +94,11 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.out, "o", "-", "file for the report, - for the terminal")
 	flags.StringVar(&o.raw, "raw", "", "file that keeps the results, so that parts can be measured one by one")
 	flags.BoolVar(&o.add, "add", false, "add to the results in -raw instead of replacing them, to measure in several sittings")
-	flags.StringVar(&o.launchers, "launchers", "", "only these, such as kolo")
+	flags.StringVar(&o.launchers, "launchers", "", "only these, such as kolo; for whole runs by their full names, separated by ;")
 	sizes := flags.String("state", "10,100,1000", "sizes of the state in MiB, for the parts about it")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed of the events in whole runs")
+	flags.IntVar(&o.steps, "steps", 3000, "steps of a whole run, of 0.1 s each")
+	every := flags.String("every", "1m,5m,0", "mean times between the events of whole runs; 0 for no events")
 	which := flags.String("parts", "horovod,torch", "what to measure: all of a framework, or some of "+strings.Join(partNames(), ", ")+"; nothing only writes the report of -raw")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -99,6 +113,16 @@ func parse(args []string) (*options, error) {
 			return nil, fmt.Errorf("-state: %q: at least 2 MiB", text)
 		}
 		o.stateMB = append(o.stateMB, mb)
+	}
+	for text := range strings.SplitSeq(*every, ",") {
+		mean, err := time.ParseDuration(text)
+		if err != nil || mean < 0 {
+			return nil, fmt.Errorf("-every: %q is no duration, such as 1m", text)
+		}
+		o.every = append(o.every, mean)
+	}
+	if o.steps < 10 {
+		return nil, errors.New("-steps: at least 10")
 	}
 	if o.rounds < 1 {
 		return nil, errors.New("-rounds: at least 1")
@@ -116,7 +140,7 @@ func parse(args []string) (*options, error) {
 
 func measure(ctx context.Context, o *options, results *Results) error {
 	for _, p := range o.parts {
-		if err := results.describe(ctx, o, p.framework); err != nil {
+		if err := results.describe(ctx, o, p); err != nil {
 			return err
 		}
 		if !o.add {

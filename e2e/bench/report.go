@@ -19,7 +19,7 @@ import (
 
 // Results holds all measurements of one report.
 type Results struct {
-	// About describes what was measured, by framework.
+	// About describes what was measured, by framework, and of whole runs by "run".
 	About map[string]About `json:"about"`
 
 	Resize   *Changes  `json:"resize,omitempty"`
@@ -31,6 +31,7 @@ type Results struct {
 	Rendezvous string           `json:"rendezvous,omitempty"`
 
 	Torch TorchResults `json:"torch"`
+	Run   *RunResults  `json:"run,omitempty"`
 }
 
 // About states when, where and with which versions a framework was measured.
@@ -46,8 +47,12 @@ var versions = map[string]string{
 	train.Torch.Name:   `import platform, torch; print(f"PyTorch {torch.__version__} (CPU, Gloo), Python {platform.python_version()}")`,
 }
 
-// describe fills in the versions that a framework is measured with.
-func (r *Results) describe(ctx context.Context, o *options, f train.Framework) error {
+// describe fills in the versions that a part is measured with.
+func (r *Results) describe(ctx context.Context, o *options, p part) error {
+	f, name := p.framework, p.framework.Name
+	if p.alone {
+		name = p.name
+	}
 	model := "unknown processor"
 	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -67,7 +72,7 @@ func (r *Results) describe(ctx context.Context, o *options, f train.Framework) e
 	if err != nil {
 		return fmt.Errorf("ask Python for its versions: %w", err)
 	}
-	r.About[f.Name] = About{
+	r.About[name] = About{
 		Date:     time.Now().UTC().Format("2006-01-02"),
 		Machine:  fmt.Sprintf("%d cores, %s, with a load of %s in the 15 minutes before", runtime.NumCPU(), model, strings.Fields(string(load))[2]),
 		Software: strings.TrimSpace(string(out)) + ", " + runtime.Version(),
@@ -81,11 +86,14 @@ const (
 	kept       = "\n<!-- not written by make bench, which keeps what follows -->\n"
 	torchBegin = "<!-- make bench ONLY=torch: begin -->\n"
 	torchEnd   = "<!-- make bench ONLY=torch: end -->\n"
+	runBegin   = "<!-- make bench ONLY=run: begin -->\n"
+	runEnd     = "<!-- make bench ONLY=run: end -->\n"
 )
 
 // page returns the old page with its measurements replaced by the new ones.
 func (r *Results) page(old []byte) []byte {
-	head, rest := string(old), ""
+	head, whole := cutSection(string(old), runBegin, runEnd)
+	rest := ""
 	if i := strings.Index(head, kept); i >= 0 {
 		head, rest = head[:i], head[i:]
 	}
@@ -108,7 +116,28 @@ func (r *Results) page(old []byte) []byte {
 			rest = kept + "\n" + section + strings.TrimPrefix(rest, kept)
 		}
 	}
+	if r.Run != nil {
+		w.Reset()
+		r.Run.write(&w, r.About["run"])
+		whole = runBegin + w.String() + runEnd
+	}
+	// Whole runs come first: they are what users have.
+	if i := strings.Index(head, "\n## "); whole != "" && i >= 0 {
+		head = head[:i+1] + whole + "\n" + strings.TrimLeft(head[i+1:], "\n")
+	} else {
+		head += whole
+	}
 	return []byte(head + rest)
+}
+
+// cutSection returns a page without a section, and the section with its marks; "" if it has none.
+func cutSection(page, begin, end string) (rest, section string) {
+	i, j := strings.Index(page, begin), strings.Index(page, end)
+	if i < 0 || j < i {
+		return page, ""
+	}
+	j += len(end)
+	return page[:i] + strings.TrimLeft(page[j:], "\n"), page[i:j]
 }
 
 func (r *Results) write(w *bytes.Buffer) {

@@ -12,18 +12,27 @@ import (
 )
 
 // torchrunPeer runs torchruns. The first one hosts the rendezvous.
-type torchrunPeer struct{ flags []string }
+type torchrunPeer struct {
+	// defaults keeps PyTorch's own settings. Otherwise the fastest ones are used.
+	defaults bool
+	flags    []string
+}
 
 func (p *torchrunPeer) begin(root string, _ []string, least, most int) (*exec.Cmd, error) {
 	port, err := freePort()
-	// These settings of PyTorch's are the fastest.
 	p.flags = []string{filepath.Join(root, "e2e/bench/torchrun.py"), fmt.Sprintf("--nnodes=%d:%d", least, most), "--nproc-per-node=1", "--max-restarts=1000000",
-		"--monitor-interval=0.1", "--rdzv-backend=c10d", fmt.Sprintf("--rdzv-endpoint=localhost:%d", port), "--rdzv-id=bench"}
+		"--rdzv-backend=c10d", fmt.Sprintf("--rdzv-endpoint=localhost:%d", port), "--rdzv-id=bench"}
+	if !p.defaults {
+		p.flags = append(p.flags, "--monitor-interval=0.1")
+	}
 	return nil, err
 }
 
 func (p *torchrunPeer) node(command []string, number int) *exec.Cmd {
-	conf := fmt.Sprintf("--rdzv-conf=last_call_timeout=1,is_host=%t", number == 0)
+	conf := fmt.Sprintf("--rdzv-conf=is_host=%t", number == 0)
+	if !p.defaults {
+		conf += ",last_call_timeout=1"
+	}
 	args := slices.Concat(p.flags[:1], []string{conf}, p.flags[1:], command[1:])
 	cmd := exec.Command(command[0], args...) //nolint:noctx // ended by a signal of its own
 	// A torch built without libuv cannot share the rendezvous's store.

@@ -13,12 +13,12 @@
 // It runs real Horovod under `nomad-driver-horovod run`, or real PyTorch under
 // `nomad-driver-torch run`. These subcommands run the driver's agents and leader without
 // Nomad. The script writes a checkpoint with each commit. So training must never resume
-// from before the last commit, whatever dies, and without further disturbance it must reach
-// a ring of all listed slots. Each sample must be used once per epoch: the model counts the
+// from before the last commit, whatever dies. After the disturbances end, it must reach a
+// ring of all listed slots. Each sample must be used once per epoch. The model counts the
 // uses in its weights, which are part of the state that survives. PyTorch's script also
-// records the generation of each step, which tells the steps that training has kept; by
-// this record, too, they must use each sample once per epoch. Failures depend on microseconds, so a seed that has failed may need several runs to
-// fail again.
+// records the generation of each step. This record shows which steps training has kept, and
+// these, too, must use each sample once per epoch. Failures depend on microseconds, so a
+// seed that has failed may need several runs to fail again.
 //
 // Whenever all ranks train, chaos measures the memory and the open descriptors of the
 // launcher, which contains the agents, and of the training processes. A run fails if these

@@ -191,8 +191,8 @@ func deviceRules() map[string]rule {
 
 // Decisions are made without Nomad, so that the simulator makes the same ones.
 func autoscalerRules() map[string]rule {
-	contract := []string{"job/sizes", "job/waiting", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate", "plan/queue"})
+	contract := []string{"job/sizes", "job/waiting", "plan/queue", "policy/speedup", "policy"}
+	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "memory/usage", "plan/topology", "plan/migrate", "plan/ledger"})
 	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
 		"job/identity":    {pure: true},
@@ -202,17 +202,19 @@ func autoscalerRules() map[string]rule {
 		"plan/placement":  {pure: true},
 		"plan/topology":   {pure: true},
 		"plan/queue":      {pure: true},
+		"plan/ledger":     {uses: []string{"plan/queue"}, pure: true},
 		"plan/migrate":    {uses: []string{"job/sizes", "plan/placement"}, pure: true},
 		"policy/speedup":  {pure: true},
 		"policy":          {uses: contract, pure: true},
 		"policy/registry": {uses: slices.Concat(contract, []string{"text/nesting"}), pure: true},
 		"policy/builtin":  {uses: slices.Concat(contract, []string{"text/nesting", "policy/registry"}), pure: true},
-		"policy/queued":   {uses: slices.Concat(contract, []string{"plan/queue"}), pure: true},
+		"policy/queued":   {uses: contract, pure: true},
 		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate"}, pure: true},
 		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
-		"memory/history":  {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
+		"memory/history":  {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/queue", "plan/ledger", "policy/speedup"}, pure: true},
+		"memory/usage":    {uses: []string{"job/identity"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
-		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/queue", "sim/trace"})},
+		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace"})},
 
 		"api":               {uses: decisions},
 		"text/printable":    {},
@@ -227,10 +229,11 @@ func autoscalerRules() map[string]rule {
 		"memory/store":      {uses: slices.Concat(decisions, []string{"api/audit", "text/printable"}), nomad: true},
 		"cluster":           {uses: slices.Concat(edge, []string{"api"}), nomad: true},
 		"api/tokens":        {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
+		"sim/forecast":      {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace", "sim"})},
 		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
 		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
 		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
-		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report"}), nomad: true},
+		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report", "sim", "sim/trace", "sim/forecast"}), nomad: true},
 	}
 }
 

@@ -8,8 +8,8 @@
 //	go run ./e2e/checks vuln          looks for known vulnerabilities
 //	go run ./e2e/checks reproducible  builds the programs twice and compares them
 //
-// A check that cannot fail is worthless, so the tests of this package run each
-// check on a module that must fail.
+// A check that cannot fail is worthless. So the tests of this package run each check
+// on a module in which it must find an error.
 package main
 
 import (

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// StopAfter stops the cluster at the end of the test. The logs of a failed test
-// remain in dir and replace the logs of an earlier failure.
+// StopAfter stops the cluster at the end of the test. If the test has failed,
+// the cluster's logs remain in dir, in place of the logs of an earlier failure.
 func (c *Cluster) StopAfter(t testing.TB, dir string) {
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -52,7 +52,8 @@ type Options struct {
 	Log func(format string, args ...any)
 }
 
-// Patient is an Options.Grace with which a client is not lost because the machine is busy.
+// Patient is a value of Options.Grace that is long enough for busy machines: no client
+// counts as lost just because it is slow.
 const Patient = 5 * time.Minute
 
 // binaryVariable is the environment variable with the Nomad of `make e2e NOMAD=…`.

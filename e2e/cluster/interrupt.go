@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// ErrInterrupted is returned instead of starting anything while a signal ends this process.
+// ErrInterrupted is returned by functions that start something, once a signal is ending
+// this process.
 var ErrInterrupted = errors.New("this process was interrupted")
 
 // running holds the clusters of this process, so that Ctrl-C and the like end it only once all of

@@ -60,7 +60,7 @@ func (c *Cluster) Scale(ctx context.Context, job, group string, count int) error
 	return err
 }
 
-// StopJob stops a job and, with purge, forgets it.
+// StopJob stops a job. With purge, it also removes the job from Nomad.
 func (c *Cluster) StopJob(ctx context.Context, job string, purge bool) error {
 	c.log("nomad: job stop %s", job)
 	_, _, err := c.API.Jobs().Deregister(job, purge, new(api.WriteOptions).WithContext(ctx))
@@ -74,7 +74,8 @@ func (c *Cluster) Allocs(ctx context.Context, job string) ([]*api.AllocationList
 	return allocs, err
 }
 
-// Running returns the allocations, by name, that are running and should be.
+// Running returns the allocations of a job that run and that Nomad wants to run,
+// ordered by name.
 func (c *Cluster) Running(ctx context.Context, job string) ([]*api.AllocationListStub, error) {
 	allocs, err := c.Allocs(ctx, job)
 	allocs = slices.DeleteFunc(allocs, func(a *api.AllocationListStub) bool {

@@ -29,7 +29,8 @@ type Node struct {
 	cluster *Cluster
 }
 
-// Cut unplugs the node from the network. It returns ErrShared if the nodes share one.
+// Cut unplugs the node from the network. It returns ErrShared if all nodes use the network
+// of the machine.
 func (n *Node) Cut(ctx context.Context) error {
 	n.cluster.log("cluster: cutting %s off", n.Name)
 	return n.cluster.network.setLink(ctx, n.index, "down")

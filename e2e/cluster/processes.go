@@ -55,8 +55,8 @@ func (p Process) Memory() (resident, own int, err error) {
 	return resident, own, nil
 }
 
-// Processes returns the processes that match. It omits processes that end
-// meanwhile, and processes of other users.
+// Processes returns the processes for which match returns true. It omits processes
+// that end meanwhile, and processes of other users.
 func Processes(match func(Process) bool) []Process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var found []Process
@@ -112,8 +112,8 @@ func Slots(allocID string) []Process {
 	})
 }
 
-// Agents returns the agent of an allocation, which is the driver's process inside
-// it.
+// Agents returns the processes of an allocation's agent, which the driver runs
+// inside the allocation.
 func Agents(allocID string) []Process {
 	return Processes(func(p Process) bool {
 		return p.Env["NOMAD_ALLOC_ID"] == allocID && p.Env["KOLO_SLOT"] == "" && len(p.Args) > 1 &&

@@ -41,8 +41,8 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 	}
 }
 
-// A FatalError from a check ends the wait, because the expected state can no longer
-// be reached.
+// A FatalError is an error with which a check ends the wait at once, because the
+// expected state can no longer be reached.
 type FatalError struct{ Reason string }
 
 func (e *FatalError) Error() string { return e.Reason }

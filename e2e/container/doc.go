@@ -16,8 +16,8 @@
 // because for a container "the host's network" is the network of its engine. Containers
 // run as a user other than root, without capabilities, and with a read-only root.
 //
-// PyTorch is not in the image, which would then take a minute to pull, but in a volume:
-// /usr of bin/torch/root.
+// PyTorch is in a volume (/usr of bin/torch/root) and not in the image, because the image
+// would then take a minute to pull.
 //
 // The packs of this project run here as well, by the commands of their READMEs. They use
 // nomad-pack if it is installed (make nomad-pack), and the autoscaler's image from

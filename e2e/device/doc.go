@@ -5,6 +5,7 @@
 // cluster, on machines that the NVML stub (package nvmltest) simulates. They have
 // the build tag e2e; `make e2e-device` runs them.
 //
-// Each client of the cluster runs in a folder of its own, and the stub reads the
-// machine of the folder that it runs in. So one cluster has different GPU machines.
+// Each client of the cluster runs in its own folder, and the stub simulates the
+// machine that is described in that folder. So one cluster can have different GPU
+// machines.
 package device

@@ -30,7 +30,8 @@ func Render(dir string, vars Vars) (string, error) {
 	return execute(dir, filepath.Join("templates", filepath.Base(dir)+".nomad.tpl"), vars)
 }
 
-// Output returns what nomad-pack run prints at the end for the pack in a directory.
+// Output returns the text that nomad-pack run prints at the end for the pack in a
+// directory.
 func Output(dir string, vars Vars) (string, error) {
 	return execute(dir, "outputs.tpl", vars)
 }

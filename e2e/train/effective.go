@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// Effective returns the steps whose results training has kept. These are the steps of each
-// ring before the step at which a later ring began. The result is empty if the script does
-// not record generations.
+// Effective returns the steps whose results training has kept. For each ring, these are the
+// steps before the step at which the next ring began. The result is empty if the script
+// does not record generations.
 func (r Record) Effective() Record {
 	steps := r.Where("step", func(e Event) bool { return e.Generation > 0 })
 	slices.SortStableFunc(steps, func(a, b Event) int { return cmp.Compare(a.Generation, b.Generation) })
@@ -31,10 +31,10 @@ func (r Record) Effective() Record {
 	return kept
 }
 
-// CheckEffective returns an error unless each of samples was used once in every complete
-// epoch. It tolerates what the record cannot show: a killed rank may not have recorded its
-// last step, and the remaining samples of an epoch may not divide evenly among the ranks of
-// its last ring.
+// CheckEffective returns an error unless each sample was used exactly once in every
+// complete epoch. The argument samples is the number of all samples. It tolerates what the
+// record cannot show: a killed rank may not have recorded its last step, and the remaining
+// samples of an epoch may not divide evenly among the ranks of its last ring.
 func (r Record) CheckEffective(samples int) error {
 	epochs := map[int]Record{}
 	for _, e := range r.Effective() {
@@ -76,9 +76,9 @@ func (r Record) checkEpoch(samples int) error {
 	return nil
 }
 
-// CheckUses returns an error unless the weights of the model (--audit) have counted each
-// sample in every complete epoch exactly once. Only samples that fill up the last batch, so
-// that all ranks have the same number, may be used again.
+// CheckUses returns an error unless each sample was used exactly once in every complete
+// epoch, as counted in the weights of the model (--audit). There is one exception: some
+// samples may be used again to fill the last batch, so that all ranks have the same number.
 func (r Record) CheckUses() error {
 	size := map[int]int{} // largest ring of each epoch
 	for _, e := range r.Where("step", nil) {

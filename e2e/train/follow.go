@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// A Follower reads a growing record, each line once.
+// A Follower reads a record while it grows, and returns each line only once.
 type Follower struct {
 	dir     string
 	offsets map[string]int64
@@ -24,8 +24,9 @@ func Follow(dir string) *Follower {
 	return &Follower{dir: dir, offsets: map[string]int64{}}
 }
 
-// Next returns what was recorded since the last call, in chronological order. An
-// event may be older than another process's event that an earlier call returned.
+// Next returns the events that were recorded since the last call, in chronological
+// order. An earlier call may already have returned a later event of another
+// process.
 func (f *Follower) Next() (Record, error) {
 	paths, err := filepath.Glob(filepath.Join(f.dir, "*.jsonl"))
 	if err != nil {

@@ -29,11 +29,12 @@ var (
 	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", Script: "e2e/train/torch_train.py", Driver: "bin/nomad-driver-torch", path: "python"}
 )
 
-// Torchrun runs Torch's script as a script for torchrun. kolo.launch starts it, so that its
-// store client works without libuv, which Debian's PyTorch lacks.
+// Torchrun runs the same script as Torch, but in the way of torchrun. It starts the script
+// by kolo.launch, so that PyTorch's store client works without libuv, which Debian's
+// PyTorch lacks.
 var Torchrun = Framework{Name: "torchrun", Python: Torch.Python, Script: Torch.Script, Driver: Torch.Driver, path: Torch.path, module: "kolo.launch"}
 
-// Torchft is another launcher for the same PyTorch, to compare with.
+// Torchft runs PyTorch under the launcher torchft, for comparison.
 var Torchft = Framework{Name: "torchft", Python: Torch.Python, Script: "e2e/train/torchft_train.py", Driver: Torch.Driver, path: "bin/torchft"}
 
 // Named returns a framework by its name.

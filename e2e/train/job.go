@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A Job is a framework's script on this machine, without Nomad. The script runs under a
-// launcher that asks another script for its hosts, or without a launcher.
+// A Job is a framework's script that runs on this machine, without Nomad. It runs without
+// a launcher, or under a launcher that learns its hosts from a discovery script.
 type Job struct {
 	// Record is what has been read of the record so far.
 	Record Record
@@ -103,7 +103,7 @@ func (j *Job) Exit() *os.ProcessState {
 	return j.cmd.ProcessState
 }
 
-// SetHosts replaces the host list atomically, and returns when it did so.
+// SetHosts replaces the host list atomically, and returns the time at which it did so.
 func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
 	part := j.File("hosts.part")
 	if err := os.WriteFile(part, []byte(strings.Join(hosts, "\n")+"\n"), 0o644); err != nil {

@@ -171,11 +171,12 @@ func (r Record) CheckSize(n int, since time.Time) error {
 }
 
 // CheckRollbacks returns an error if training ever resumed from before the last commit, or
-// skipped a step. A commit is made every `every` steps. The check covers all ranks, because
-// rank 0 may die before it has recorded a step that others have done.
+// skipped a step. The argument every is the number of steps from one commit to the next.
+// The check covers all ranks, because rank 0 may die before it has recorded a step that
+// others have done.
 //
-// This check also finds two rings of one job at the same time: their steps go back and
-// forth.
+// This check also detects two rings of one job that train at the same time, because the
+// numbers of their steps go back and forth.
 func (r Record) CheckRollbacks(every int) error {
 	last := Event{}
 	for _, e := range r.Where("step", nil) {
@@ -193,9 +194,9 @@ func (r Record) CheckRollbacks(every int) error {
 	return nil
 }
 
-// CheckSamples returns an error unless every one of samples was used exactly once in every
-// complete epoch. After training is done, every epoch that was begun must be complete.
-// Before that, the last epoch need not be.
+// CheckSamples returns an error unless each sample was used exactly once in every complete
+// epoch. The argument samples is the number of all samples. After training is done, every
+// epoch that was begun must be complete. Before that, the last epoch need not be.
 func (r Record) CheckSamples(samples int) error {
 	used := map[int][]int{}
 	for _, e := range r.Where("step", nil) {

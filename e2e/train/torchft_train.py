@@ -91,11 +91,13 @@ def main():
     ddp = Parallel(manager, model)
     optimizer = torchft.Optimizer(manager, plain)
     random = torch.Generator().manual_seed(args.slot)
-    quorum, epoch_steps = None, args.samples // args.batch
+    ranks = 4 if args.global_batch else 1
+    quorum, epoch_steps = None, args.samples // (args.global_batch or args.batch)
     while manager.current_step() < args.epochs * epoch_steps:
         epoch = manager.current_step() // epoch_steps
         begun = time.monotonic()
-        indices = torch.randint(args.samples, (args.batch,), generator=random)
+        # Ranks share a global batch; the number of ranks is that of the step before.
+        indices = torch.randint(args.samples, (flags.rank_batch(args, max(1, ranks)),), generator=random)
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(ddp(x[indices]), y[indices])
         loss.backward()
@@ -105,7 +107,8 @@ def main():
         rank = manager.participating_rank()
         if rank is None or manager.current_step() == step:
             continue  # heals, or the step failed
-        place = dict(step=step + 1, rank=rank, size=manager.num_participants(), epoch=epoch)
+        ranks = manager.num_participants()
+        place = dict(step=step + 1, rank=rank, size=ranks, epoch=epoch)
         if quorum != manager._quorum_id:
             quorum = manager._quorum_id
             record.write("ring", **place)

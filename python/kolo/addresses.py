@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The address at which the others of a group reach this process."""
+"""The address at which the other processes of a group reach this process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Optional
 
 
 def of_host(hosts: int) -> str:
-    """The address of this host for a group of so many hosts: the loopback address if it is the only one."""
+    """Returns the address of this host for a group of so many hosts. It is the loopback address if there is only one host."""
     return "127.0.0.1" if hosts == 1 else _of_interface() or socket.getfqdn()
 
 
 def _of_interface() -> Optional[str]:
-    """The IPv4 address of the interface that the agent has selected for this group."""
+    """Returns the IPv4 address of the interface that the agent has selected for this group."""
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if not interface:
         return None

@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Frameworks other than PyTorch, whose processes learn once who the others are.
+"""Support for TensorFlow and JAX. Their processes learn only once, at the start, which other processes there are.
 
     import the framework --> wait for a group --> exchange addresses in the store --> set variables --> run the script
 
-Each group has new processes, which go on from the last checkpoint, as in scripts for
-torchrun.
+Each group therefore has new processes, which go on from the last checkpoint, as in
+scripts for torchrun.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ KEY = "kolo/address/%s/%d"
 
 
 def tensorflow(every: List[str], rank: int) -> Dict[str, str]:
-    """Returns TF_CONFIG, by which MultiWorkerMirroredStrategy finds the others."""
+    """Returns TF_CONFIG, by which MultiWorkerMirroredStrategy finds the other processes."""
     return {"TF_CONFIG": json.dumps({"cluster": {"worker": every}, "task": {"type": "worker", "index": rank}})}
 
 
 def jax(every: List[str], rank: int) -> Dict[str, str]:
-    """Returns the variable that jax.distributed.initialize reads. The other two arguments are WORLD_SIZE and RANK, which are there."""
+    """Returns the variable from which jax.distributed.initialize reads the address of process 0.
+
+    Its other two arguments are WORLD_SIZE and RANK, which are already in the
+    environment.
+    """
     return {"JAX_COORDINATOR_ADDRESS": every[0]}
 
 
@@ -36,7 +40,7 @@ KINDS: Dict[str, Callable[[List[str], int], Dict[str, str]]] = {"tensorflow": te
 
 
 def enter(kind: str) -> None:
-    """Sets the variables of a framework for the group of this process, when there is one. Without an agent it does nothing."""
+    """Waits for a group, and sets the variables by which a framework finds its processes. Does nothing without an agent."""
     if not hold.has_agent():
         return
     try:
@@ -53,6 +57,6 @@ def enter(kind: str) -> None:
 
 
 def _free() -> str:
-    """An address of this process that nobody listens at."""
+    """Returns an address of this host with a free port."""
     with socket.create_server(("", 0)) as free:
         return "%s:%d" % (addresses.of_host(int(os.environ.get("GROUP_WORLD_SIZE", "1"))), free.getsockname()[1])

@@ -12,29 +12,17 @@ Without kolo.ready(), a process is held in init_process_group.
 
 from __future__ import annotations
 
-import importlib
 import os
 
+from . import imports
 from .store import Store
-
-# Modules that PyTorch imports late, which takes seconds.
-_LATE = ("torch._dynamo", "torch.optim")
 
 _KEY = "kolo/ready"
 
 
 def has_agent() -> bool:
-    """Whether an agent serves a store, or torchrun's."""
+    """Whether this process runs under an agent that serves a store, or under torchrun with such a store."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
-def warm_up() -> None:
-    """Imports modules that PyTorch would otherwise import after the group has formed."""
-    for name in _LATE:
-        try:
-            importlib.import_module(name)
-        except Exception:  # the script fails itself, or does not need it
-            pass
 
 
 def ready() -> None:
@@ -50,7 +38,7 @@ def ready() -> None:
     """
     if not has_agent():
         return
-    warm_up()
+    imports.repeat()
     with connect() as store:
         store.check(_KEY)
 

@@ -16,7 +16,8 @@ Scripts also lose less time to a change, in builds with libuv, too:
 
 - A process of the next group waits in ``init_process_group`` while the current
   group trains. Before that, it imports modules that PyTorch otherwise imports
-  with the first optimizer, which takes seconds.
+  with the first optimizer, and installed modules that the current processes of this
+  host had imported by their first step; see kolo.imports.
 - A script that has ended does not wait for Python to free PyTorch's objects.
 
 With --environment, the process imports that framework and waits before the script
@@ -41,14 +42,13 @@ import threading
 from types import ModuleType
 from typing import Any, Sequence
 
-from . import environments, hold
+from . import environments, imports
+from .imports import STEP_FILE
 
 _RENDEZVOUS = "torch.distributed.rendezvous"
 
 # Positions of TCPStore's arguments.
 _IS_MASTER, _USE_LIBUV = 3, 8
-
-STEP_FILE = "KOLO_STEP_FILE"
 
 _USAGE = "usage: python3 -m kolo.launch [--environment torch|tensorflow|jax] [-m module | script.py] [arguments]"
 
@@ -64,16 +64,25 @@ def _touch(*_: Any) -> None:
 
 
 def _show_steps() -> None:
-    """Makes PyTorch's optimizers on rank 0 touch the step file after each step."""
-    if not os.environ.get(STEP_FILE) or os.environ.get("RANK") != "0":
+    """Makes PyTorch's optimizers on rank 0 touch the step file after each step, and on all ranks remember the imports after the first one."""
+    if not os.environ.get(STEP_FILE):
         return
     try:
         optimizer = importlib.import_module("torch.optim.optimizer")
     except Exception:  # the script fails itself, or does not need it
         return
     hooks = getattr(optimizer, "_global_optimizer_post_hooks", {})
-    if _touch not in hooks.values():
+    if os.environ.get("RANK") == "0" and _touch not in hooks.values():
         optimizer.register_optimizer_step_post_hook(_touch)
+
+    remembered: list[bool] = []
+
+    def first(*_: Any) -> None:  # PyTorch does not let a hook remove itself
+        if not remembered:
+            remembered.append(True)
+            imports.remember()
+
+    optimizer.register_optimizer_step_post_hook(first)
 
 
 def _without_libuv(rendezvous: ModuleType) -> None:
@@ -88,7 +97,7 @@ def _without_libuv(rendezvous: ModuleType) -> None:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             serves = kwargs.get("is_master", args[_IS_MASTER] if len(args) > _IS_MASTER else False)
             if not serves:
-                hold.warm_up()
+                imports.repeat()
                 _show_steps()
             if not serves and "use_libuv" not in kwargs and len(args) <= _USE_LIBUV:
                 try:

@@ -139,7 +139,7 @@ class Handler(RendezvousHandler):
         return self._closed
 
     def set_closed(self) -> None:
-        """Ends this process's part. Kolo decides by torchrun's exit status what the others do."""
+        """Ends this process's part in the group. Kolo decides by torchrun's exit status whether the other processes go on."""
         self._closed = True
 
     def shutdown(self) -> bool:
@@ -173,7 +173,7 @@ class Handler(RendezvousHandler):
                               RendezvousStoreInfo(address, int(port)))
 
     def _agree(self, place: worker.Place) -> bool:
-        """Returns whether the group is to change. Returns true only when all members know of the change."""
+        """Whether the group must change. True only when all members know of the change."""
         if self._client.changing(place.generation):  # only rank 0's agent is notified
             self._store.set(self.CHANGE, "1")
         elif not self._store.check([self.CHANGE]):
@@ -201,7 +201,7 @@ class Handler(RendezvousHandler):
         return int(self._store.get(key))
 
     def _master(self, place: worker.Place) -> str:
-        """Called on rank 0. Returns an address of its host for the workers' store, if workers cannot use the agent's."""
+        """Called on rank 0. Returns an address of its host for the workers' own store, for workers that cannot use the agent's."""
         address = self._parameters.local_addr
         if not address:
             address = addresses.of_host(place.cross_size)

@@ -15,7 +15,7 @@ _READY = b"\x00"
 
 
 class Store:
-    """The store of the group of this process. Its first answer comes when there is a group."""
+    """The store of this process's group. The first request is answered only when there is a group."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port))
@@ -30,7 +30,7 @@ class Store:
         self._socket.close()
 
     def check(self, key: str) -> bool:
-        """Whether there is a key."""
+        """Whether a key exists."""
         self._socket.sendall(struct.pack("<Bq", _CHECK, 1) + _key(key))
         return self._read(1) == _READY
 
@@ -39,7 +39,7 @@ class Store:
         self._socket.sendall(struct.pack("<B", _SET) + _key(key) + _counted(value))
 
     def get(self, key: str) -> bytes:
-        """Waits until there is a key, without limit, and returns its value. Raises OSError where the store is gone."""
+        """Waits without limit until a key exists, and returns its value. Raises OSError if the store is gone."""
         self._socket.sendall(struct.pack("<Bq", _WAIT, 1) + _key(key))
         if self._read(1) != _READY:
             raise OSError("the store does not wait for %r" % key)

@@ -8,7 +8,7 @@ import os
 import time
 
 import torch
-from recording import directory, option, record, streamed
+from recording import Shelves, averaged, averages, directory, option, record, scaler, streamed, total
 
 import kolo.torch as kolo
 from kolo.integrations.accelerate import ElasticAccelerator as Accelerator
@@ -29,6 +29,23 @@ class Points(torch.utils.data.Dataset):
         return {"x": self.x[index], "y": self.y[index], "index": index}
 
 
+class Patience:
+    """Stops training when a loss has not become better a number of times. Each process counts, and all count the same."""
+
+    def __init__(self, most):
+        self.most, self.left = most, most
+
+    def worse(self):
+        self.left -= 1
+        return self.left == 0
+
+    def state_dict(self):
+        return {"left": self.left}
+
+    def load_state_dict(self, state):
+        self.left = state["left"]
+
+
 class Count:
     """An object of the script that is part of checkpoints."""
 
@@ -45,18 +62,26 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 accelerator = Accelerator(cpu=True, gradient_accumulation_steps=option("ACCUMULATE", 1), global_batch=option("GLOBAL", 0) or None,
                           **json.loads(option("ARGUMENTS", "{}")))
-count = Count()
-accelerator.register_for_checkpointing(count)
+if option("SCALER", 0):
+    accelerator.scaler = scaler()
+count, patience = Count(), Patience(option("PATIENCE", 0))
 model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+average = averaged(model)
+accelerator.register_for_checkpointing(count, patience, average)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-loader = torch.utils.data.DataLoader(streamed(Points(SAMPLES)), batch_size=option("BATCH", 4), shuffle=None if option("STREAM", "") else True,
-                                     num_workers=option("WORKERS", 0))
+points = streamed(Points(SAMPLES))
+order = {"sampler": Shelves(points)} if option("SAMPLER", 0) else {"shuffle": None if option("STREAM", "") else True}
+loader = torch.utils.data.DataLoader(points, batch_size=option("BATCH", 4), num_workers=option("WORKERS", 0), **order)
 tests = torch.utils.data.DataLoader(Points(30), batch_size=4)
-total = SAMPLES * EPOCHS // (option("GLOBAL", 0) or option("BATCH", 4) * option("ACCUMULATE", 1))
-scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / total))
+most = SAMPLES * EPOCHS // (option("GLOBAL", 0) or option("BATCH", 4) * option("ACCUMULATE", 1))
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / most))
 model, optimizer, loader, tests, scheduler = accelerator.prepare(model, optimizer, loader, tests, scheduler)
 if option("RESUME", ""):
     accelerator.load_state(option("RESUME", ""))
+if option("WARM", 0):  # compiles before the group changes, with gradients that are discarded
+    compiled = accelerator.unwrap_model(model, keep_torch_compile=True)
+    accelerator.backward(compiled(torch.zeros(option("BATCH", 4), 8)).sum())
+    optimizer.zero_grad()
 
 
 def evaluate():
@@ -77,7 +102,8 @@ def evaluate():
 
 @accelerator.elastic
 def train():
-    record("ring", generation=kolo.generation(), size=accelerator.num_processes, rank=accelerator.process_index, step=accelerator.steps)
+    record("ring", generation=kolo.generation(), size=accelerator.num_processes, rank=accelerator.process_index, step=accelerator.steps,
+           compiled=torch._dynamo.utils.counters["frames"]["ok"] if option("WARM", 0) else 0)
     used = []
     for epoch in accelerator.epochs(EPOCHS):
         model.train()
@@ -92,6 +118,7 @@ def train():
                 scheduler.step()
                 optimizer.zero_grad()
             if accelerator.sync_gradients:
+                average.update_parameters(accelerator.unwrap_model(model))
                 count.value += 1
                 record("step", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=accelerator.steps, epoch=epoch, indices=used,
                        accumulate=accelerator.gradient_accumulation_steps, rate=scheduler.get_last_lr()[0], count=count.value)
@@ -102,8 +129,13 @@ def train():
                     evaluate()
                     model.train()
         evaluate()
+        if option("PATIENCE", 0) and patience.worse():
+            accelerator.set_trigger()
+        if accelerator.check_trigger():
+            break
     return accelerator.steps
 
 
 steps = train()
-record("done", sum=sum(p.double().sum().item() for p in model.parameters()), samples=SAMPLES * EPOCHS, step=steps)
+scale = accelerator.scaler.get_scale() if accelerator.scaler is not None else None
+record("done", sum=total(model), samples=SAMPLES * EPOCHS, step=steps, scale=scale, **averages(average))

@@ -10,7 +10,8 @@ import time
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, callbacks, seed_everything
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from recording import directory, option, record
+from lightning.pytorch.plugins import MixedPrecision
+from recording import Shelves, averages, directory, option, record, scaler, streamed, total
 from torch.utils.data import DataLoader, Dataset
 
 import kolo.torch as kolo
@@ -39,6 +40,15 @@ class Net(LightningModule):
         self.layers = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
         self.used = []
         self.save_hyperparameters({"width": 32})
+        if option("COMPILE", "") == "layers":
+            self.layers.compile(backend="eager")
+
+    def on_fit_start(self):
+        """Compiles before the process joins a group."""
+        if option("COMPILE", "") == "layers":
+            with self.trainer.precision_plugin.forward_context():
+                self(torch.zeros(option("BATCH", 4), 8)).sum().backward()
+            self.zero_grad()
 
     def prepare_data(self):
         record("prepares")
@@ -70,6 +80,11 @@ class Net(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
+def compiled():
+    """Returns how many functions were compiled."""
+    return torch._dynamo.utils.counters["frames"]["ok"] if option("COMPILE", "") else 0
+
+
 class Recorder(Callback):
     def on_train_start(self, trainer, module):
         record("begins", generation=kolo.generation(), step=trainer.global_step)
@@ -81,7 +96,7 @@ class Recorder(Callback):
         if self.generation != kolo.generation():
             self.generation = kolo.generation()
             module.used.clear()
-            record("ring", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=trainer.global_step)
+            record("ring", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=trainer.global_step, compiled=compiled())
 
     generation = 0
 
@@ -118,15 +133,23 @@ if option("EVERY", 0):
     extra.append(callbacks.ModelCheckpoint(dirpath=os.path.join(output, "steps"), every_n_train_steps=option("EVERY", 0), save_top_k=-1, filename="{step}"))
 if option("PATIENCE", 0):  # nothing is an improvement
     extra.append(callbacks.EarlyStopping("val_loss", patience=option("PATIENCE", 0), min_delta=100))
+average = callbacks.EMAWeightAveraging(decay=0.99)
+if option("AVERAGE", 0):
+    extra.append(average)
 trainer = Trainer(
     strategy="auto" if option("PLAIN", 0) else ElasticStrategy(global_batch=option("GLOBAL", 0) or None),
     devices=1, accelerator="cpu", max_epochs=EPOCHS, default_root_dir=output, callbacks=extra, enable_model_summary=False, log_every_n_steps=5,
     logger=(TensorBoardLogger if option("TENSORBOARD", 0) else CSVLogger)(output),
+    **({"plugins": [MixedPrecision("16-mixed", "cpu", scaler())]} if option("SCALER", 0) else {}),
     **{"enable_progress_bar": False, **json.loads(option("ARGUMENTS", "{}"))})
 model = Net()
-train = DataLoader(Points(SAMPLES), batch_size=option("BATCH", 4), shuffle=True, num_workers=option("WORKERS", 0))
-trainer.fit(model, train, DataLoader(Points(32), batch_size=8) if option("VALIDATE", 1) else None, ckpt_path=option("RESUME", "") or None)
+points = streamed(Points(SAMPLES))
+order = {"sampler": Shelves(points)} if option("SAMPLER", 0) else {"shuffle": None if option("STREAM", "") else True}
+train = DataLoader(points, batch_size=option("BATCH", 4), num_workers=option("WORKERS", 0), **order)
+fitted = torch.compile(model, backend="eager") if option("COMPILE", "") == "module" else model
+trainer.fit(fitted, train, DataLoader(Points(32), batch_size=8) if option("VALIDATE", 1) else None, ckpt_path=option("RESUME", "") or None)
 if option("AFTER", 0):
     trainer.validate(model, DataLoader(Points(32), batch_size=8), verbose=False)
-record("done", sum=sum(p.double().sum().item() for p in model.parameters()), samples=SAMPLES * EPOCHS, step=trainer.global_step,
-       epoch=trainer.current_epoch)
+record("done", sum=total(model), samples=SAMPLES * EPOCHS, step=trainer.global_step, epoch=trainer.current_epoch,
+       scale=trainer.precision_plugin.scaler.get_scale() if option("SCALER", 0) else None,
+       compiled=compiled(), **(averages(average._average_model) if option("AVERAGE", 0) else {}))

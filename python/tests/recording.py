@@ -58,6 +58,41 @@ class PlacedItems(Items):
         self.next = state["next"]
 
 
+class Shelves(torch.utils.data.Sampler):
+    """A sampler of a script's own: shuffles groups of samples, and the samples of each group."""
+
+    def __init__(self, data):
+        self.count = len(data)
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        for shelf in torch.randperm(-(-self.count // 10)).tolist():
+            samples = list(range(shelf * 10, min(shelf * 10 + 10, self.count)))
+            random.shuffle(samples)
+            yield from samples
+
+
+def scaler():
+    """Returns a GradScaler, whose scale shows how many steps were made. Frameworks make none on CPUs."""
+    return torch.amp.GradScaler("cpu", init_scale=16.0, growth_factor=1.25, growth_interval=4)
+
+
+def averaged(model):
+    """Returns a moving average that does not forget its first steps in a test."""
+    return torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.99))
+
+
+def averages(average):
+    """Returns what a record has of an average: the sum of its weights, and how many times it was updated."""
+    return {"average": total(average), "averaged": int(average.n_averaged)}
+
+
+def total(module):
+    return sum(parameter.double().sum().item() for parameter in module.parameters())
+
+
 def streamed(data):
     """Returns data, or an iterable over it where the test asks for one."""
     return {"": lambda data: data, "items": Items, "placed": PlacedItems}[option("STREAM", "")](data)

@@ -3,9 +3,11 @@
 
 """A loop with Accelerate in process, under the stand-in for the agent."""
 
+import json
 import os
 import tempfile
 import unittest
+from unittest import mock
 
 from .agent import HERE
 from .frameworks import Processes
@@ -54,6 +56,20 @@ class Accelerate(Processes):
             self.assertLessEqual(len(used), 402)  # the last batch of an epoch is as long on all ranks
         self.assertEqual({2}, {entry["accumulate"] for entry in self.of(agent, "step")})
         self.assertLess(self.of(agent, "step")[-1]["rate"], 3e-5)
+
+    def test_a_sampler_an_average_and_a_compiled_model_of_the_script(self):
+        """All as of one process, with mixed precision and a GradScaler, too. Each process compiles before it joins."""
+        alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, SAMPLER=1, SCALER=1, WARM=1, ARGUMENTS=json.dumps(
+            {"dynamo_backend": "eager", "mixed_precision": "bf16"}))
+        for entry in self.of(agent, "ring"):
+            self.assertGreater(entry["compiled"], 0, entry)
+        for expected, found in zip(self.of(alone, "evaluation"), self.of(agent, "evaluation")):
+            self.assertAlmostEqual(expected["loss"], found["loss"], delta=0.01)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
+        self.assertEqual(expected["scale"], done["scale"])
+        for name in "sum", "average":
+            self.assertAlmostEqual(expected[name], done[name], delta=0.01, msg=name)
 
     def test_an_iterable_data_set(self):
         """Which is read again, by a worker process: evaluations and weights as of one process."""
@@ -134,7 +150,7 @@ class Accelerate(Processes):
         for arguments, text in (
                 ({"dataset": Endless(), "num_workers": 2}, "2 worker processes would each read"),
                 ({"dataset": Endless(), "batch_size": None}, "batches of its own"),
-                ({"dataset": range(4), "sampler": torch.utils.data.WeightedRandomSampler([1.0] * 4, 4)}, "WeightedRandomSampler"),
+                ({"dataset": range(4), "sampler": torch.utils.data.DistributedSampler(range(4), 2, 0)}, "DistributedSampler of 2 replicas"),
                 ({"dataset": range(4), "batch_size": None}, "batches of its own"),
                 ({"dataset": range(4), "batch_sampler": [[1], [2]]}, "batches of its own")):
             with self.assertRaisesRegex(ValueError, text):
@@ -146,6 +162,35 @@ class Accelerate(Processes):
         with self.assertRaisesRegex(RuntimeError, "@accelerator.elastic"):
             model(torch.zeros(1, 1))
         self.assertIsInstance(accelerator.unwrap_model(model), torch.nn.Linear)
+
+    def test_models_divided_among_processes_are_refused(self):
+        """By arguments, and by the variables of accelerate launch. Accelerate would ignore some of them while a process is alone."""
+        from accelerate.utils import FullyShardedDataParallelPlugin, ParallelismConfig
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        for arguments, text in (
+                ({"fsdp_plugin": FullyShardedDataParallelPlugin(fsdp_version=2)}, "FSDP is not supported .* kolo.Sharded"),
+                ({"parallelism_config": ParallelismConfig(tp_size=2)}, "tensor, sequence or context parallelism .* kolo.Sharded")):
+            with self.assertRaisesRegex(ValueError, text):
+                ElasticAccelerator(cpu=True, **arguments)
+        for name, text in (("FSDP", "FSDP is not"), ("DEEPSPEED", "DeepSpeed is not"), ("MEGATRON_LM", "Megatron-LM is not"),
+                           ("PARALLELISM_CONFIG", "tensor, sequence or context parallelism")):
+            with mock.patch.dict(os.environ, {"ACCELERATE_USE_" + name: "true"}), self.assertRaisesRegex(ValueError, text):
+                ElasticAccelerator(cpu=True)
+
+    def test_stops_early(self):
+        """The count of evaluations, registered for checkpoints, goes along when the process that has counted leaves."""
+        agent, workers = self.begin(1, 1, SAMPLES=300, EPOCHS=20, PATIENCE=3)
+        agent.until(lambda: self.of(agent, "evaluation"), what="an evaluation")
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.shrink(workers[:1])
+        agent.formed(1)
+        self.assertEqual([0, 0], agent.complete(), agent.report())
+        self.assertEqual({0, 1, 2}, {entry["epoch"] for entry in self.of(agent, "step")})
+        (done,) = self.of(agent, "done")
+        self.assertEqual(max(entry["step"] for entry in self.of(agent, "evaluation")), done["step"])
 
     def test_epochs_that_a_script_counts_itself(self):
         """They are refused: otherwise training would end silently after the first epoch."""

@@ -24,7 +24,9 @@ import kolo.torch as kolo
 
 from .agent import HERE, ROOT, Agent
 
-PAGE = os.path.join(os.path.realpath(ROOT), "docs", "reference", "pytorch-features.md")
+DOCS = os.path.join(os.path.realpath(ROOT), "docs")
+PAGE = os.path.join(DOCS, "reference", "pytorch-features.md")
+FRAMEWORKS = os.path.join(DOCS, "howto", "train-with-a-framework.md")
 SCRIPT = os.path.join(HERE, "features.py")
 
 # By how much weights may differ from those of a training in one process, where not by the rounding of float32.
@@ -316,25 +318,34 @@ class Page(unittest.TestCase):
         rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in features.splitlines() if line.startswith("| ")]
         return [row for row in rows if row[-1] != "test"]
 
-    def links(self, row):
+    def links(self, row, page=PAGE):
         """The tests that a row links to, by file."""
         for name, path in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", row[-1]):
-            yield os.path.normpath(os.path.join(os.path.dirname(PAGE), path)), name
+            yield os.path.normpath(os.path.join(os.path.dirname(page), path)), name
+
+    def assert_tests_exist(self, row, page=PAGE):
+        tests = list(self.links(row, page))
+        self.assertTrue(tests, row)
+        for path, name in tests:
+            with open(path, encoding="utf-8") as file:
+                self.assertIn(name, {"%s.%s" % (kind.name, method.name) for kind in ast.parse(file.read()).body if isinstance(kind, ast.ClassDef)
+                                     for method in kind.body if isinstance(method, ast.FunctionDef)}, row)
 
     def test_each_row_has_tests_that_exist(self):
         self.assertLess(50, len(self.rows()))
-        found = {}
         for row in self.rows():
             self.assertEqual(4, len(row), row)
             self.assertIn(row[1], ("works", "works with", "reported", "refused", "untested", "no"))
-            tests = list(self.links(row))
-            self.assertTrue(tests, row)
-            for path, name in tests:
-                if path not in found:
-                    with open(path, encoding="utf-8") as file:
-                        found[path] = {"%s.%s" % (kind.name, method.name) for kind in ast.parse(file.read()).body if isinstance(kind, ast.ClassDef)
-                                       for method in kind.body if isinstance(method, ast.FunctionDef)}
-                self.assertIn(name, found[path], row)
+            self.assert_tests_exist(row)
+
+    def test_each_row_of_the_frameworks_has_tests_that_exist(self):
+        with open(FRAMEWORKS, encoding="utf-8") as file:
+            table = file.read().partition("\n## What works\n")[2].partition("\n## ")[0]
+        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines() if line.startswith("| ") and "](" in line]
+        self.assertLess(12, len(rows))
+        for row in rows:
+            self.assertEqual(5, len(row), row)
+            self.assert_tests_exist(row, FRAMEWORKS)
 
     def test_each_test_has_a_row(self):
         linked = {name for row in self.rows() for path, name in self.links(row) if path == os.path.realpath(__file__)}

@@ -3,6 +3,7 @@
 
 """kolo.launch: scripts for torchrun where PyTorch was built without libuv."""
 
+import json
 import os
 import select
 import socket
@@ -16,7 +17,7 @@ from unittest import mock
 
 import torch.distributed as dist
 
-from kolo import launch
+from kolo import imports, launch
 
 from .agent import ROOT
 
@@ -195,12 +196,53 @@ class Launch(unittest.TestCase):
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn("shown [False, False, True, True]", result.stdout)
 
+        hooks = []
         optimizer = types.ModuleType("optimizer")
-        optimizer.register_optimizer_step_post_hook = self.fail
+        optimizer.register_optimizer_step_post_hook = hooks.append
         with mock.patch.dict(sys.modules, {"torch.optim.optimizer": optimizer}):
             for environment in ({"RANK": "1", "KOLO_STEP_FILE": "steps"}, {"RANK": "0"}):
                 with mock.patch.dict(os.environ, environment):
                     launch._show_steps()
+        self.assertNotIn(launch._touch, hooks)
+        self.assertEqual(1, len(hooks), "rank 1 remembers its imports")
+
+    def test_late_imports_happen_while_a_process_waits(self):
+        """The first process imports modules after the group has formed. The second one, in another slot, imports the installed ones of them before."""
+        os.makedirs(os.path.join(self.directory, "site-packages"))
+        mark = "open(__name__ + '-' + str(__import__('os').getpid()), 'w').close()\n"
+        self.write("site-packages/late.py", mark)
+        self.write("site-packages/broken.py", mark + "import sys\nif sys.argv[1:]: sys.exit(3)\n")
+        self.write("own.py", mark)
+        script = self.write("group.py", GROUP.replace("dist.destroy", "import own, broken, late\n" + STEPS + "dist.destroy"))
+        env = {"MASTER_ADDR": "127.0.0.1", "RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+               "PYTHONPATH": os.pathsep.join((os.path.join(ROOT, "python"), os.path.join(self.directory, "site-packages")))}
+        result = self.run_python("-m", "kolo.launch", script, KOLO_STEP_FILE=os.path.join(self.directory, "0.step"), **env)
+        self.assertEqual(0, result.returncode, result.stderr)
+
+        store = Holding(dist.TCPStore("127.0.0.1", 0, 1, True, use_libuv=False, wait_for_workers=False))
+        self.addCleanup(store.close)
+        env.update(KOLO_STEP_FILE=os.path.join(self.directory, "1.step"), MASTER_PORT=str(store.port))
+        with subprocess.Popen([sys.executable, "-m", "kolo.launch", self.write("ready.py", READY), "second"], env=self.environment(**env),
+                              cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            store.wait()
+            seen = {name: os.path.exists(os.path.join(self.directory, "%s-%d" % (name, process.pid))) for name in ("late", "broken", "own")}
+            self.assertEqual({"late": True, "broken": True, "own": False}, seen)
+            store.release()
+            output, errors = process.communicate(timeout=300)
+        self.assertEqual(0, process.returncode, errors)
+        self.assertIn("sum 1.0", output)
+
+    def test_names_of_imports_are_checked(self):
+        file = os.path.join(self.directory, "0.step")
+        with mock.patch.dict(os.environ, {"KOLO_STEP_FILE": file}):
+            self.assertEqual([], imports._remembered())
+            for text in ("", "{", '{"a": 1}', "[" * 100000, '"' + "x" * (1 << 20) + '"'):
+                with self.subTest(text=text[:10]):
+                    self.write("0.step.modules", text)
+                    self.assertEqual([], imports._remembered())
+            self.write("0.step.modules", json.dumps(["json", 7, "", "../x", "os;x", "a.b", "a..b", None]))
+            self.assertEqual(["json", "a.b"], imports._remembered())
 
     def test_a_script_is_held_where_it_is_ready(self):
         store = Holding(dist.TCPStore("127.0.0.1", 0, 1, True, use_libuv=False, wait_for_workers=False))

@@ -16,7 +16,7 @@ LAYERS = (
     ("kolo.integrations.lightning.strategy",),
     ("kolo.integrations.lightning.environment", "kolo.integrations.lightning.loops", "kolo.integrations.lightning.training"),
     ("kolo.integrations.lightning.checks", "kolo.integrations.lightning.loggers"),
-    ("kolo.integrations.processes", "kolo.integrations.streams"),
+    ("kolo.integrations.processes", "kolo.integrations.samplers", "kolo.integrations.streams"),
     ("kolo.integrations.batches",),
     ("kolo.torch",),
     ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
@@ -33,7 +33,7 @@ LAYERS = (
     ("kolo.addresses", "kolo.orphans", "kolo.worker"),
     ("kolo", "kolo.integrations"),
     ("kolo.hold",),
-    ("kolo.store",),
+    ("kolo.imports", "kolo.store"),
 )
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 
@@ -46,15 +46,16 @@ ALLOWED = {
     "kolo.integrations.accelerate": {"_set_sync_gradients", "_remove_dataloader"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.lightning": {  # Lightning's: its loops have no public part
         "_DataLoaderIterDataFetcher", "_FitLoop", "_Launcher", "_Loop", "_MockOptimizer", "_TrainingEpochLoop", "_accelerator_connector",
-        "_auto_add_worker_init_fn", "_batches_that_stepped", "_call_callbacks_load_state_dict", "_call_callbacks_state_dict", "_callback_metrics",
-        "_combined_loader", "_compiler_ctx", "_current_fx", "_data_connector", "_data_source", "_experiment", "_first_loop_iter", "_layer_sync",
+        "_auto_add_worker_init_fn", "_average_model", "_batches_that_stepped", "_call_callbacks_load_state_dict", "_call_callbacks_state_dict",
+        "_callback_metrics", "_combined_loader", "_current_fx", "_data_connector", "_data_source", "_experiment", "_first_loop_iter", "_layer_sync",
         "_loaded_from_state_dict", "_log_hyperparams", "_logger_connector", "_mode", "_on_evaluation_model_train", "_pl_static_graph_delay_done",
         "_request_dataloader", "_results", "_select_data_fetcher", "_should_accumulate", "_should_check_val_epoch", "_signal_connector",
         "_val_check_time_interval", "_version", "_wrap_closure"},
     "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written for each group
     "kolo.integrations.transformers": {
         "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_load_from_checkpoint", "_remove_unused_columns",
-        "_get_collator_with_removed_columns", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step"},  # Trainer's
+        "_get_collator_with_removed_columns", "_get_train_sampler", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged",
+        "_initial_global_step"},  # Trainer's
     "kolo.launch": {"_shutdown", "_run_exitfuncs", "_exit",  # Python's: how it ends
                     "_global_optimizer_post_hooks", "_dynamo"},  # PyTorch's: kolo.torch must not be imported before the script
     "kolo.torch.background.observer": {"_make"},  # NamedTuple's, which is documented

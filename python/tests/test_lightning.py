@@ -48,14 +48,20 @@ class Lightning(Processes):
         self.assertEqual(2, len(self.of(agent, "epoch")))
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one. Metrics, validations, rates and weights equal those of one process."""
-        alone, agent = self.alone_and_with_others(GLOBAL=12, WORKERS=1, SCHEDULE=1)
+        """Grows to three, loses one by SIGKILL, shrinks to one. Metrics, validations, rates and weights equal those of one process.
+
+        So do the samples of each step, by a sampler of the script.
+        """
+        alone, agent = self.alone_and_with_others(GLOBAL=12, WORKERS=1, SCHEDULE=1, SAMPLER=1)
 
         steps = self.accepted(agent.entries())
         self.assertEqual(66, len(steps))
         for entries in steps.values():
             used = sum(len(entry["indices"]) for entry in entries)
             self.assertTrue(used == 12 or len(entries) < entries[0]["size"], entries)
+            if used == 12:
+                (one,) = self.of(alone, "step", step=entries[0]["step"])
+                self.assertEqual(sorted(one["indices"]), sorted(index for entry in entries for index in entry["indices"]))
             self.assertTrue(all(entry["training"] and entry["world"] == entry["size"] and entry["zero"] == (entry["rank"] == 0)
                                 for entry in entries))
         self.assertEqual({(1, 3), (2, 2), (3, 1)}, {(entry["size"], entry["accumulate"]) for entry in self.of(agent, "step")})
@@ -73,6 +79,66 @@ class Lightning(Processes):
         logs = [self.logs(run) for run in (alone, agent)]
         self.assertEqual(*[sorted({step for step, _ in run}) for run in logs])
         self.assertEqual(*[run[-1][1].keys() for run in logs])
+
+    def test_an_iterable_data_set(self):
+        """Which goes on by its own state: as one process, each sample once an epoch. Newcomers compile before they join.
+
+        Mixed precision with a GradScaler and a moving average of the weights equal those of one process, too.
+        """
+        alone, agent = self.alone_and_with_others(GLOBAL=12, STREAM="placed", WORKERS=1, COMPILE="layers", SCALER=1, AVERAGE=1)
+        for entry in self.of(agent, "ring"):
+            self.assertLess(0, entry["compiled"], entry)
+        self.assertEqual({(1, 3), (2, 2), (3, 1)}, {(entry["size"], entry["accumulate"]) for entry in self.of(agent, "step")})
+        self.assertEqual(66, len(self.accepted(agent.entries())))
+        self.assertEqual([33, 66], [entry["step"] for entry in self.of(agent, "validation")])
+        for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=0.02)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
+        self.assertEqual((2, expected["scale"]), (done["epoch"], done["scale"]))
+        for name in "sum", "average":
+            self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
+
+    def test_an_iterable_data_set_from_a_checkpoint(self):
+        """In the middle of an epoch, and at its end: each sample once an epoch, also with another global batch."""
+        import torch
+        from lightning.pytorch import LightningModule, Trainer, callbacks
+        from torch.utils.data import DataLoader, IterableDataset
+
+        from kolo.integrations.lightning import ElasticStrategy
+
+        used = []
+
+        class Items(IterableDataset):
+            def __iter__(self):
+                return iter(torch.arange(16.0).reshape(16, 1))
+
+        class Net(LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(1, 1)
+
+            def training_step(self, batch, batch_idx):
+                used.extend(batch[:, 0].int().tolist())
+                return self.layer(batch).sum()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        def fit(directory, steps, global_batch, **arguments):
+            trainer = Trainer(strategy=ElasticStrategy(global_batch), accelerator="cpu", max_steps=steps, max_epochs=-1, logger=False,
+                              enable_progress_bar=False, enable_model_summary=False, default_root_dir=directory, callbacks=[
+                                  callbacks.ModelCheckpoint(dirpath=directory, every_n_train_steps=steps, filename="saved")])
+            trainer.fit(Net(), DataLoader(Items(), batch_size=4), **arguments)
+            self.assertEqual(steps, trainer.global_step)
+
+        for steps in 3, 4:
+            for first, second in ((4, 4), (4, 8), (None, None)):
+                with self.subTest(steps=steps, batches=(first, second)), tempfile.TemporaryDirectory() as directory:
+                    used.clear()
+                    fit(directory, steps, first)
+                    fit(directory, 8, second, ckpt_path=os.path.join(directory, "saved.ckpt"))
+                    self.assertEqual([[*range(16)]] * 2, [sorted(used[at:at + 16]) for at in (0, 16)])
 
     def logs(self, agent):
         """The rows that CSVLogger has written, with their steps."""
@@ -105,8 +171,8 @@ class Lightning(Processes):
         self.assertEqual(list(range(4, last, 5)), steps)
 
     def test_steps_grow_with_the_processes(self):
-        """Without global_batch, each epoch has every sample once, for steps of any size."""
-        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
+        """Without global_batch, each epoch has every sample once, for steps of any size. The module is compiled."""
+        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, COMPILE="module", ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
         agent.stepped(5)
         agent.go(workers[2])
         agent.formed(3)
@@ -120,6 +186,8 @@ class Lightning(Processes):
         for number in (0, 1):  # each process begins each epoch once
             self.assertLessEqual(len(self.of(agent, "epoch", epoch=number)), 3)
         self.assertEqual(3, len(self.of(agent, "begins")))
+        for entry in self.of(agent, "done"):
+            self.assertLess(0, entry["compiled"])
         self.assertEqual(3 + 1, len(self.of(agent, "prepares")))  # after the training, Lightning prepares once on each host
 
     def test_killed_while_it_validates(self):
@@ -178,7 +246,7 @@ class Lightning(Processes):
     def test_what_does_not_work_is_refused_at_the_start(self):
         import torch
         from lightning.pytorch import LightningModule, Trainer, callbacks
-        from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
+        from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
         from kolo.integrations.lightning import ElasticStrategy
 
@@ -226,14 +294,16 @@ class Lightning(Processes):
         fit("val_check_interval=0.5 without global_batch", val_check_interval=0.5)
         fit("more than the 4 steps", val_check_interval=5, global_batch=2)
         fit("accumulate_grad_batches with global_batch", accumulate_grad_batches=2, global_batch=4)
-        fit("the callback WeightAveraging", callbacks=[callbacks.WeightAveraging()])
+        fit("the callback StochasticWeightAveraging", callbacks=[callbacks.StochasticWeightAveraging(swa_lrs=0.1)])
         fit("dataloader_iter", Iterator)
         fit("estimated_stepping_batches needs ElasticStrategy", Scheduled)
         fit("LBFGS", lambda: Net(torch.optim.LBFGS))
         fit("not one DataLoader", loader=[DataLoader(data), DataLoader(data)])
-        fit("has no length", loader=DataLoader(Endless()))
+        fit("2 worker processes would each read", loader=DataLoader(Endless(), num_workers=2))
+        fit("drop_last of an iterable data set needs", loader=DataLoader(Endless(), batch_size=2, drop_last=True))
+        fit("a part of the length of an iterable", loader=DataLoader(Endless()), val_check_interval=0.5, global_batch=2)
         fit("a batch_sampler of its own", loader=DataLoader(data, batch_sampler=[[0], [1]]))
-        fit("its sampler is a WeightedRandomSampler", loader=DataLoader(data, sampler=WeightedRandomSampler([1] * 8, 8)))
+        fit("a DistributedSampler of 2 replicas", loader=DataLoader(data, sampler=DistributedSampler(data, 2, 0)))
         with self.assertRaisesRegex(ValueError, "at least 1"):
             ElasticStrategy(global_batch=0)
         with self.assertRaisesRegex(ValueError, "no argument 'start_method'"):

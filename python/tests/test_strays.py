@@ -7,7 +7,7 @@ import unittest
 from unittest import mock
 
 import torch
-from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, SequentialSampler
 
 import kolo.torch as kolo
 from kolo.torch.state import strays
@@ -33,7 +33,7 @@ class OwnSampler(DistributedSampler):
 
 class Strays(unittest.TestCase):
     def setUp(self):
-        for kind in DistributedSampler, RandomSampler, SequentialSampler:
+        for kind in BatchSampler, DistributedSampler, RandomSampler, SequentialSampler:
             patch = mock.patch.object(kind, "__iter__", kind.__iter__)
             patch.start()
             self.addCleanup(patch.stop)
@@ -85,6 +85,22 @@ class Strays(unittest.TestCase):
         for _ in SequentialSampler([1, 2, 3]):
             break
         self.assertEqual([], self.reported())
+
+    def test_a_commit_on_the_last_batch_of_an_epoch(self):
+        """Nothing is left of the epoch, though its iterator has not ended. With drop_last, the remaining samples are not used."""
+        for samples, drop_last in (20, False), (22, True), (22, False):
+            for shuffle in False, True:
+                with self.subTest(samples=samples, drop_last=drop_last, shuffle=shuffle):
+                    loader = DataLoader(range(samples), 4, shuffle=shuffle, drop_last=drop_last)
+                    batches = iter(loader)
+                    for _ in range(len(loader)):
+                        next(batches)
+                    self.assertEqual([], self.reported())
+        batches = iter(DataLoader(range(22), 4, drop_last=True))
+        for _ in range(4):
+            next(batches)
+        report, = self.reported()
+        self.assertIn("in the middle of its epoch", report)
 
     def test_a_sampler_of_the_state(self):
         for keep in lambda sampler: sampler, lambda sampler: Own(sampler=sampler):

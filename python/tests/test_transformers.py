@@ -30,9 +30,12 @@ class Trainer(Processes):
         self.finish(agent, samples=480)
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
-        """Grows to three, loses one by SIGKILL, shrinks to one. Logs, evaluations, rates and weights equal those of one process."""
+        """Grows to three, loses one by SIGKILL, shrinks to one. Logs, evaluations, rates and weights equal those of one process.
+
+        So do the samples of each step, by a sampler of the script, a callback's moving average of the weights, and a GradScaler's scale.
+        """
         alone, agent = self.alone_and_with_others(
-            GLOBAL=12, WORKERS=1, ARGUMENTS=json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5}))
+            GLOBAL=12, WORKERS=1, SAMPLER=1, SCALER=1, ARGUMENTS=json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5}))
 
         steps = self.accepted(agent.entries())
         self.assertEqual(66, len(steps))
@@ -40,14 +43,18 @@ class Trainer(Processes):
             self.assertEqual({66}, {entry["total"] for entry in entries})
             used = sum(len(entry["indices"]) for entry in entries)
             self.assertTrue(used == 12 or len(entries) < entries[0]["size"], entries)
+            if used == 12:
+                (one,) = self.of(alone, "step", step=entries[0]["step"])
+                self.assertEqual(sorted(one["indices"]), sorted(index for entry in entries for index in entry["indices"]))
         self.assertEqual({1, 2, 3}, {entry["size"] for entry in self.of(agent, "step")})
         rates = {entry["step"]: entry["rate"] for entry in self.of(alone, "step")}
         for entry in self.of(agent, "step"):
             self.assertAlmostEqual(rates[entry["step"]], entry["rate"], places=9)
         (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
-        self.assertEqual(66, done["step"])
-        self.assertAlmostEqual(expected["sum"], done["sum"], delta=0.02)
-        self.assertAlmostEqual(expected["loss"], done["loss"], delta=0.01)
+        self.assertEqual({66}, {entry[name] for entry in (expected, done) for name in ("step", "averaged")})
+        self.assertEqual(expected["scale"], done["scale"])
+        for name, delta in ("sum", 0.02), ("average", 0.02), ("loss", 0.01):
+            self.assertAlmostEqual(expected[name], done[name], delta=delta, msg=name)
         for kind, name in (("log", "loss"), ("log", "grad_norm"), ("evaluation", "loss")):
             values = [{entry["step"]: entry.get("logs", entry)[name] for entry in self.of(run, kind) if name in entry.get("logs", entry)}
                       for run in (alone, agent)]
@@ -127,19 +134,27 @@ class Trainer(Processes):
             used.extend(int(sample["x"]) for sample in samples)
             return {"x": torch.stack([sample["x"] for sample in samples])}
 
+        options = {"per_device_train_batch_size": 4}
         for steps in 3, 4:
-            with self.subTest(steps=steps):
-                used.clear()
-                directory = self.directory()
-                options = {"output_dir": directory, "save_steps": steps, "per_device_train_batch_size": 4}
-                elastic(self.trainer(data=Items(), collator=collate, max_steps=steps, **options), global_batch=4).train()
-                before = used[:4 * steps]  # it reads ahead
-                used.clear()
-                second = elastic(self.trainer(data=Items(), collator=collate, max_steps=8, **options), global_batch=4)
-                self.assertEqual(8, second.train(resume_from_checkpoint=True).global_step)
-                self.assertEqual([*range(16)] * 2, (before + used)[:32])
-        with self.assertRaisesRegex(ValueError, "use global_batch"):
-            elastic(self.trainer(data=Items(), max_steps=8, **options)).train(resume_from_checkpoint=True)
+            for name, first, second in ("the same", 4, 4), ("twice the samples a step", 4, 8), ("by the size", None, None):
+                with self.subTest(name, steps=steps):
+                    directory = self.directory()
+                    used.clear()
+                    elastic(self.trainer(data=Items(), collator=collate, max_steps=steps, save_steps=steps, output_dir=directory, **options),
+                            global_batch=first).train()
+                    before = used[:4 * steps]  # it reads ahead
+                    used.clear()
+                    other = elastic(self.trainer(data=Items(), collator=collate, max_steps=8, output_dir=directory, **options), global_batch=second)
+                    self.assertEqual(8, other.train(resume_from_checkpoint=True).global_step)
+                    self.assertEqual([[*range(16)]] * 2, [sorted((before + used)[at:at + 16]) for at in (0, 16)])
+        path = os.path.join(directory, "checkpoint-4", "trainer_state.json")
+        with open(path) as file:
+            state = json.load(file)
+        del state["stateful_callbacks"]["kolo"]
+        with open(path, "w") as file:
+            json.dump(state, file)
+        with self.assertRaisesRegex(ValueError, "without Kolo .* use global_batch"):
+            elastic(self.trainer(data=Items(), max_steps=8, output_dir=directory, **options)).train(resume_from_checkpoint=path.rsplit("/", 1)[0])
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
         """Written by two processes, then loaded by one. A newcomer does not read it. Each sample is used once, and Transformers alone can read it."""
@@ -212,6 +227,25 @@ class Trainer(Processes):
         for entry in self.of(agent, "ring"):
             self.assertGreater(entry["compiled"], 0, entry)
 
+    def test_samples_grouped_by_length(self):
+        """The Trainer's own sampler for it gives each sample once."""
+        import torch
+
+        from kolo.integrations.transformers import elastic
+
+        used = []
+
+        def collate(samples):
+            used.extend(int(sample["x"]) for sample in samples)
+            return {"x": torch.stack([sample["x"] for sample in samples])}
+
+        data = [{"x": torch.full((1,), float(number)), "input_ids": [0] * (1 + number % 5)} for number in range(40)]
+        trainer = elastic(self.trainer(data=data, collator=collate, max_steps=10, per_device_train_batch_size=4,
+                                       train_sampling_strategy="group_by_length", remove_unused_columns=False))
+        self.assertEqual(10, trainer.train().global_step)
+        self.assertEqual([*range(40)], sorted(used))
+        self.assertEqual(5, len(data[used[0]]["input_ids"]))  # the longest come first
+
     def test_what_does_not_work_is_refused_at_the_start(self):
         import torch
         import transformers
@@ -235,7 +269,7 @@ class Trainer(Processes):
                 (trainer(data=Endless(), dataloader_num_workers=1, dataloader_persistent_workers=True), "persistent workers"),
                 (trainer(data=SomethingElse()), "has no length"),
                 (trainer(Divides), "Divides.get_train_dataloader replaces"),
-                (trainer(train_sampling_strategy="group_by_length"), "train_sampling_strategy='group_by_length'"),
+                (trainer(train_sampling_strategy="batch_rebalance"), "train_sampling_strategy='batch_rebalance'"),
                 (trainer(auto_find_batch_size=True), "auto_find_batch_size"),
                 (trainer(neftune_noise_alpha=1.0), "neftune_noise_alpha"),
                 (trainer(accelerator_config={"split_batches": True}), "accelerator_config: split_batches")):
@@ -243,6 +277,22 @@ class Trainer(Processes):
                 elastic(made)
         with self.assertRaisesRegex(ValueError, "at least 1"):
             elastic(trainer(), global_batch=0)
+
+    def test_models_divided_among_processes_are_refused(self):
+        """By the Trainer itself while a process is alone, else by elastic."""
+        from kolo.integrations.transformers import elastic
+
+        with self.assertRaisesRegex(ValueError, "Using fsdp only works in distributed training"):
+            self.trainer(fsdp="full_shard")
+        for name in "is_fsdp_enabled", "is_deepspeed_enabled":
+            trainer = self.trainer()
+            setattr(trainer, name, True)
+            with self.assertRaisesRegex(ValueError, "of the TrainingArguments is not supported .* kolo.Sharded .* from checkpoints"):
+                elastic(trainer)
+        trainer = self.trainer()
+        trainer.args.parallelism_config = object()
+        with self.assertRaisesRegex(ValueError, "parallelism_config of the TrainingArguments is not supported .* kolo.Sharded"):
+            elastic(trainer)
 
     def test_a_checkpoint_of_more_processes(self):
         """Its epoch is later than its steps would be with fewer processes. Training goes on from there, once, up to max_steps."""

@@ -8,7 +8,7 @@ import os
 import time
 
 import torch
-from recording import directory, option, record, streamed
+from recording import Shelves, averaged, averages, directory, option, record, scaler, streamed, total
 from transformers import EarlyStoppingCallback, GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 import kolo.torch as kolo
@@ -41,6 +41,25 @@ class Recorded(Trainer):
             time.sleep(option("SLEEP", 0.02))
         return super().compute_loss(model, inputs, **named)
 
+    def _get_train_sampler(self, dataset=None):
+        return Shelves(dataset) if option("SAMPLER", 0) else super()._get_train_sampler(dataset)
+
+
+class Average(TrainerCallback):
+    """A moving average of the weights, which goes along as the state of the callback."""
+
+    def __init__(self, model):
+        self.model = averaged(model)
+
+    def on_step_end(self, args, state, control, model, **named):
+        self.model.update_parameters(model)
+
+    def state_dict(self):
+        return self.model.state_dict()
+
+    def load_state_dict(self, state):
+        self.model.load_state_dict(state)
+
 
 class Recorder(TrainerCallback):
     def on_train_begin(self, args, state, control, **named):
@@ -70,7 +89,11 @@ arguments = TrainingArguments(
     disable_tqdm=True, use_cpu=True, per_device_train_batch_size=option("BATCH", 4), gradient_accumulation_steps=option("ACCUMULATE", 1),
     learning_rate=1e-3, dataloader_num_workers=option("WORKERS", 0),
     **{"logging_steps": 5, "lr_scheduler_type": "linear", **json.loads(option("ARGUMENTS", "{}"))})
-trainer = Recorded(model=GPT2LMHeadModel(config), args=arguments, train_dataset=streamed(Texts(SAMPLES)), eval_dataset=Texts(32), callbacks=[Recorder()])
+model = GPT2LMHeadModel(config)
+average = Average(model)
+trainer = Recorded(model=model, args=arguments, train_dataset=streamed(Texts(SAMPLES)), eval_dataset=Texts(32), callbacks=[Recorder(), average])
+if option("SCALER", 0):
+    trainer.accelerator.scaler = scaler()
 if option("PATIENCE", 0):
     trainer.add_callback(EarlyStoppingCallback(option("PATIENCE", 0), early_stopping_threshold=100))  # nothing is an improvement
 result = elastic(trainer, global_batch=option("GLOBAL", 0) or None).train(resume_from_checkpoint=option("RESUME", "") or None)
@@ -79,5 +102,6 @@ if option("AFTER", 0):
     predictions = trainer.predict(Texts(30)).predictions
     trainer.save_model()
     record("after", loss=loss, predictions=len(predictions), saved=trainer.args.should_save)
-record("done", sum=sum(p.double().sum().item() for p in trainer.model.parameters()), samples=SAMPLES * int(EPOCHS),
-       loss=result.training_loss, step=result.global_step, flos=trainer.state.total_flos)
+scale = trainer.accelerator.scaler.get_scale() if option("SCALER", 0) else None
+record("done", sum=total(trainer.model), samples=SAMPLES * int(EPOCHS), loss=result.training_loss, step=result.global_step,
+       flos=trainer.state.total_flos, scale=scale, **averages(average.model))

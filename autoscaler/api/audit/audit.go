@@ -21,6 +21,7 @@ const (
 	Untag       = "untag"        // the removal of a tag
 	Report      = "report"       // a scaling event without a count
 	SaveHistory = "save-history" // a write of the autoscaler's own variables
+	SaveUsage   = "save-usage"
 	AcquireLock = "acquire-lock" // of the leader
 	ReleaseLock = "release-lock"
 	Pause       = "pause"
@@ -29,7 +30,7 @@ const (
 	Reload      = "reload"
 )
 
-// Entry is one record. Empty fields are omitted.
+// Entry is one record of the audit log. Empty fields are omitted.
 type Entry struct {
 	Action string
 	// Who is a token's accessor, a workload, a user of this machine, or this

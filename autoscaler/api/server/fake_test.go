@@ -13,6 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
@@ -82,6 +83,13 @@ func (f *fake) ExternalPolicies() []string { return nil }
 func (f *fake) Health() error { return nil }
 
 func (f *fake) History(context.Context, identity.JobKey) ([]api.Change, error) { return nil, nil }
+
+func (f *fake) Usage(context.Context, usage.Day) ([]usage.Row, error) {
+	row := func(namespace, job string, held int64) usage.Row {
+		return usage.Row{Key: usage.Key{Pool: "default", Queue: "*", Namespace: namespace, Job: job}, Counts: usage.Counts{Held: 1000 * held}}
+	}
+	return []usage.Row{row("red", "red-job", 2), row("blue", "blue-job", 3), row("red", "", 5), row("", "", 7)}, nil
+}
 
 func (f *fake) Subscribe() (<-chan api.Event, func()) { return f.events, func() {} }
 

@@ -44,7 +44,7 @@ func ask(t *testing.T, s *Server, method, path, body, token string) (int, string
 // TestScope_ATenantReadsItsNamespaceOnly has one tenant read all there is.
 func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	s, _ := guarded(t, &fake{})
-	for _, path := range []string{"/v1/status", "/v1/plan", "/v1/plan?policy=x", "/v1/metrics", "/v1/policy", "/v1/topology", "/v1/job?namespace=red&id=red-job", "/v1/job?namespace=blue&id=blue-job"} {
+	for _, path := range []string{"/v1/status", "/v1/plan", "/v1/plan?policy=x", "/v1/metrics", "/v1/policy", "/v1/topology", "/v1/usage?by=job", "/v1/job?namespace=red&id=red-job", "/v1/job?namespace=blue&id=blue-job"} {
 		for mine, others := range map[string]string{"red": "blue", "blue": "red"} {
 			code, text := ask(t, s, http.MethodGet, path, "", "token of "+mine)
 			text = strings.ReplaceAll(text, "look after a job "+others+"/"+others+"-job;", "") // the question
@@ -61,6 +61,8 @@ func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	must.StrContains(t, text, `"use":[{"queue":"*","used":2,"waiting":0}]`)
 	_, text = ask(t, s, http.MethodGet, "/v1/topology", "", "token of red")
 	must.StrContains(t, text, `"free":3,"used":2`)
+	_, text = ask(t, s, http.MethodGet, "/v1/usage", "", "token of red")
+	must.StrContains(t, text, `"queue":"*","held":7,`, must.Sprint("the sum is that of its own namespace"))
 	code, text := ask(t, s, http.MethodGet, "/v1/job?namespace=blue&id=blue-job", "", "token of red")
 	must.Eq(t, http.StatusNotFound, code)
 	must.StrContains(t, text, "does not look after a job blue/blue-job")

@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 )
 
 // Controller is the part of the control loop that the API uses.
@@ -32,6 +33,7 @@ type Controller interface {
 	Pools() (configured, set map[string]string)
 	ExternalPolicies() []string
 	History(context.Context, identity.JobKey) ([]api.Change, error)
+	Usage(ctx context.Context, first usage.Day) ([]usage.Row, error)
 	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
 	SetPaused(ctx context.Context, token string, key identity.JobKey, paused bool) error
@@ -90,6 +92,7 @@ func (s *Server) routes() map[string]http.HandlerFunc {
 		"POST /v1/plan":    s.reads(s.limited(answers(s.planChanged))),
 		"GET /v1/policy":   s.reads(answers(s.policies)),
 		"GET /v1/topology": s.reads(s.limited(answers(s.topology))),
+		"GET /v1/usage":    s.reads(s.limited(answers(s.usage))),
 		"GET /v1/events":   s.reads(s.events),
 		"GET /v1/metrics":  s.metrics,
 		"GET /v1/health":   s.health,

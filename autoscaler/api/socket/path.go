@@ -19,14 +19,14 @@ import (
 // that port in its name, so several autoscalers of one user each have a socket.
 const port = 8648
 
-// Places describes where a user's sockets may be.
+// Places lists the directories in which the sockets of a user's autoscalers may be.
 type Places struct {
 	UID     int
 	System  string // belongs to root, or to a user to whom root gave it
 	Runtime string // XDG_RUNTIME_DIR, "" is none
 }
 
-// Here returns the places of this process.
+// Here returns the places for the user of this process.
 func Here() Places {
 	return Places{UID: os.Getuid(), System: "/run/kolo", Runtime: os.Getenv("XDG_RUNTIME_DIR")}
 }
@@ -53,8 +53,8 @@ func (p Places) owns(dir string) bool {
 }
 
 // Find returns the socket of an autoscaler that runs on this machine and that this
-// user may call, or "" if there is none. If there are several, it prefers the one
-// with the default port.
+// user may call, or "" if there is none. If there are several such autoscalers, it
+// prefers one with the default port.
 func (p Places) Find(ctx context.Context) (string, error) {
 	var found []string
 	for _, path := range p.candidates() {

@@ -17,7 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Cache looks up who callers are and what they may read.
+// Cache looks up the names of callers by their tokens, and which namespaces they may
+// read. It keeps the answers for a short time.
 type Cache struct {
 	client  *cluster.Client
 	pending chan struct{} // bounds the pending requests

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package contract is a test fixture: it asserts the behaviour of Nomad that the
-// autoscaler relies on. A real Nomad and package nomadtest, the stand-in of the other
-// tests, must both pass.
+// autoscaler relies on. Both a real Nomad and the stand-in for tests, package nomadtest,
+// must pass its checks.
 //
 // A scenario here makes each Nomad API call of the autoscaler, with the same parameters.
 // Fields lists each field that the autoscaler decodes. Tests compare both with the code.

@@ -51,7 +51,7 @@ var Fields = map[string][]string{
 }
 
 var allocFields = []string{
-	"ID", "Namespace", "JobID", "TaskGroup", "NodeID", "DesiredStatus", "ClientStatus", "CreateIndex", "ModifyIndex", "CreateTime",
+	"ID", "Namespace", "JobID", "TaskGroup", "NodeID", "DesiredStatus", "ClientStatus", "CreateIndex", "ModifyIndex", "CreateTime", "ModifyTime",
 }
 
 // has asserts that an answer has the fields of a path.

@@ -88,9 +88,10 @@ func (v *Variable) Release(ctx context.Context) error {
 	return nil
 }
 
-// Holder returns the process that holds the lock, or held it last if it expired:
-// Nomad shows only management tokens whether a lock is held. An empty name means no
-// one. Holder may be called by any goroutine.
+// Holder returns the process that holds the lock or, if the lock has expired, held
+// it last. It cannot distinguish the two, because Nomad shows only to management
+// tokens whether a lock is held. An empty name means that no process has held the
+// lock. Holder may be called by any goroutine.
 func (v *Variable) Holder(ctx context.Context) (Holder, error) {
 	got, _, err := v.client.Variables().Peek(v.path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {

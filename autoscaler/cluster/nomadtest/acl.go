@@ -28,8 +28,9 @@ func (c *Cluster) DisableACL() {
 	c.open = true
 }
 
-// AddToken makes a token known by its secret. Until AddToken is called, every token
-// is known and may read the jobs of all namespaces.
+// AddToken makes the cluster accept a token, which it recognizes by its secret.
+// Until AddToken is first called, the cluster accepts every token, and every token
+// may read the jobs of all namespaces.
 func (c *Cluster) AddToken(secret string, t Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +40,7 @@ func (c *Cluster) AddToken(secret string, t Token) {
 	c.tokens[secret] = t
 }
 
-// RevokeToken makes a token unknown.
+// RevokeToken makes the cluster refuse a token from now on.
 func (c *Cluster) RevokeToken(secret string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,8 @@
 // runs completed batch workers again. Workers are placed immediately, first-fit;
 // stopped ones end after StopDelay.
 //
-// Much of Nomad is missing. There is one namespace. The only evaluations are blocked
-// ones and those that follow from them. There are no deployments and no plans. Access
-// control covers only the owner of a token and the jobs it may read and scale.
+// Much of Nomad is missing. There is one namespace. There are only blocked
+// evaluations and the evaluations that follow from them. There are no deployments and
+// no plans. Access control covers only the owner of a token and the jobs it may read
+// and scale.
 package nomadtest

@@ -61,7 +61,7 @@ type Alloc struct {
 	cpu                  int
 	create, index        uint64
 	version              uint64
-	created              int64
+	created, modified    int64
 }
 
 // eval is a blocked evaluation or one of its successors. As in Nomad, a blocked

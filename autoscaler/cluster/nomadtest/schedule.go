@@ -137,10 +137,11 @@ func (c *Cluster) place(j *Job, n int) bool {
 			continue
 		}
 		i := c.bump("allocs")
+		now := time.Now().UnixNano()
 		a := &Alloc{
 			ID: fmt.Sprintf("%08x-1111-0000-0000-000000000000", i), Job: j.ID, Group: j.Group, Node: id, N: n,
 			Client: api.AllocClientStatusRunning, Desired: api.AllocDesiredStatusRun, create: i, index: i, version: j.version,
-			created: time.Now().UnixNano(), cpu: j.CPU, model: node.Model,
+			created: now, modified: now, cpu: j.CPU, model: node.Model,
 		}
 		for _, g := range node.ids {
 			if len(a.devices) < j.GPUs && node.taken[g] == "" {
@@ -163,7 +164,7 @@ func (c *Cluster) stop(a *Alloc) {
 		return
 	}
 	b := *a
-	b.Desired, b.index = api.AllocDesiredStatusStop, c.bump("allocs")
+	b.Desired, b.modified, b.index = api.AllocDesiredStatusStop, time.Now().UnixNano(), c.bump("allocs")
 	c.put(&b)
 	c.emit("Allocation", "PlanResult", b.ID, map[string]any{"Allocation": b.wire()})
 	if c.StopDelay == 0 {
@@ -182,7 +183,7 @@ func (c *Cluster) stop(a *Alloc) {
 
 func (c *Cluster) end(a *Alloc, client, desired string) {
 	b := *a
-	b.Client, b.Desired, b.index = client, desired, c.bump("allocs")
+	b.Client, b.Desired, b.modified, b.index = client, desired, time.Now().UnixNano(), c.bump("allocs")
 	c.put(&b)
 	n := c.nodes[a.Node]
 	c.full = 0

@@ -55,7 +55,7 @@ func (a *Alloc) wire() map[string]any {
 		"ID": a.ID, "Namespace": "default", "JobID": a.Job, "TaskGroup": a.Group, "NodeID": a.Node,
 		"Name": fmt.Sprintf("%s.%s[%d]", a.Job, a.Group, a.N), "DesiredStatus": a.Desired, "ClientStatus": a.Client,
 		"AllocatedResources": map[string]any{"Tasks": map[string]any{"t": task}, "TaskLifecycles": map[string]any{"t": nil}, "Shared": shared},
-		"CreateIndex":        a.create, "ModifyIndex": a.index, "CreateTime": a.created,
+		"CreateIndex":        a.create, "ModifyIndex": a.index, "CreateTime": a.created, "ModifyTime": a.modified,
 	}
 }
 

@@ -11,13 +11,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/posener/complete"
 
@@ -180,17 +178,6 @@ func (c *apiCommand) ask(method, path string, query url.Values, in, out any, dra
 	}
 	c.show(raw, draw)
 	return 0
-}
-
-// warnOld warns if the autoscaler could not read Nomad last time, because its answers
-// may then be out of date.
-func (c *apiCommand) warnOld(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var s api.Status
-	if _, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s); err == nil && s.Problem != "" {
-		c.UI.Warn("Nomad could not be read, so this may be old: " + printable.Line(s.Problem))
-	}
 }
 
 // show prints the raw answer with -json, and the result of draw otherwise.

@@ -27,6 +27,8 @@ func commands(m meta) map[string]cli.CommandFactory {
 	return map[string]cli.CommandFactory{
 		"job lint":        func() (cli.Command, error) { return &jobLintCommand{m}, nil },
 		"agent":           func() (cli.Command, error) { return &agentCommand{m}, nil },
+		"eff":             func() (cli.Command, error) { return &effCommand{api}, nil },
+		"history":         func() (cli.Command, error) { return &historyCommand{api}, nil },
 		"job":             func() (cli.Command, error) { return &jobCommand{api}, nil },
 		"pause":           func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
 		"plan":            func() (cli.Command, error) { return &planCommand{api}, nil },
@@ -43,6 +45,8 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"topology":        func() (cli.Command, error) { return &topologyCommand{api}, nil },
 		"topology expand": func() (cli.Command, error) { return &topologyExpandCommand{meta: m, out: os.Stdout}, nil },
 		"topology vars":   func() (cli.Command, error) { return &topologyVarsCommand{apiCommand: api, out: os.Stdout}, nil },
+		"usage":           func() (cli.Command, error) { return &usageCommand{api}, nil },
+		"wait":            func() (cli.Command, error) { return &waitCommand{apiCommand: api}, nil },
 		"version":         func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
 	}
 }

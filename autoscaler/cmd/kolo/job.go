@@ -80,6 +80,12 @@ func drawJob(j *api.Job) string {
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
 		}
+		if s.Usage != nil {
+			rows = append(rows, []string{"Productive share", usageText(s.Usage)})
+		}
+		if s.Waits != nil {
+			rows = append(rows, []string{"Expected start", expectedStart(s.Waits.Expected)})
+		}
 		if p := jobProgress(s); p != "" {
 			rows = append(rows, []string{"Progress", p})
 		}
@@ -108,6 +114,21 @@ func drawJob(j *api.Job) string {
 	}
 	out.WriteString("\n\n" + table(rows))
 	return out.String()
+}
+
+// usageText returns the productive share of a job, and what the rest of its slot-seconds
+// were used for.
+func usageText(u *api.Usage) string {
+	parts := []string{shareText(u.Share)}
+	for _, part := range []struct {
+		name    string
+		seconds float64
+	}{{"starting", u.Starting}, {"resizing", u.Resizing}, {"lost", u.Lost}, {"idle", u.Idle}, {"unknown", u.Unknown}} {
+		if share := part.seconds / max(u.Held, 1e-3); share >= 0.0005 {
+			parts = append(parts, fmt.Sprintf("%.1f%% %s", 100*share, part.name))
+		}
+	}
+	return fmt.Sprintf("%s (%.0f slot-seconds held)", strings.Join(parts, ", "), u.Held)
 }
 
 // spreadRows describes how far apart a job's workers are and the cost of that.

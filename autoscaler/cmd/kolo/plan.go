@@ -96,7 +96,7 @@ func (c *planCommand) Run(args []string) int {
 	if code == 0 {
 		ctx, cancel := interruptible()
 		defer cancel()
-		c.warnOld(ctx)
+		c.warnIfOld(ctx)
 	}
 	return code
 }

@@ -6,7 +6,7 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +14,6 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
 // queueCommand shows the queues of node pools, and what waits in them.
@@ -30,7 +29,9 @@ Usage: kolo queue [options]
 
   Shows the queues of each node pool with the slots that they are guaranteed, may
   use, use and have borrowed. Then it shows the jobs that wait, in the order of
-  their queue, with the slots that they need at least and why they wait. The
+  their queue, with the slots that they need at least, when they are expected to
+  start, and why they wait. Where queues have a half-life or a budget, it shows
+  the slot-hours that they have borrowed, decayed, and used of their budget. The
   queue "*" has the jobs that are in no queue of the configuration.
 
 Queue Options:
@@ -59,21 +60,15 @@ func (c *queueCommand) Run(args []string) int {
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
-	var s api.Status
-	_, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
-	if err == nil && !s.Ready {
-		err = fmt.Errorf("%s is still reading the cluster's state; try again in a moment", s.Autoscaler)
-	}
+	s, err := c.readStatus(ctx)
 	var pools []poolQueues
 	if err == nil {
-		pools, err = queuesOf(&s, *pool, *name)
+		pools, err = queuesOf(s, *pool, *name)
 	}
 	if err != nil {
 		return c.fail(err)
 	}
-	if s.Problem != "" {
-		defer c.UI.Warn("Nomad could not be read, so this may be old: " + printable.Line(s.Problem))
-	}
+	defer c.warnOld(s)
 	if c.json {
 		return c.printJSON(pools)
 	}
@@ -97,18 +92,66 @@ func drawQueues(p *poolQueues) string {
 			strings.Repeat("  ", q.depth) + q.Name, orDash(q.Guarantee), orDash(q.Limit), strconv.Itoa(q.Used), strconv.Itoa(q.Borrowed), strconv.Itoa(q.Waiting),
 		})
 	}
+	addPast(rows, p.Queues)
 	out.WriteString(table(rows) + "\n\n")
 	if len(p.Jobs) == 0 {
 		return out.String() + "no job waits"
 	}
-	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Why"}}
+	rows = [][]string{{"Queue", "#", "Job", "Namespace", "Slots", "Waiting since", "Expected start", "Why"}}
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rows = append(rows, []string{
-			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
+			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), expectedStart(j.Expected), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
 		})
 	}
 	return out.String() + table(rows)
+}
+
+// addPast adds a column for what queues borrowed over time, and one for their budgets, if
+// any queue has either. rows begins with the headings.
+func addPast(rows [][]string, queues []queueRow) {
+	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Decayed != nil }) {
+		rows[0] = append(rows[0], "Decayed")
+		for i, q := range queues {
+			text := "-"
+			if q.Decayed != nil {
+				text = fmt.Sprintf("%.1f", *q.Decayed)
+			}
+			rows[i+1] = append(rows[i+1], text)
+		}
+	}
+	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Budget != nil }) {
+		rows[0] = append(rows[0], "Budget")
+		for i, q := range queues {
+			text := "-"
+			if b := q.Budget; b != nil {
+				text = fmt.Sprintf("%.1f of %.0f per %s", b.Used, b.SlotHours, b.Per)
+			}
+			rows[i+1] = append(rows[i+1], text)
+		}
+	}
+}
+
+// expectedStart returns when a job that waits is expected to start.
+func expectedStart(e *api.Expected) string {
+	if e == nil || e.Earliest.IsZero() {
+		return "unknown"
+	}
+	clock := func(t time.Time) string {
+		t = t.In(e.Made.Location())
+		if t.Format(time.DateOnly) == e.Made.Format(time.DateOnly) {
+			return t.Format("15:04")
+		}
+		return t.Format("2006-01-02 15:04")
+	}
+	earliest, latest := clock(e.Earliest), clock(e.Latest)
+	switch {
+	case e.Latest.IsZero():
+		return "not before " + earliest
+	case earliest == latest:
+		return earliest
+	}
+	return earliest + " – " + latest
 }
 
 // orDash returns a number, or "-" for 0, which means that there is none.

@@ -32,7 +32,11 @@ type queueRow struct {
 	Used      int    `json:"used"`
 	Borrowed  int    `json:"borrowed"`
 	Waiting   int    `json:"waiting"`
-	depth     int
+
+	Decayed *float64       `json:"decayed,omitempty"`
+	Budget  *api.BudgetUse `json:"budget,omitempty"`
+
+	depth int
 }
 
 type waitingJob struct {
@@ -91,6 +95,7 @@ func queueRows(p *api.PoolStatus) (out []queueRow) {
 		for _, row := range inside[parent] {
 			u := use[row.Name]
 			row.Used, row.Borrowed, row.Waiting, row.depth = u.Used, u.Borrowed, u.Waiting, depth
+			row.Decayed, row.Budget = u.Decayed, u.Budget
 			out = append(out, row)
 			add(row.Name, depth+1)
 		}

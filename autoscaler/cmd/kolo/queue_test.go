@@ -27,6 +27,13 @@ func shared() api.Status {
 			Waits: &api.Waits{Reason: reason, Sentence: sentence, Queue: queue, Position: position, Slots: slots, Since: at.Add(time.Duration(slots) * time.Minute)},
 		}
 	}
+	starts := func(j api.JobStatus, earliest, latest time.Duration) api.JobStatus {
+		j.Waits.Expected = &api.Expected{Made: at, Earliest: at.Add(earliest)}
+		if latest > 0 {
+			j.Waits.Expected.Latest = at.Add(latest)
+		}
+		return j
+	}
 	return api.Status{
 		Autoscaler: "host-1", Ready: true,
 		Pools: []api.PoolStatus{{
@@ -42,10 +49,10 @@ func shared() api.Status {
 		}, {Name: "lab", Policy: "fifo", Capacity: 1, Use: []api.QueueUse{{Queue: "*"}}}},
 		Jobs: []api.JobStatus{
 			job("research", "paused", "gpu", "research", 0, 1, waiting.Paused, "paused by a user"),
-			job("research", "first", "gpu", "research", 1, 2, waiting.NoRoom, `its minimum is 2 slots, and queue "research" may use 1 now`),
+			starts(job("research", "first", "gpu", "research", 1, 2, waiting.NoRoom, `its minimum is 2 slots, and queue "research" may use 1 now`), 20*time.Minute, 15*time.Hour),
 			job("research", "image\x1b[2K", "gpu", "vision", 1, 4, waiting.InQueue, "other jobs gain more from the GPUs for now"),
-			job("research", "words", "gpu", "speech", 1, 3, waiting.Unknown, ""),
-			job("courses", "exercise", "gpu", "courses", 1, 1, waiting.WaitsForGuarantee, "it is not preemptible"),
+			starts(job("research", "words", "gpu", "speech", 1, 3, waiting.Unknown, ""), time.Hour, 0),
+			starts(job("courses", "exercise", "gpu", "courses", 1, 1, waiting.WaitsForGuarantee, "it is not preemptible"), time.Second, 30*time.Minute),
 			{JobKey: identity.JobKey{Namespace: "research", ID: "runs"}, Pool: "gpu", Running: 4},
 		},
 	}
@@ -71,12 +78,12 @@ research  8          -      9     1         3
   vision  -          -      7     7         1
 *         -          -      2     2         0
 
-Queue     #  Job        Namespace  Slots  Waiting since        Why
-courses   1  exercise   courses    1      2026-11-27 09:31:00  waits-for-guarantee: it is not preemptible
-research  1  first      research   2      2026-11-27 09:32:00  no-room: its minimum is 2 slots, and queue "research" may use 1 now
-research  -  paused     research   1      2026-11-27 09:31:00  paused: paused by a user
-speech    1  words      research   3      2026-11-27 09:33:00  unknown
-vision    1  image�[2K  research   4      2026-11-27 09:34:00  in-queue: other jobs gain more from the GPUs for now
+Queue     #  Job        Namespace  Slots  Waiting since        Expected start            Why
+courses   1  exercise   courses    1      2026-11-27 09:31:00  09:30 – 10:00             waits-for-guarantee: it is not preemptible
+research  1  first      research   2      2026-11-27 09:32:00  09:50 – 2026-11-28 00:30  no-room: its minimum is 2 slots, and queue "research" may use 1 now
+research  -  paused     research   1      2026-11-27 09:31:00  unknown                   paused: paused by a user
+speech    1  words      research   3      2026-11-27 09:33:00  not before 10:30          unknown
+vision    1  image�[2K  research   4      2026-11-27 09:34:00  unknown                   in-queue: other jobs gain more from the GPUs for now
 
 Pool lab with fifo: 0 of 1 slot used
 
@@ -85,6 +92,8 @@ Queue  Guarantee  Limit  Used  Borrowed  Waiting
 
 no job waits
 `, out)
+
+	must.StrContains(t, drawJob(&api.Job{Job: &status.Jobs[3]}), "Expected start  not before 10:30")
 
 	_, out = run("-queue", "research", "-pool", "gpu")
 	must.StrContains(t, out, "research  8          -      9     1         3\n  speech  2")
@@ -127,4 +136,32 @@ no job waits
 	status = api.Status{Ready: true}
 	_, out = run()
 	must.Eq(t, "there are no nodes\n", out)
+}
+
+// Queues with a half-life or a budget have columns for them.
+func TestQueue_OverTime(t *testing.T) {
+	status := shared()
+	decayed, none := 1234.56, 0.0
+	use := status.Pools[0].Use
+	use[0].Decayed, use[1].Decayed = &decayed, &none
+	use[1].Budget = &api.BudgetUse{SlotHours: 5000, Used: 4999.96, Per: "month", Beyond: "borrow", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { must.NoError(t, json.NewEncoder(w).Encode(status)) }))
+	t.Cleanup(s.Close)
+	run := func(args ...string) string {
+		ui := cli.NewMockUi()
+		must.Zero(t, (&queueCommand{apiCommand{meta: meta{UI: ui}}}).Run(append([]string{"-address", s.URL}, args...)))
+		return ui.OutputWriter.String()
+	}
+	out := run("-pool", "gpu")
+	must.StrContains(t, out, `
+Queue     Guarantee  Limit  Used  Borrowed  Waiting  Decayed  Budget
+courses   4          8      4     0         1        1234.6   -
+research  8          -      9     1         3        0.0      5000.0 of 5000 per month
+  speech  2          -      2     0         1        -        -
+`)
+	must.StrNotContains(t, run("-queue", "speech"), "Decayed")
+	out = run("-json", "-queue", "research")
+	must.StrContains(t, out, `"decayed": 0`)
+	must.StrContains(t, out, `"until": "2026-12-01T00:00:00Z"`)
+	must.StrNotContains(t, run("-json", "-queue", "speech"), "decayed")
 }

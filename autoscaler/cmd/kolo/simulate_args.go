@@ -39,6 +39,7 @@ type simulateArgs struct {
 	syntheticJobs             int
 	syntheticLoad             float64
 	deadlines                 float64
+	gangs                     bool
 	tenants                   int
 	config, pool              string
 	elastic                   float64
@@ -53,7 +54,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
 
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
-	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow or kolo.")
+	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow, acme, alibaba or kolo.")
 	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
 	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: next to it) or\nthe directory of ElasticFlow's throughput files.")
 	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and list them).")
@@ -87,6 +88,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.IntVar(&a.syntheticJobs, "synthetic-jobs", 160, "The `number` of jobs of a made-up workload.")
 	f.Float64Var(&a.syntheticLoad, "synthetic-load", 0.8, "Offered `load` of a made-up workload, over capacity.")
 	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of its jobs that have a deadline.")
+	f.BoolVar(&a.gangs, "synthetic-gangs", false, "Few gangs of 64 to 512 GPUs hold nearly all of the GPU time.")
 	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants its jobs belong to.")
 
 	f.Float64Var(&a.elastic, "elastic", 1, "The `share` of jobs that are elastic. The others have their preferred size only.")
@@ -205,7 +207,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 		}
 		made := trace.Synthetic{
 			Jobs: a.syntheticJobs, GPUs: gpus, Seed: 1,
-			Load: a.syntheticLoad, Deadlines: a.deadlines, Tenants: a.tenants,
+			Load: a.syntheticLoad, Deadlines: a.deadlines, Gangs: a.gangs, Tenants: a.tenants,
 		}
 		if made.Jobs < 1 {
 			return nil, badFlag("-synthetic-jobs %d: want at least 1", made.Jobs)

@@ -31,7 +31,7 @@ func (a *simulateArgs) queues(s *sim.Sweep) error {
 		return badFlag("-config %s: pool %q has no queues; name another with -pool, or write share = \"namespaces\"", a.config, a.pool)
 	}
 	pool.Tree = pool.Tree.WithoutReservations() // the times of traces are no dates
-	s.Base.Queues = pool.Tree
+	s.Base.Queues, s.Base.SlotCost = pool.Tree, pool.CostOf
 	for i := range s.Contestants {
 		base := s.Contestants[i].New
 		s.Contestants[i].New = func() (policy.Policy, error) {

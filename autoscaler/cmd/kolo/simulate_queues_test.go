@@ -43,6 +43,27 @@ pool "gpu" {
 	must.StrContains(t, errOut, "there are no queues in ticks")
 }
 
+// Half-lives, budgets and costs of slots hold in the simulator, too.
+func TestSimulate_QueuesOverTime(t *testing.T) {
+	const halfLife, cost = "half_life = \"24h\"\n", "slot_cost = { \"*\" = 5 }\n"
+	const budget = "budget {\n slot_hours = 60\n per = \"day\"\n}\n"
+	outputs := map[string]bool{}
+	for _, lines := range [][2]string{{"", ""}, {halfLife, ""}, {halfLife + cost, ""}, {"", budget}, {cost, budget}} {
+		path := filepath.Join(t.TempDir(), "kolo.hcl")
+		must.NoError(t, os.WriteFile(path, []byte("pool \"gpu\" {\n"+lines[0]+"queue \"a\" {\n namespaces = [\"team-0\", \"team-1\"]\n guarantee = 16\n"+lines[1]+`
+  }
+  queue "b" {
+    namespaces = ["team-2"]
+    weight     = 2
+  }
+}`), 0o600))
+		code, out, errOut := simulate(t, "-config", path, "-pool", "gpu", "-synthetic-jobs", "60", "-synthetic-tenants", "3", "-policy", "elastic-fifo")
+		must.Eq(t, 0, code, must.Sprint(errOut))
+		outputs[out] = true
+	}
+	must.MapLen(t, 4, outputs, must.Sprint("one cost of all slots changes nothing but budgets"))
+}
+
 func TestSimulate_Elastic(t *testing.T) {
 	args := []string{"-synthetic-jobs", "30", "-policy", "elastic-fifo", "-seeds", "2", "-elastic"}
 	code, rigid, errOut := simulate(t, append(args, "0")...)

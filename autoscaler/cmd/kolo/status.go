@@ -129,7 +129,7 @@ func drawStatus(s *api.Status) string {
 		role += "; NOMAD CANNOT BE READ: " + s.Problem
 	}
 	if !s.Ready {
-		return fmt.Sprintf("%s is still reading the cluster's state; it %s", s.Autoscaler, role)
+		return stillReading(s) + "; it " + role
 	}
 	if s.Paused {
 		role += "; ALL JOBS PAUSED"

@@ -76,7 +76,7 @@ func (c *topologyCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
-	defer c.warnOld(ctx)
+	defer c.warnIfOld(ctx)
 	if c.json {
 		return c.printJSON(pools)
 	}

@@ -150,7 +150,7 @@ func (c *topologyVarsCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
-	defer c.warnOld(ctx)
+	defer c.warnIfOld(ctx)
 	for _, w := range v.warnings() {
 		c.UI.Warn(w)
 	}

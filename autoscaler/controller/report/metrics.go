@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
@@ -33,9 +34,13 @@ var (
 	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
 	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
 	waitsDesc      = prometheus.NewDesc("kolo_jobs_waiting", "Jobs with no workers, by queue and reason.", []string{"pool", "queue", "reason"}, nil)
+	decayedDesc    = prometheus.NewDesc("kolo_queue_borrowed_slot_hours", "Slot-hours that a queue borrowed, decayed by its half-life.", []string{"pool", "queue"}, nil)
+	budgetDesc     = prometheus.NewDesc("kolo_queue_budget_slot_hours", "Budget of a queue for the present period.", []string{"pool", "queue"}, nil)
+	spentDesc      = prometheus.NewDesc("kolo_queue_budget_used_slot_hours", "Slot-hours that count in the budget of a queue in the present period.", []string{"pool", "queue"}, nil)
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
+	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id"}, jobLabels...), nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
@@ -43,7 +48,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, countDesc, runningDesc, wantDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, wantDesc, gpuDesc}
 )
 
 // gauges sends gauges to ch.
@@ -89,6 +94,7 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 	for key, n := range jobsWaiting(s, sees) {
 		gauge(waitsDesc, float64(n), key.pool, key.queue, string(key.reason))
 	}
+	queueGauges(gauge, s, sees)
 	if !perJob {
 		return
 	}
@@ -97,6 +103,43 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+		}
+	}
+}
+
+// GPUInfo sends to ch the metric of each GPU of a job that the reader may see.
+func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity.JobKey) bool) {
+	gauge := gauges(ch)
+	for _, g := range gpus {
+		if sees(g.Job) {
+			gauge(gpuDesc, 1, g.ID, g.Alloc, g.Job.Namespace, g.Job.ID)
+		}
+	}
+}
+
+// queueGauges sends what queues used over time. A queue is shown to those who may read jobs
+// of one of its namespaces.
+func queueGauges(gauge func(*prometheus.Desc, float64, ...string), s *api.Status, sees func(identity.JobKey) bool) {
+	for i := range s.Pools {
+		p, namespaces := &s.Pools[i], map[string][]string{}
+		for _, q := range p.Queues {
+			namespaces[q.Name] = q.Namespaces
+		}
+		for _, u := range p.Use {
+			of := namespaces[u.Queue]
+			if of == nil {
+				of = []string{"default"} // all namespaces
+			}
+			if !slices.ContainsFunc(of, func(ns string) bool { return sees(identity.JobKey{Namespace: strings.TrimSuffix(ns, "*")}) }) {
+				continue
+			}
+			if u.Decayed != nil {
+				gauge(decayedDesc, *u.Decayed, p.Name, u.Queue)
+			}
+			if u.Budget != nil {
+				gauge(budgetDesc, u.Budget.SlotHours, p.Name, u.Queue)
+				gauge(spentDesc, u.Budget.Used, p.Name, u.Queue)
+			}
 		}
 	}
 }

@@ -4,7 +4,11 @@
 package report
 
 import (
+	"time"
+
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
@@ -31,6 +35,7 @@ func addUse(s *api.Status, r *Round) {
 			u := api.QueueUse{Queue: name, Used: used[at], Waiting: waiting[at]}
 			if pool.Tree != nil && !pool.Tree.Plain() {
 				u.Borrowed = max(0, u.Used-pool.Queues[name].Guarantee)
+				addPast(&u, r, p.Name, pool.Queues[name])
 			}
 			p.Use = append(p.Use, u)
 		}
@@ -40,5 +45,28 @@ func addUse(s *api.Status, r *Round) {
 			}
 		}
 		add(queue.Any)
+	}
+}
+
+// addPast adds what a queue used over time, as far as its shares depend on it. Only the
+// leader knows that.
+func addPast(u *api.QueueUse, r *Round, pool string, q config.Queue) {
+	if q.Name == "" || q.Name == queue.Any || !r.Leading {
+		return // the namespaces of "*" are queues of their own
+	}
+	a := r.History.Queues[pool][queue.Key(q.Name)]
+	if a == nil {
+		a = &ledger.Account{}
+	}
+	if q.HalfLife > 0 {
+		decayed := a.Decayed()
+		u.Decayed = &decayed
+	}
+	if b := q.Budget; b != nil {
+		until := time.Unix(int64(b.Per.End(float64(r.Now.Unix()))), 0).UTC()
+		u.Budget = &api.BudgetUse{SlotHours: b.SlotHours, Used: a.Spent, Per: string(b.Per), Beyond: config.BeyondBorrow, Until: until}
+		if b.Stop {
+			u.Budget.Beyond = config.BeyondStop
+		}
 	}
 }

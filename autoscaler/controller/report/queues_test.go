@@ -4,13 +4,22 @@
 package report
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
 // TestAddUse checks what queues use: with what those inside them use, and what of it is
@@ -42,3 +51,65 @@ func TestAddUse(t *testing.T) {
 		})
 	}
 }
+
+// What a queue borrowed over time is shown where it has a half-life, and its budget where
+// it has one, in the status and the metrics.
+func TestAddPast(t *testing.T) {
+	r := drawing(t, `half_life = "24h"
+queue "a" {
+  budget {
+    slot_hours = 100
+    beyond     = "stop"
+  }
+  queue "forgets" { half_life = "0s" }
+}
+queue "hidden" { namespaces = ["secret"] }`, "x/1 a 50 1")
+	r.Now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	r.History = history.New()
+	r.History.Ledger("gpu")[queue.Key("a")] = &ledger.Account{HalfLife: 86400, Mean: 2 * math.Ln2, Spent: 12.5}
+	r.History.Ledger("gpu")[queue.Key("forgets")] = &ledger.Account{Mean: 1, Spent: 1}
+	must.Nil(t, Status(r).Pools[0].Use[0].Budget, must.Sprint("another one leads"))
+	r.Leading = true
+	s := Status(r)
+	a, forgets, other := s.Pools[0].Use[0], s.Pools[0].Use[1], s.Pools[0].Use[3]
+	must.InDelta(t, 48, *a.Decayed, 1e-9)
+	must.Eq(t, &api.BudgetUse{SlotHours: 100, Used: 12.5, Per: "month", Beyond: "stop", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}, a.Budget)
+	must.Eq(t, api.QueueUse{Queue: "forgets"}, forgets)
+	must.Eq(t, api.QueueUse{Queue: "*", Used: other.Used, Borrowed: other.Borrowed, Waiting: other.Waiting}, other)
+	must.Eq(t, 86400, s.Pools[0].Queues[0].HalfLife)
+
+	series := func(sees func(identity.JobKey) bool) (out []string) {
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(&gathered{s, sees})
+		families, err := reg.Gather()
+		must.NoError(t, err)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if l := m.GetLabel(); strings.HasPrefix(f.GetName(), "kolo_queue_") {
+					out = append(out, fmt.Sprintf("%s %s %s %.1f", f.GetName(), l[0].GetValue(), l[1].GetValue(), m.GetGauge().GetValue()))
+				}
+			}
+		}
+		return out
+	}
+	must.Eq(t, []string{
+		"kolo_queue_borrowed_slot_hours gpu a 48.0", "kolo_queue_borrowed_slot_hours gpu hidden 0.0",
+		"kolo_queue_budget_slot_hours gpu a 100.0", "kolo_queue_budget_used_slot_hours gpu a 12.5",
+	}, series(func(identity.JobKey) bool { return true }))
+	must.Len(t, 3, series(func(k identity.JobKey) bool { return k.Namespace == "default" }))
+	must.SliceEmpty(t, series(func(identity.JobKey) bool { return false }))
+}
+
+// gathered is a collector of the gauges of jobs and queues.
+type gathered struct {
+	s    *api.Status
+	sees func(identity.JobKey) bool
+}
+
+func (g *gathered) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range JobDescs {
+		ch <- d
+	}
+}
+
+func (g *gathered) Collect(ch chan<- prometheus.Metric) { JobGauges(ch, g.s, false, g.sees) }

@@ -14,6 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
@@ -32,6 +33,7 @@ type Round struct {
 	// View.Jobs; nil if this autoscaler does not lead.
 	Ample    []int
 	History  *history.History
+	Ledger   *usage.Ledger     // nil if this autoscaler does not keep the account of usage
 	Policies map[string]Policy // by node pool
 
 	Leading, Paused bool
@@ -61,6 +63,7 @@ func Status(r *Round) *api.Status {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		js := jobStatus(j, f, r.Jobs[i], r.Wants[i], waits[j.Key], r.Now)
 		js.Spread = spreadOf(r, i)
+		js.Usage = usageOf(r, j.Key)
 		p := pools[j.Pool]
 		p.Used += j.Alive() * f.Slots
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
@@ -80,6 +83,15 @@ func Status(r *Round) *api.Status {
 		addShortage(s, r)
 	}
 	return s
+}
+
+// usageOf returns what a job has used, nil if that is not known.
+func usageOf(r *Round, key identity.JobKey) *api.Usage {
+	if r.Ledger == nil || r.Ledger.Jobs[key] == nil {
+		return nil
+	}
+	u := api.NewUsage(&r.Ledger.Jobs[key].Total)
+	return &u
 }
 
 // WaitsByJob returns the waits of a plan by job.
@@ -117,6 +129,7 @@ func queues(pool config.Pool) []api.QueueStatus {
 			Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime.Seconds(),
 			MaxTimeAction: q.MaxTimeAction, ReclaimAfter: q.ReclaimAfter.Seconds(), Order: q.Order, Policy: q.Policy,
 		}
+		s.HalfLife = q.HalfLife.Seconds()
 		if q.PerNamespace != nil {
 			n := api.NamespaceStatus(*q.PerNamespace)
 			s.PerNamespace = &n

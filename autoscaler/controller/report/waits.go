@@ -61,11 +61,14 @@ func why(r *Round, i int, wait *planner.Wait) (waiting.Reason, string) {
 	return waiting.Unknown, want.Reason
 }
 
-// queueOf returns the queue of the configuration that a job is in; queue.Any is none.
-func queueOf(pool config.Pool, j *api.JobStatus) string {
-	name := j.Queue
+func queueOf(pool config.Pool, j *api.JobStatus) string { return Queue(pool, j.Namespace, j.Queue) }
+
+// Queue returns the queue of the configuration that a namespace's job is in, if the job names
+// a queue; queue.Any is none.
+func Queue(pool config.Pool, namespace, named string) string {
+	name := named
 	if pool.Tree != nil {
-		name = pool.QueueOf(j.Namespace, j.Queue)
+		name = pool.QueueOf(namespace, named)
 	}
 	if _, ok := pool.Block(name); ok {
 		return name

@@ -21,9 +21,10 @@ const Key = "kolo"
 
 // Asks reports whether any group of the job contains a kolo block, valid or not,
 // enabled or not. Kolo never changes other jobs or reports problems of them.
-func Asks(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, asks) }
+func Asks(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, GroupAsks) }
 
-func asks(g *api.TaskGroup) bool {
+// GroupAsks reports whether a group contains a kolo block, valid or not, enabled or not.
+func GroupAsks(g *api.TaskGroup) bool {
 	if g.Scaling == nil {
 		return false
 	}
@@ -35,7 +36,7 @@ func asks(g *api.TaskGroup) bool {
 // block. Nomad itself turns it off when a job is stopped.
 func Enabled(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, enabled) }
 
-func enabled(g *api.TaskGroup) bool { return asks(g) && deref(g.Scaling.Enabled, true) }
+func enabled(g *api.TaskGroup) bool { return GroupAsks(g) && deref(g.Scaling.Enabled, true) }
 
 // Read returns the job's Spec, or all its problems. A problem names its field like this:
 // group "workers": scaling.policy.kolo.min. Both results are nil if all groups have

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package sizes represents the numbers of workers that a job may have. It stores the rule
-// that defines them instead of a list, so a job of up to a hundred thousand workers in
-// steps of two costs as little as one of up to four.
+// Package sizes represents the numbers of workers that a job may have. Where possible, it
+// stores the rule that defines them instead of a list. So a job with a hundred thousand
+// sizes in equal steps costs as little as one with a few sizes.
 package sizes
 
 import (
@@ -148,7 +148,8 @@ type rule struct {
 	Step int `json:"step"`
 }
 
-// IsZero makes omitzero omit the set of all numbers.
+// IsZero reports the same as All. Because of it, the JSON option omitzero omits the set
+// of all numbers.
 func (s Set) IsZero() bool { return s.All() }
 
 // MarshalJSON writes a list as a list, steps as {"from": 2, "step": 3}, and all

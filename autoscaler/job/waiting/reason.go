@@ -14,6 +14,7 @@ const (
 	OverLimit         Reason = "over-limit"          // a limit of its queue
 	WaitsForGuarantee Reason = "waits-for-guarantee" // it cannot be suspended, and its minimum would take slots that others are guaranteed
 	Reservation       Reason = "reservation"         // the same for slots that others have reserved for later
+	Budget            Reason = "budget"              // its queue has used what it may in this period
 	InQueue           Reason = "in-queue"            // the policy serves other jobs first
 )
 
@@ -37,5 +38,5 @@ const Unknown Reason = "unknown"
 
 // All returns the reasons in the order of the documentation.
 func All() []Reason {
-	return []Reason{OverLimit, WaitsForGuarantee, Reservation, InQueue, NoRoom, Fragmented, Constraint, Settling, Paused, Held, Invalid, Unknown}
+	return []Reason{OverLimit, WaitsForGuarantee, Reservation, Budget, InQueue, NoRoom, Fragmented, Constraint, Settling, Paused, Held, Invalid, Unknown}
 }

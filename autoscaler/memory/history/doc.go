@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package history remembers facts about jobs that Nomad does not keep: their attained
-// service, their step times at each size, and Kolo's last writes to them. It is pure: no
-// I/O, no clock of its own.
+// service, their step times at each size, and Kolo's last writes to them. It also holds the
+// accounts of queues (package ledger). It is pure: no I/O, no clock of its own.
 //
 //	Observation (Nomad) ── Observe ──> Job ── Points ──┐
 //	Progress (training) ── Learn ────> │               ├─ Curve ─> policy

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -17,11 +18,21 @@ type History struct {
 	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
 	States map[string][]byte // what policies asked to keep, by node pool
+	// Queues has what queues used over time, by node pool.
+	Queues map[string]ledger.Ledger
 }
 
 // New returns an empty history.
 func New() *History {
-	return &History{Jobs: map[identity.JobKey]*Job{}, Kinds: map[string]*Kind{}, States: map[string][]byte{}}
+	return &History{Jobs: map[identity.JobKey]*Job{}, Kinds: map[string]*Kind{}, States: map[string][]byte{}, Queues: map[string]ledger.Ledger{}}
+}
+
+// Ledger returns the accounts of a node pool's queues.
+func (h *History) Ledger(pool string) ledger.Ledger {
+	if h.Queues[pool] == nil {
+		h.Queues[pool] = ledger.Ledger{}
+	}
+	return h.Queues[pool]
 }
 
 // jobTTL is how long a job that no longer exists is remembered.

@@ -4,20 +4,16 @@
 package store
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 )
 
 // A Nomad variable holds 64 KiB. Jobs are distributed over shards by name, so that ten
@@ -45,6 +41,7 @@ type shard struct {
 	Jobs   []savedJob               `json:"jobs,omitempty"`
 	States map[string][]byte        `json:"states,omitempty"`
 	Kinds  map[string]*history.Kind `json:"kinds,omitempty"`
+	Queues map[string]ledger.Ledger `json:"queues,omitempty"` // by node pool
 }
 
 type savedJob struct {
@@ -84,7 +81,7 @@ func Encode(h *history.History) (*Snapshot, error) {
 // namespaces contain no NUL.
 func jobName(k identity.JobKey) string { return k.Namespace + "\x00" + k.ID }
 
-// split distributes jobs and kinds over the shards, in a stable order.
+// split distributes jobs, kinds and accounts of queues over the shards, in a stable order.
 func split(h *history.History) (all [shards]shard) {
 	for k, j := range h.Jobs {
 		s := &all[shardOf(jobName(k))]
@@ -100,22 +97,15 @@ func split(h *history.History) (all [shards]shard) {
 		}
 		s.Kinds[name] = k
 	}
+	addAccounts(&all, h)
 	return all
 }
 
 func (s *shard) encode() (string, error) {
-	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 {
+	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 && len(s.Queues) == 0 {
 		return "", nil
 	}
-	var buf bytes.Buffer
-	z := gzip.NewWriter(&buf)
-	if err := json.NewEncoder(z).Encode(s); err != nil {
-		return "", fmt.Errorf("encoding the history: %w", err)
-	}
-	if err := z.Close(); err != nil {
-		return "", fmt.Errorf("encoding the history: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
+	return pack(s)
 }
 
 // decode returns the history that was saved as these texts, by path. It omits parts that
@@ -138,17 +128,9 @@ func decodeShard(h *history.History, text string) error {
 	if text == "" {
 		return nil
 	}
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return fmt.Errorf("decoding the history: %w", err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		return fmt.Errorf("decoding the history: %w", err)
-	}
 	var s shard
-	if err := json.NewDecoder(io.LimitReader(z, 64<<20)).Decode(&s); err != nil {
-		return fmt.Errorf("decoding the history: %w", err)
+	if err := unpack(text, &s); err != nil {
+		return fmt.Errorf("the history: %w", err)
 	}
 	for _, j := range s.Jobs {
 		if j.Job != nil {
@@ -161,5 +143,6 @@ func decodeShard(h *history.History, text string) error {
 		}
 	}
 	maps.Copy(h.States, s.States)
+	s.loadAccounts(h)
 	return nil
 }

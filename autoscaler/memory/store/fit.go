@@ -34,6 +34,7 @@ func (s *shard) fit() (text string, dropped int, err error) {
 		s.fairKinds, // can be learned again
 		func() []entry { s.dropPlaced(); return nil },
 		s.fairJobs,
+		s.fairAccounts,
 	} {
 		if err != nil || len(text) <= shardSize {
 			break
@@ -43,9 +44,9 @@ func (s *shard) fit() (text string, dropped int, err error) {
 	return text, dropped + jobs - len(s.Jobs), err
 }
 
-// entry is a job or a kind of a shard.
+// entry is a job, a kind or a queue's account of a shard.
 type entry struct {
-	namespace string
+	namespace string // of an account, the pool
 	name      string // in the shard
 	size      int    // bytes of JSON
 	sum       int    // of this one and those of its namespace that are smaller
@@ -73,6 +74,7 @@ func (s *shard) without(entries []entry) *shard {
 		names[e.name] = true
 		delete(out.Kinds, e.name)
 	}
+	out.Queues = s.accountsWithout(names)
 	for _, j := range s.Jobs {
 		if !names[jobName(j.Key)] {
 			out.Jobs = append(out.Jobs, j)
@@ -143,5 +145,5 @@ func (s *shard) dropUnencodable() int {
 	before := len(s.Jobs) + len(s.Kinds)
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j savedJob) bool { return fails(j) })
 	maps.DeleteFunc(s.Kinds, func(_ string, k *history.Kind) bool { return fails(k) })
-	return before - len(s.Jobs) - len(s.Kinds)
+	return before - len(s.Jobs) - len(s.Kinds) + s.dropUnencodableAccounts()
 }

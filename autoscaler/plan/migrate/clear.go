@@ -10,7 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Gang is a job that waits although enough slots are free.
+// Gang is a waiting job that could start if free slots were in one place. Enough slots are
+// free, but in different domains.
 type Gang struct {
 	Workers int
 	Slots   int     // of one worker
@@ -33,7 +34,7 @@ type Target struct {
 	Pools   []int // its pools
 }
 
-// Cleared holds the moves that let a gang start.
+// Cleared is the result of Clear: the moves after which a gang can start.
 type Cleared struct {
 	Target int
 	Moves  map[int]Move // by mover
@@ -54,10 +55,10 @@ func (c *Cleared) Workers() int {
 // not make its move has to take part with fewer workers or none.
 const rounds = 16
 
-// Clear finds the fewest workers whose moves free a target for a gang, and reports whether
-// the gain justifies the cost. free has the free slots of each pool. All workers that move
-// have the same number of slots. If several targets need equally few workers, Clear chooses
-// the cheapest one.
+// Clear finds moves that free a target for a gang, and reports whether it found any whose
+// gain justifies their cost. free has the free slots of each pool. Clear chooses the target
+// for which the fewest workers move, and of equal ones the cheapest. All workers that move
+// have the same number of slots.
 func Clear(g Gang, targets []Target, movers []Mover, free []int, o Options) (Cleared, bool) {
 	var best Cleared
 	found := false
@@ -95,7 +96,8 @@ func slotSizes(movers []Mover) []int {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// clearing is the search for moves that free one target, of workers of one size.
+// clearing searches for moves that free one target. All workers that move have the same
+// number of slots.
 type clearing struct {
 	target *Target
 	movers []Mover

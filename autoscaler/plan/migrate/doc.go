@@ -14,8 +14,8 @@
 //
 //	gain > (1 + Hysteresis) · cost, in slot-seconds
 //
-// A move grows the job first and then shrinks it, if the job may have the size in
-// between. Otherwise it shrinks first, if the job may have that size.
+// A move first grows the job and then shrinks it, if the job may have the larger size in
+// between. Otherwise it first shrinks the job, if the job may have the smaller size.
 //
 // # Rearrange
 //
@@ -24,15 +24,15 @@
 // moves that together gain more than they cost.
 //
 // The gain is the time that faster steps save in the job's expected remaining time. Step
-// times were measured for this job or others of its kind, or are estimated from
-// measurements at other sizes. If no two placements were ever compared, a job has no gain.
-// It then stays where it is, unless it is in another job's way.
+// times were measured on this job or on others of its kind, or are estimated from
+// measurements at other sizes. As long as no two placements were compared, a job has no
+// gain. It then moves only if it is in another job's way.
 //
-// Options.Budget bounds the search. It counts work, not time, so that a plan takes a
-// bounded time for any jobs, and the same jobs give the same moves. Each step may spend
-// half of the remaining budget. Within a step, a job spends at most half on finding
-// candidates, and each candidate at most a quarter on making room. If that is not enough,
-// the step makes the best change that it found, and the next step starts at the next job.
+// Options.Budget bounds the search. It counts work instead of time, so that the same jobs
+// always give the same moves. Each step may spend half of the remaining budget. Within a
+// step, a job spends at most half on finding candidates, and each candidate at most a
+// quarter on making room. If that is not enough, the step makes the best change that it
+// found, and the next step starts at the next job.
 //
 // # Clear
 //
@@ -48,8 +48,8 @@
 // # Why moves end
 //
 // Rearrange only moves jobs to where their steps are faster according to the current
-// measurements, and Clear only moves workers if a gang then starts. Without a change from
-// outside, each can happen only a limited number of times.
+// measurements, and Clear only moves workers if a gang then starts. So as long as jobs and
+// measurements stay the same, moves come to an end.
 //
 // The package is pure. The autoscaler's planner and the simulator use it.
 package migrate

@@ -97,8 +97,8 @@ func (s *search) sources(i int) []int {
 	return s.limited(i, out, func(a, b int) int { return counts[a] - counts[b] })
 }
 
-// limited returns the first sites in the order of by. Which of equal ones come first
-// differs by mover and turn.
+// limited returns the first sites in the order that by defines. Equal sites come in an
+// order that differs by mover and turn, so that none is always left out.
 func (s *search) limited(i int, sites []int, by func(a, b int) int) []int {
 	s.spend(len(sites))
 	if len(sites) <= sitesLimit {
@@ -146,8 +146,8 @@ func (s *search) counts(i int, c candidate, out []int) []int {
 	return out
 }
 
-// most returns how many workers of a mover a site could have, in free slots and those of
-// workers that may move.
+// most returns how many workers of a mover a site could have, if they used all free slots
+// and the slots of all workers that may move.
 func (s *search) most(i, site int) int {
 	pool := s.movers[i].Pools[site]
 	if pool < 0 {
@@ -206,7 +206,8 @@ func (s *search) put(i int, t trial) {
 	s.in[i] = len(s.made.who)
 }
 
-// of returns a mover's counts in the bundle, or, if it is not part of it, its current ones.
+// of returns a mover's counts in the bundle, or its current counts if it is not part of the
+// bundle.
 func (s *search) of(i int) *trial {
 	if k := s.in[i]; k > 0 {
 		return &s.made.to[k-1]
@@ -227,7 +228,7 @@ func (s *search) clear() {
 	s.made.who, s.made.to, s.made.netGain = s.made.who[:0], s.made.to[:0], 0
 }
 
-// evict moves one worker out of a pool: that of the mover that loses least.
+// evict moves one worker out of a pool. It chooses a worker of the mover that loses least.
 func (s *search) evict(pool int) bool {
 	who, from, to := -1, -1, -1
 	least := math.Inf(1)
@@ -309,8 +310,8 @@ func (s *search) without(i, from, to int) float64 {
 	return row[to]
 }
 
-// rooms returns sites of a mover outside a pool that have room for one of its workers:
-// those that are being vacated, and of the others the one with least room.
+// rooms returns sites of a mover outside a pool that have room for one of its workers: all
+// sites that are being vacated, and one other site, the one with the least room.
 func (s *search) rooms(i, pool int) []int {
 	m := &s.movers[i]
 	s.spend(4 + len(m.Pools))

@@ -46,9 +46,9 @@ type Options struct {
 	Offset int
 }
 
-// DefaultBudget is enough to examine all moves of some dozen jobs on a dozen domains each
-// if all slots are taken, and of hundreds of jobs if some slots are free. Spending all of
-// it takes about 0.2 s.
+// DefaultBudget takes about 0.2 s to spend. If all slots are taken, it is enough to examine
+// all moves of some dozen jobs, each on a dozen domains. If some slots are free, it is
+// enough for hundreds of jobs.
 const DefaultBudget = 50_000_000
 
 // DefaultOptions returns options for jobs that train for minutes or longer.
@@ -56,7 +56,7 @@ func DefaultOptions() Options {
 	return Options{Hysteresis: 0.5, LeastGain: 0.03, Overlap: 10, Budget: DefaultBudget}
 }
 
-// Move takes workers of a job to other sites.
+// Move is the decision to move workers of a job to other sites.
 type Move struct {
 	Counts    []int   // workers by site after the move
 	Workers   int     // number of workers that move
@@ -89,7 +89,8 @@ func (j *Job) counts() []int {
 func (j *Job) may(n int) bool { return n >= j.Min && n <= j.Max && j.Sizes.Fit(n, j.Min, j.Max) == n }
 
 // way reports whether a number of workers may move, and whether the job grows first for
-// that. In between it has them twice or not at all, which must be a size that it may have.
+// that. In between, the job has that many workers more or fewer, and it must be allowed to
+// have this size.
 func (j *Job) way(workers int) (growFirst, ok bool) {
 	n := j.size()
 	switch {

@@ -11,16 +11,17 @@ import (
 // unbound is the room of a site that only its pool's slots limit.
 const unbound = math.MaxInt / 4
 
-// Rearrange finds moves of several jobs that together gain more than they cost, even where
-// other jobs hold the slots that a job needs. The job moves to where its steps are faster,
-// and jobs in its way move to where they lose least. It returns the moves by mover, none if
-// nothing is worth its cost, and how much of Options.Budget it spent. free has the free
-// slots of each pool.
+// Rearrange finds moves of several jobs that together gain more than they cost. A job moves
+// to where its steps are faster. If other jobs hold the slots there, they move to where
+// they lose least. Rearrange returns the moves by mover, and how much of Options.Budget it
+// spent. It returns no moves if none are worth their cost. free has the free slots of each
+// pool.
 //
-// It is a local search: in each step, at most one for each mover, it makes the change that
-// gains most. If the budget is not enough to examine all changes, it makes the best one
-// that it has examined. All returned moves can be made together: a job that cannot shrink
-// first finds its slots free, or freed by a job that can.
+// It is a local search with at most one step for each mover. Each step makes the change
+// that gains most or, if the budget is not enough to examine all changes, the best one
+// examined. All returned moves can be made together. A job that may not shrink first needs
+// additional slots at the beginning: these are free, or other jobs that shrink first free
+// them.
 func Rearrange(movers []Mover, free []int, o Options) (moves map[int]Move, spent int) {
 	s := newSearch(movers, free, o)
 	for range movers {

@@ -25,7 +25,7 @@ type Crossing struct {
 	Most  int `json:"most,omitempty"`
 }
 
-// Outer returns the crossing without Parts and Most.
+// Outer returns the crossing with Parts and Most set to 0: only the outermost level counts.
 func (c Crossing) Outer() Crossing { return Crossing{Level: c.Level, Domains: c.Domains} }
 
 // vague reports whether it is unknown how workers are placed inside the domains.
@@ -124,11 +124,12 @@ func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
-// Slowdown returns the time of a step at crossing to, as a multiple of the time at from. If
-// the ratio was measured at this very size, Slowdown returns it from the first of the given
-// sensitivities that contains it: the job's, then its kind's. Otherwise it estimates the
-// ratio from all measurements. If no measurement compares the two levels, it returns 1 and
-// false.
+// Slowdown compares step times at two crossings, for a job of the given size. It returns
+// the time at the second crossing as a multiple of the time at the first. The last
+// arguments are the sensitivities of the job and of its kind. If the job was measured at
+// both crossings with this size, Slowdown returns the measured ratio; otherwise it looks
+// for measurements of the kind. If there are none either, it estimates the ratio from all
+// measurements. It returns 1 and false if no measurement compares the two levels.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true
@@ -144,7 +145,8 @@ func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, k
 	return 1, false
 }
 
-// EnoughTries is the number of tries after which a kind stops trying.
+// EnoughTries is the number of tries after which the jobs of a kind are no longer placed in
+// unmeasured ways just to measure them.
 const EnoughTries = 512
 
 // Bounds of trying placements out.
@@ -159,13 +161,13 @@ const (
 	enoughOfJob = 22   // number of a job's times after which it stops trying
 )
 
-// Hopeful returns the ratio of Slowdown for a choice that costs the job nothing, such as
-// the place of a new worker. If neither the job nor its kind was measured at this size and
-// at crossing to, Hopeful assumes that steps are a little faster than expected there, since
-// no job would ever try that crossing otherwise (optimism in the face of uncertainty: Lai
-// and Robbins, 1985). It stops doing so after enough measured times or tries, and once
-// steps of any size were much slower with workers further apart. of holds the sensitivities
-// of the job and of its kind.
+// Hopeful is like Slowdown, but encourages jobs to try unmeasured crossings. It is for
+// choices that cost a job nothing, such as the place of a new worker. If neither the job
+// nor its kind was measured at this size and at crossing to, Hopeful assumes that steps
+// there are a little faster than expected (optimism in the face of uncertainty: Lai and
+// Robbins, 1985). Otherwise no job would ever try that crossing. Hopeful returns the same
+// as Slowdown after enough measured times or tries, and once steps of any size were much
+// slower with workers further apart.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {
@@ -193,12 +195,12 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	return true
 }
 
-// Try returns how many tries of the kind a measured time of a job counts as. s holds the
-// job's earlier times. A time counts as one try if the workers are in several domains, and
-// neither the job nor its kind was measured at this crossing and size. The first alarming
-// time of a job, or the first time that shows an earlier one to be alarming, counts as
-// EnoughTries/alarms tries. It does not count as all of them, because another cause may
-// have slowed a single job.
+// Try returns how many tries a measured time of a job adds to the count of its kind. The
+// receiver holds the job's earlier times. A time counts as one try if the workers are in
+// several domains, and neither the job nor its kind was measured at this crossing and size
+// before. The first step time of a job that is alarmingly long, compared with another of
+// its times, counts as EnoughTries/alarms tries. So several slow jobs end the trying of a
+// kind. One slow job does not end it, because it may be slow for another reason.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
@@ -211,16 +213,17 @@ func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	return 1
 }
 
-// alarms reports whether a time, compared with one at another size, is alarming, or shows
-// that the other is.
+// alarms reports whether a new time is alarming compared with an earlier time at another
+// size, or the earlier time compared with the new one.
 func (s *Sensitivity) alarms(p Point) bool {
 	return slices.ContainsFunc(s.Points, func(q Point) bool { return alarming(p, q) || alarming(q, p) })
 }
 
-// alarming reports whether a time is so much longer than another that the placement is the
-// likely cause. The other is of several workers, less far apart, at a size half to twice as
-// large. Steps of fewer workers may take longer in proportion. For a job that has each size
-// once there is no better evidence; for times of one size see sensitive.
+// alarming reports whether a time is so much longer than another time that the placement is
+// the likely cause. The other time must be of several workers that are closer together, at
+// a size from half to twice as large. Steps of fewer workers may take longer in proportion.
+// This comparison is for jobs that were measured only once at each size; sensitive compares
+// times at the same size.
 func alarming(p, than Point) bool {
 	fewer := max(1, float64(than.Size)/float64(p.Size))
 	return p.Size != than.Size && than.Size > 1 && p.Size <= 2*than.Size && than.Size <= 2*p.Size &&
@@ -264,16 +267,18 @@ func reach(level string) int {
 	return reachOutside
 }
 
-// Share adds the times of another run of the kind, for each size at which the run has
-// several crossings. Only ratios of times compare between runs, so the run's times are
-// scaled by the crossings that both have. Where both have a time, their mean counts.
+// Share adds the times of another run of the kind, for each size at which the run was
+// measured at several crossings. Two runs may differ in speed, so the added times are
+// scaled to match at the crossings that both runs have. If both have a time for one
+// crossing, the geometric mean counts.
 func (s *Sensitivity) Share(of *Sensitivity) {
 	for run := range of.BySize() {
 		s.share(run)
 	}
 }
 
-// BySize iterates over the points of each size, in the order of the first of each.
+// BySize iterates over groups of points with the same size. The groups are in the order of
+// their first points.
 func (s *Sensitivity) BySize() iter.Seq[[]Point] {
 	return func(yield func([]Point) bool) {
 		for i, p := range s.Points {
@@ -310,10 +315,11 @@ func (s *Sensitivity) share(run []Point) {
 	}
 }
 
-// Scale returns the factor that makes the step times of a run comparable with the known
-// times of the same size: the geometric mean of known time / run time over the crossings
-// that appear in both. If no time is known, the factor makes the fastest time 1. ok is
-// false if known and run share no crossing, or if the run contains only one time.
+// Scale returns the factor by which to multiply the step times of a run, so that they can
+// be compared with known times of the same size. It is the geometric mean of known time /
+// run time, over all crossings that have both. If no time is known, the factor makes the
+// fastest time of the run 1. The result is not ok if known and run share no crossing, or if
+// the run contains only one time.
 func Scale(known, run []Point) (scale float64, ok bool) {
 	if len(run) < 2 {
 		return 0, false

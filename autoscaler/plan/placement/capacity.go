@@ -10,7 +10,7 @@ import "math"
 // an unknown bin of the node.
 type Place struct{ Node, Bin int }
 
-// Need is the amount of each resource that one worker holds.
+// Need states how much of each resource one worker holds.
 type Need struct {
 	Slots  int // at least 1
 	CPU    int // MHz, 0 means that it does not count
@@ -25,8 +25,8 @@ type Ask struct {
 	Apart map[int]bool
 }
 
-// Capacity holds the free resources of nodes. An amount is negative if more is held than
-// exists, and then counts as 0.
+// Capacity holds the free resources of nodes. An amount may be negative, if workers hold
+// more than the node has; it then counts as 0.
 type Capacity struct {
 	cpu    []int   // by node
 	memory []int   // by node

@@ -5,8 +5,9 @@ package placement
 
 import "slices"
 
-// Ratio returns the time of a step with the worker counts by site in counts, as a multiple
-// of the time with the counts in elsewhere; 1 if it is unknown.
+// Ratio compares two placements of a job, each given as the number of workers at each
+// site. It returns the time of a step with counts, as a multiple of the time with
+// elsewhere, or 1 if that is unknown.
 type Ratio func(counts, elsewhere []int) float64
 
 // worthwhile is the least difference between two times that decides. Measurements are not
@@ -16,9 +17,9 @@ const worthwhile = 0.02
 // mostTogether is the largest number of workers that is tried as a bound for a site.
 const mostTogether = 4
 
-// GrowFaster does what Grow does, except that workers go further apart if their steps are
-// known to be faster then. Of equally fast choices, it takes the one with the workers
-// closest together. With a nil ratio it does the same as Grow.
+// GrowFaster does the same as Grow, except that it places workers further apart if ratio
+// shows that steps are faster then. Of equally fast choices, it takes the one with the
+// workers closest together. With a nil ratio it does the same as Grow.
 func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed int) {
 	more, placed = Grow(sites, n, r)
 	if ratio == nil {
@@ -45,10 +46,10 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 	return more, placed
 }
 
-// ReleaseFaster does what Release does, except that the workers that stay are left further
-// apart if their steps are known to be faster then and Rule.Within allows it. Of equally
-// fast choices, it takes the one with the workers closest together. With a nil ratio it
-// does the same as Release.
+// ReleaseFaster does the same as Release, except that it leaves the remaining workers
+// further apart if ratio shows that steps are faster then, and if Rule.Within allows it.
+// Of equally fast choices, it takes the one with the workers closest together. With a nil
+// ratio it does the same as Release.
 func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	less = Release(sites, n)
 	if ratio == nil {
@@ -71,8 +72,8 @@ func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	return less
 }
 
-// thinned returns how many of n workers leave each site. First leave those above most at a
-// site, from the site with most workers.
+// thinned returns how many of n workers leave each site. Sites with more than most workers
+// are reduced first, beginning with the site that has the most workers.
 func thinned(sites []Site, n, most int) []int {
 	less := make([]int, len(sites))
 	for ; n > 0; n-- {

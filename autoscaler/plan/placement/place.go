@@ -14,11 +14,11 @@ type Share struct {
 	Workers int
 }
 
-// Pack takes room for up to n more workers of a job that has shares already, and keeps the
-// job together. It fills the job's own places first, then the place where the remaining
-// workers fit with the least room to spare or, if they fit in no single place, the place
-// that holds most of them. It returns the shares with the new workers, and how many found
-// room.
+// Pack takes room for up to n more workers of a job, and keeps the job together. shares
+// lists the workers that the job has already. Pack fills the job's own places first. It
+// puts the remaining workers in the place where they fit with the least room to spare or,
+// if they do not fit in any one place, first in the place that holds most of them. It
+// returns the shares with the new workers, and how many found room.
 func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	placed := 0
 	for i := range shares {

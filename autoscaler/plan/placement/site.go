@@ -23,7 +23,7 @@ type Site struct {
 	Free int
 }
 
-// Rule states how close together the workers of a job are to be.
+// Rule states how close together the workers of a job have to be.
 type Rule struct {
 	// Levels is at how many levels, outermost first, to look for a domain that holds all
 	// workers; 0 means all.
@@ -38,8 +38,8 @@ type Rule struct {
 // and has room for the new ones. Of several such domains, Grow chooses the one with the
 // least room, so that large free domains stay large (best fit, as in Kueue's Topology Aware
 // Scheduling). If no domain has room for all, they go to as few domains of each level as
-// possible, first to the domains that hold most of the job. Rule.Within is kept even if
-// fewer workers find room then.
+// possible, first to the domains that hold most of the job. Grow never breaks Rule.Within,
+// even if fewer workers find room because of it.
 func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 	c := newChoice(sites)
 	if n <= 0 {
@@ -64,15 +64,16 @@ func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 }
 
 // Release chooses the sites that up to n workers of a job leave, and returns how many leave
-// each. Workers leave whole domains, outermost levels first, and of these the domains that
-// hold least of the job. So the job ends up in as few domains as possible.
+// each. It clears whole domains where it can, first at the outermost levels, and first the
+// domains that hold least of the job. So the job ends up in as few domains as possible.
 func Release(sites []Site, n int) []int {
 	c := newChoice(sites)
 	c.leave(c.order, 0, n)
 	return c.counts
 }
 
-// Inside reports whether all workers of a job are in one domain of a number of levels.
+// Inside reports whether all workers of a job are in the same domain at each of the
+// outermost levels, up to the given number of levels.
 func Inside(sites []Site, levels int) bool {
 	depth, held := 0, -1
 	for i := range sites {
@@ -176,8 +177,8 @@ func (c *choice) divide(out []domain, sites []int, l int) []domain {
 }
 
 // search looks, at each level, for the domain that holds all of the job's workers and has
-// room for n more with least to spare. If none has, it looks for the one with most room. Of
-// equal domains it takes that with least room around it.
+// room for n more with least to spare. If no domain has, it looks for the one with most
+// room. Of equal domains, it takes the one whose surrounding domain has the least room.
 type search struct {
 	*choice
 	held, n int

@@ -27,15 +27,15 @@
 //   - Hold: a job is left alone for its hold time after a change (except for the second
 //     half of a move, and to give back what its queue borrowed), while a worker is on an unhealthy node, while a deployment runs,
 //     and while a count that a user set by hand is honoured.
-//   - Locality: a job that must not cross a level of its pool's topology, and does not,
-//     gets no worker in another domain of that level.
-//   - Moves: a move begins only while no job waits for room that is coming, and only
-//     for a gain above its cost. The job keeps its size, or has another of its sizes
-//     between the halves.
+//   - Locality: a job may be forbidden to cross a level of its pool's topology. Unless it
+//     does so already, it gets no worker in another domain of that level.
+//   - Moves: a move begins only if no job waits for room that is about to become free, and
+//     only if the gain is above the cost. During a move, the job keeps its size or has
+//     another of its allowed sizes.
 //   - Conditional: every write carries the modify index that it was planned for.
 //
-// Policies must keep to policy.Validate, but the planner does not rely on it: a decision
-// may be older than the cluster to which it is applied. The caller ensures that only the
+// A policy's decision must pass policy.Validate, but the planner does not rely on that,
+// because the cluster may have changed since the decision. The caller ensures that only the
 // elected leader writes.
 //
 // # How counts become placements
@@ -57,8 +57,8 @@
 // without a locality, such as all jobs in other pools, are planned as above.
 //
 // A pool that packs (Cluster.Packed) prefers to leave nodes empty. That decides in which
-// groups a job shrinks and grows; in a pool with a topology, it decides only between
-// groups that are equal by the topology. It never changes how many workers a job has.
+// groups a job shrinks and grows; in a pool with a topology, it decides only between groups
+// that are equal by the topology. Packing never changes how many workers a job has.
 //
 // # Room for growth
 //
@@ -71,10 +71,10 @@
 // actions. In the first, the job grows into free room or, if it may not be larger, shrinks.
 // The caller keeps the move (Action.Moving) and passes it in again (Job.Moving). In the
 // second, the job releases the old workers once the new ones train, or gets the new ones
-// once there is room. Room that a move still needs is promised to it, so no other job grows
-// into it. A move that makes no progress is undone or forgotten. The job then grows or
-// shrinks to its size like any other.
+// once there is room. Room that a move still needs is reserved for it, so no other job
+// grows into that room. A move that makes no progress is undone or forgotten. The job then
+// grows or shrinks to its size like any other job.
 //
-// A job that must not cross a level moves only inside its domain, because halfway through
-// any other move it would be in two.
+// A job that must not cross a level moves only inside its domain of that level, because
+// halfway through any other move it would be in two domains.
 package planner

@@ -20,8 +20,8 @@ const (
 	gangsLimit  = 8
 )
 
-// window returns at most limit of the jobs. In each minute they are others, so that all
-// have their turn.
+// window returns at most limit of the jobs. The selection changes every minute, so that
+// every job has its turn.
 func window(jobs []int, limit int, now time.Time) []int {
 	n := len(jobs)
 	if n <= limit {
@@ -196,7 +196,8 @@ func (t *target) pools(f *moverView) (out []int) {
 	return out
 }
 
-// targetsLimit bounds the domains in which to make room, to those that lack least.
+// targetsLimit bounds how many domains are tried to make room in. The domains that lack the
+// fewest slots are tried.
 const targetsLimit = 4
 
 // targets returns the domains in which a gang of a size could start if room were made.

@@ -13,7 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// NodeState states whether a node takes new workers, and whether it keeps those it has.
+// NodeState states whether a node takes new workers, and whether it keeps the workers that
+// it has.
 type NodeState int
 
 // States of nodes.
@@ -113,7 +114,7 @@ type Job struct {
 	KeepUntil time.Time
 }
 
-// Locality states how close together the workers of a job are to be.
+// Locality states how close together the workers of a job have to be.
 type Locality struct {
 	placement.Rule
 	Level string // the level of Rule.Within, for messages
@@ -122,7 +123,8 @@ type Locality struct {
 	Faster placement.Ratio
 }
 
-// Mobility holds the facts that decide whether a job's workers move between its groups.
+// Mobility holds the facts by which the planner decides whether a job's workers move
+// between its groups.
 type Mobility struct {
 	Remaining float64 // seconds that it is expected to train on as it is placed
 	Gap       float64 // seconds in which a change of its ring stops it
@@ -214,8 +216,9 @@ const (
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 
-// Action holds one job's writes. All its steps belong together. The first is conditional on
-// Index, and each later step on the index that the step before it returned.
+// Action holds the writes for one job, which belong together. Nomad carries out the first
+// step only if the job still has the modify index Index. Each later step requires the index
+// that the previous step returned.
 type Action struct {
 	Job      identity.JobKey
 	Index    uint64
@@ -233,7 +236,7 @@ type Step struct {
 	From, To int
 }
 
-// Wait reports a job that does not have the count that the policy wants yet.
+// Wait reports a job that does not yet have the count that the policy wants.
 type Wait struct {
 	Job   identity.JobKey
 	Count int // now

@@ -12,9 +12,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Moving is a move of a job's workers between its groups that has begun. Either the job has
-// new workers and keeps the old ones until the new ones train, or it has released the old
-// ones and waits for room for the new ones.
+// Moving describes a move of a job's workers between its groups that has begun. A job that
+// grows first has its new workers, and keeps the old ones until the new ones train. A job
+// that shrinks first has released the old workers, and waits for room for the new ones.
 type Moving struct {
 	From, To  []int // workers by group, before and after the move
 	GrowFirst bool
@@ -37,8 +37,9 @@ func (m *Moving) halfway() []int {
 	return out
 }
 
-// Underway reports whether a job with these workers by group is between the halves of the
-// move or, if the move is queued, before the first.
+// Underway reports whether counts, a job's workers by group, are those between the two
+// halves of the move. If the move is queued, it compares them with the workers before the
+// move.
 func (m *Moving) Underway(counts []int) bool {
 	if m.Queued {
 		return slices.Equal(m.From, counts)

@@ -100,8 +100,8 @@ func (b *planBuilder) moverView(movers []int, gang int) *moverView {
 	return f
 }
 
-// mayGoTo reports whether workers of the job may come to a group while the others stay:
-// even halfway through a move, the job must not cross a level that it must not cross.
+// mayGoTo reports whether workers of the job may come to a group while the other workers
+// stay where they are. The job's locality applies halfway through a move, too.
 func (job *Job) mayGoTo(g int) bool {
 	counts := job.counts()
 	counts[g]++

@@ -22,15 +22,15 @@ type NodeClass struct {
 	Waiting, Growing int
 }
 
-// NodeClasses counts the nodes of each class, and how many more nodes would hold the
-// workers that find no room. It assumes that a new node has the capacity of the class's
-// node with most slots, and meets every constraint that some node of its class meets.
+// NodeClasses counts the nodes of each class, and how many more nodes would be needed for
+// the workers that find no room. It assumes that a new node is like the class's node with
+// the most slots, and meets every constraint that any node of its class meets.
 //
 // Workers of jobs that may cross domains take the free room first. A job that must stay in
 // one domain is counted on new nodes only, because the free room may be in another domain.
-// A job that could use several classes counts for the one that needs fewest nodes, and a
-// job whose workers fit on no node counts for none. Jobs share new nodes: the next job may
-// take the room that a job leaves on them.
+// A job that could use several classes counts for the class of which it needs the fewest
+// nodes. A job whose workers fit on no node of any class is not counted. Jobs share new
+// nodes: the room that one job leaves on a new node is free for the next job.
 func NodeClasses(c *Cluster, wants []Want, short []Shortage, p *Plan, now time.Time) []NodeClass {
 	d := newNodeDemand(c, now)
 	d.promise(wants, p)

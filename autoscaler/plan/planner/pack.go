@@ -15,9 +15,10 @@ import (
 // spans several nodes this is only a preference.
 
 // emptying orders a job's groups by which to leave first, if left workers leave the job.
-// First come groups that can be left completely and leave their nodes without an elastic
-// worker, those with fewest workers per node first. Then come the others, those on whose
-// nodes fewest workers are first. order decides between equal ones.
+// First come groups that the job can leave completely, so that their nodes have no elastic
+// worker any longer. Of these, groups with fewer workers per node come first. Then come all
+// other groups, beginning with those that have the fewest workers on their nodes. Equal
+// groups stay in the given order.
 func (b *planBuilder) emptying(j int, order, counts []int, left int) []int {
 	loads, groups := b.loads(), b.Jobs[j].Groups
 	nodes, others, total := make([]int, len(groups)), make([]int, len(groups)), make([]int, len(groups))
@@ -156,8 +157,8 @@ func (c *capacity) fillUsed(j int, order, counts []int, n int, more func(g, n in
 	return placed, rollback
 }
 
-// growAt chooses the sites of n more workers by the job's rule. If the pool packs, of sites
-// that are equal by the rule those with most room on nodes in use come first.
+// growAt chooses the sites of n more workers by the job's rule. If the pool packs, it
+// prefers the sites with most room on nodes in use, among sites that are equal by the rule.
 func (c *capacity) growAt(j int, sites []placement.Site, n int, faster placement.Ratio) []int {
 	rule := c.cluster.Jobs[j].Locality.Rule
 	if !c.packs(j) {

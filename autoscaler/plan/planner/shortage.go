@@ -19,10 +19,10 @@ type Shortage struct {
 }
 
 // Shortages returns how many workers each job lacks because there is no room: the workers
-// that the policy would add if there were ample room, and the wanted workers for
-// which the plan found no room. ample[i] is the count that the policy would want for
-// c.Jobs[i] with ample room. Jobs that lack none are omitted, and so are jobs that are
-// frozen, held, unhealthy or changed manually.
+// that the policy would add if there were ample room, and the wanted workers for which the
+// plan found no room. ample[i] is the count that the policy would want for c.Jobs[i] with
+// ample room. Jobs that lack no workers are omitted, and so are jobs that are frozen,
+// held, unhealthy or changed manually.
 func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
 	shortfall, given := p.shortfalls(), p.given()
 	var out []Shortage

@@ -68,6 +68,12 @@ func (c *checker) queue(q, parent *Queue) {
 		inside += max(0, q.Queues[i].Guarantee)
 		c.queue(&q.Queues[i], q)
 	}
+	if q.HalfLife != 0 && !(q.HalfLife >= ShortestHalfLife && q.HalfLife <= LongestTime) {
+		c.add(q, "half_life", "write 1h or more, or 0s", "%g seconds are too few to compare what queues used", q.HalfLife)
+	}
+	if b := q.Budget; b != nil && !(b.SlotHours > 0) {
+		c.add(q, "budget", "write slot_hours above 0", "a budget of %g slot-hours is none", b.SlotHours)
+	}
 	if inside > q.Guarantee {
 		c.add(q, "guarantee", fmt.Sprintf("write guarantee = %d or more, or guarantee less inside", inside),
 			"the queues inside are guaranteed %d slots together, and it is guaranteed %d itself", inside, q.Guarantee)
@@ -80,6 +86,8 @@ func (c *checker) any(q, parent *Queue) {
 		c.add(q, "", "write it next to the outermost queues", `"*" stands for the namespaces that no queue of the pool takes, and is inside of queue %q`, parent.Name)
 	case q.Guarantee > 0:
 		c.add(q, "guarantee", "write a queue for each namespace that is guaranteed slots", `"*" stands for any number of namespaces`)
+	case q.Budget != nil:
+		c.add(q, "budget", "write a queue for each namespace that has a budget", `"*" stands for any number of namespaces`)
 	case len(q.Queues) > 0 || q.PerNamespace != nil:
 		c.add(q, "", "write limits of each namespace into it directly", `"*" makes a queue of each namespace, and has others inside`)
 	}

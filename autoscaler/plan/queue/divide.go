@@ -30,9 +30,8 @@ func (l *Layout) Fit(slots int) {
 	}
 }
 
-// Divide returns the slots that each node may use, by index. demand is indexed in the same
-// way; only the entries of leaves count.
-func (l *Layout) Divide(slots int, demand []Demand) []int {
+// divide is Divide without regard to budgets.
+func (l *Layout) divide(slots int, demand []Demand) []int {
 	claims := l.claims(slots, demand)
 	out := make([]int, len(l.Nodes))
 	out[0] = min(slots, claims[0].wanted)
@@ -51,7 +50,7 @@ func (l *Layout) Divide(slots int, demand []Demand) []int {
 			case guaranteed > out[n]:
 				parts = append(parts, part{weight: node.Guarantee, low: claim.firm, high: claim.guaranteed})
 			default:
-				parts = append(parts, part{base: node.Guarantee, weight: node.Weight, low: claim.guaranteed, high: claim.wanted})
+				parts = append(parts, part{base: node.Guarantee*WeightUnit - node.Past, weight: node.Weight, low: claim.guaranteed, high: claim.wanted})
 			}
 		}
 		for k, got := range fill(out[n], parts) {

@@ -49,7 +49,11 @@ func situationOf(t *testing.T, rng *rand.Rand) *situation {
 	s := &situation{slots: 1 + rng.IntN(100)}
 	s.Layout = tree(t, random(rng, s.slots)).Layout()
 	s.Fit(s.slots)
+	remembers := rng.IntN(2) == 0
 	for n := range s.Nodes {
+		if remembers && rng.IntN(3) > 0 {
+			s.Nodes[n].Past = rng.IntN(pastWeight * s.slots * WeightUnit)
+		}
 		if len(s.Nodes[n].Children) == 0 {
 			s.leaves = append(s.leaves, n)
 		}
@@ -144,8 +148,14 @@ func TestDivide_LendsAll(t *testing.T) {
 	})
 }
 
-// Among siblings, none borrows more for its weight than another would with one slot more
-// that it wants.
+// amount returns what counts for a node if it has so many slots: what it borrows, and its
+// past.
+func (s *situation) amount(n, slots int) int {
+	return (slots-s.Nodes[n].Guarantee)*WeightUnit + s.Nodes[n].Past
+}
+
+// Among siblings, none borrows more for its weight, its past included, than another would
+// with one slot more that it wants.
 func TestDivide_BorrowsByWeight(t *testing.T) {
 	each(t, func(t *testing.T, _ *rand.Rand, s *situation) {
 		shares, claims := s.Divide(s.slots, s.demand), s.claims(s.slots, s.demand)
@@ -155,8 +165,7 @@ func TestDivide_BorrowsByWeight(t *testing.T) {
 					if shares[a] >= claims[a].wanted || shares[b] <= claims[b].guaranteed {
 						continue
 					}
-					borrowedA, borrowedB := shares[a]-s.Nodes[a].Guarantee, shares[b]-s.Nodes[b].Guarantee
-					must.LessEq(t, (borrowedA+1)*s.Nodes[b].Weight, borrowedB*s.Nodes[a].Weight)
+					must.LessEq(t, s.amount(a, shares[a]+1)*s.Nodes[b].Weight, s.amount(b, shares[b])*s.Nodes[a].Weight)
 				}
 			}
 		}
@@ -179,8 +188,7 @@ func TestDivide_TakesBackOnce(t *testing.T) {
 						if after[taker] <= max(before[taker], claims[taker].guaranteed) || after[giver] >= before[giver] || after[giver] == claims[giver].wanted {
 							continue
 						}
-						taken, left := after[taker]-s.Nodes[taker].Guarantee, after[giver]-s.Nodes[giver].Guarantee
-						must.LessEq(t, (left+1)*s.Nodes[taker].Weight, taken*s.Nodes[giver].Weight)
+						must.LessEq(t, s.amount(giver, after[giver]+1)*s.Nodes[taker].Weight, s.amount(taker, after[taker])*s.Nodes[giver].Weight)
 					}
 				}
 			}

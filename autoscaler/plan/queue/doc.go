@@ -30,6 +30,9 @@
 //     slots that one queue does not want go to the queues that want more.
 //   - Firm slots are never taken. In return, Reserve admits new firm slots only if all
 //     unused guarantees still fit.
+//   - With a half-life, the mean of what a queue borrowed before counts like slots that it
+//     borrows now. With a budget that is spent, a queue has no guarantee and comes after all
+//     others. Package ledger adds up both, and Layout.Remember takes them in.
 //
 // A share depends on the queues' demand and on firm slots, not on who holds the other
 // slots. So slots go back once: a second division, made after the first was carried out

@@ -10,10 +10,12 @@ import (
 )
 
 // part is one of those between which slots are divided. It gets base + weight × level
-// slots, rounded down, where the level is the same for all parts, but at least low and at
-// most high.
+// thousandths of slots, rounded down to whole slots, where the level is the same for all
+// parts, but at least low and at most high.
 type part struct {
-	base, weight, low, high int
+	base      int // thousandths of slots
+	weight    int
+	low, high int // slots
 }
 
 // event is a level at which a part begins or ceases to get more: num/den.
@@ -40,13 +42,13 @@ func fill(slots int, parts []part) []int {
 		out[i] = p.low
 		fixed += p.low
 		if p.high > p.low {
-			events = append(events, event{i, p.low - p.base, p.weight, false}, event{i, p.high - p.base, p.weight, true})
+			events = append(events, event{i, p.low*WeightUnit - p.base, p.weight, false}, event{i, p.high*WeightUnit - p.base, p.weight, true})
 		}
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.num*b.den, b.num*a.den) })
 	base, weight := 0, 0 // of the parts that get more
 	for _, e := range events {
-		if weight > 0 && (fixed+base)*e.den+weight*e.num >= slots*e.den {
+		if weight > 0 && (fixed*WeightUnit+base)*e.den+weight*e.num >= slots*WeightUnit*e.den {
 			break
 		}
 		if p := &parts[e.part]; e.end {
@@ -58,7 +60,7 @@ func fill(slots int, parts []part) []int {
 	left := slots
 	for i, p := range parts {
 		if weight > 0 && p.high > p.low {
-			out[i] = max(p.low, min(p.high, p.base+p.weight*(slots-fixed-base)/weight))
+			out[i] = max(p.low, min(p.high, (p.base+p.weight*((slots-fixed)*WeightUnit-base)/weight)/WeightUnit))
 		} else if p.high > p.low {
 			out[i] = p.high
 		}
@@ -103,7 +105,7 @@ func (b *bids) Push(any)      {} // parts only leave
 
 func (b *bids) Less(i, k int) bool {
 	x, y := b.order[i], b.order[k]
-	left, right := (b.has[x]+1-b.parts[x].base)*b.parts[y].weight, (b.has[y]+1-b.parts[y].base)*b.parts[x].weight
+	left, right := ((b.has[x]+1)*WeightUnit-b.parts[x].base)*b.parts[y].weight, ((b.has[y]+1)*WeightUnit-b.parts[y].base)*b.parts[x].weight
 	return left < right || left == right && x < y
 }
 

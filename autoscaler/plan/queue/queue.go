@@ -31,7 +31,8 @@ const (
 	MostSlots  = 1_000_000
 	MostWeight = 1000 * WeightUnit
 
-	LongestTime = 365 * 24 * 3600 // seconds
+	LongestTime      = 365 * 24 * 3600 // seconds
+	ShortestHalfLife = 3600            // seconds
 )
 
 // Queue is a queue as the operator writes it. A limit or cap of 0 means no limit.
@@ -59,6 +60,9 @@ type Queue struct {
 	// Order is that of the queue and of the queues inside it that have none; "" is the
 	// order of the queue around it, and OrderPolicy if no queue has one.
 	Order Order
+
+	HalfLife float64 // seconds in which past use comes to count half; 0 forgets it at once
+	Budget   *Budget // nil is none
 
 	// PerNamespace, if not nil, makes a queue inside this one for each namespace.
 	PerNamespace *Caps
@@ -93,6 +97,15 @@ type Node struct {
 
 	Later int // slots of reservations that have not begun
 
+	HalfLife float64 // as in Queue
+	Budget   *Budget
+	Past     int // thousandths of slots that count in addition to those that it borrows now
+	// Spent is the node at or above this one that is beyond its budget; 0 is none. Stopped
+	// is set if the queue gets nothing for that reason.
+	Spent   int
+	Stopped bool
+
+	key          string
 	perNamespace *Caps
 	own          int // leaf of the jobs of a queue that has others inside, or 0
 	depth        int
@@ -143,7 +156,8 @@ func (t *Tree) add(parent int, q *Queue) {
 	n := len(t.nodes)
 	t.nodes = append(t.nodes, Node{
 		Name: q.Name, Parent: parent, Guarantee: q.Guarantee, Limit: q.Limit, Weight: q.Weight, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-		ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order, perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1,
+		HalfLife: q.HalfLife, Budget: q.Budget, ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order,
+		perNamespace: q.PerNamespace, depth: t.nodes[parent].depth + 1, key: Key(q.Name),
 	})
 	t.nodes[parent].Children = append(t.nodes[parent].Children, n)
 	t.byName[q.Name] = n
@@ -156,9 +170,10 @@ func (t *Tree) add(parent int, q *Queue) {
 	}
 }
 
-// Plain reports whether the tree has only namespaces, without any limits.
+// Plain reports whether the tree has only namespaces, which have no limits, order or past.
 func (t *Tree) Plain() bool {
-	return len(t.nodes) == 1 && t.any.Limit == 0 && t.any.MaxJob == 0 && t.any.MaxJobs == 0 && t.any.MaxTime == 0 && t.any.Order == ""
+	q := &t.any
+	return len(t.nodes) == 1 && q.Limit == 0 && q.MaxJob == 0 && q.MaxJobs == 0 && q.MaxTime == 0 && q.Order == "" && q.HalfLife == 0 && q.Budget == nil
 }
 
 // Assign returns the name of the queue that a namespace's job is in: the queue that the
@@ -185,6 +200,7 @@ type Layout struct {
 	byName map[string]int
 	tree   *Tree
 	spaces map[space]int
+	spent  bool // a queue is beyond its budget
 }
 
 // space is a namespace that is a queue of its own, inside the node.
@@ -211,15 +227,15 @@ func (l *Layout) Leaf(queue, namespace string) int {
 		q := &l.tree.any
 		return l.space(0, namespace, Node{
 			Name: namespace, Weight: q.Weight, Limit: q.Limit, MaxJob: q.MaxJob, MaxJobs: q.MaxJobs, MaxTime: q.MaxTime,
-			ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order,
+			ReclaimAfter: q.ReclaimAfter, Stops: q.Stops, Order: q.Order, HalfLife: q.HalfLife,
 		})
 	case l.Nodes[n].perNamespace != nil:
 		c := l.Nodes[n].perNamespace
-		return l.space(n, namespace, Node{Name: queue + "/" + namespace, Weight: WeightUnit, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs})
+		return l.space(n, namespace, Node{Name: queue + "/" + namespace, Weight: WeightUnit, Limit: c.Limit, MaxJob: c.MaxJob, MaxJobs: c.MaxJobs, HalfLife: l.Nodes[n].HalfLife})
 	case len(l.Nodes[n].Children) == 0:
 		return n
 	case l.Nodes[n].own == 0:
-		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit})
+		l.Nodes[n].own = l.grow(n, Node{Name: queue, Weight: WeightUnit, HalfLife: l.Nodes[n].HalfLife, key: "own/" + queue})
 	}
 	return l.Nodes[n].own
 }
@@ -229,6 +245,7 @@ func (l *Layout) space(node int, namespace string, n Node) int {
 	key := space{node, namespace}
 	leaf, ok := l.spaces[key]
 	if !ok {
+		n.key = "namespace/" + namespace + "/" + l.Nodes[node].Name // no slash is in the name of a namespace
 		leaf = l.grow(node, n)
 		l.spaces[key] = leaf
 	}

@@ -4,9 +4,10 @@
 // Package slowdown estimates how much longer the steps of a job take in another placement,
 // from measurements of the job and of others of its kind.
 //
-// Nomad places the workers of a group anywhere in the domain that the group is bound to. So
-// a number of workers in each group stands for all crossings that it may lead to. The worst
-// known crossing counts, so that no worker moves for a placement that it may not get.
+// The autoscaler sets only how many workers each group has. Nomad then places them anywhere
+// in the domain that the group is bound to, so the same counts may lead to different
+// crossings. The estimate assumes the worst known one of these. Otherwise workers might
+// move for a placement that Nomad then does not choose.
 package slowdown
 
 import (
@@ -32,8 +33,9 @@ type Model struct {
 	ratios map[ratio]float64 // cached, 0 if unknown: a plan asks for the same ones very often
 }
 
-// New returns the model of a job on nodes of a tree. at is the current crossing of its
-// workers, nil if unknown. rooms is shared by the jobs of one view of the nodes.
+// New returns the model of a job on the nodes of a tree. The parameter at is the current
+// crossing of the job's workers, nil if unknown. The measurements of the job are in own,
+// and the measurements of its kind in alike. Jobs that are planned together share rooms.
 func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *migrate.Sensitivity, rooms Rooms) *Model {
 	m := &Model{own: own, alike: alike, tree: tree, groups: j.Groups, at: at, now: make([]int, len(j.Groups)), most: 1, rooms: make([]*room, len(j.Groups))}
 	for g := range j.Groups {
@@ -44,7 +46,7 @@ func New(j *planner.Job, tree *topology.Tree, at *migrate.Crossing, own, alike *
 	return m
 }
 
-// ratio is of steps of a job of one size at two crossings.
+// ratio identifies a ratio of step times: of jobs of one size, at two crossings.
 type ratio struct {
 	size     int
 	from, to migrate.Crossing
@@ -69,10 +71,10 @@ func (m *Model) FromNow(counts []int) float64 {
 	return m.worst(sizeOf(counts), []migrate.Crossing{*m.at}, m.crossings(counts), false)
 }
 
-// Between returns the time of a step with the workers in each group given by counts, as a
-// multiple of the time with the workers given by elsewhere; 1 if it is unknown. It is used
-// to place new workers, so it favours placements that were not measured yet. FromNow judges
-// moves of running workers.
+// Between compares two placements, each given as the number of workers in each group. It
+// returns the time of a step with counts, as a multiple of the time with elsewhere, or 1 if
+// that is unknown. It is for placing new workers, so it favours placements that were not
+// measured yet. For moves of running workers, use FromNow.
 func (m *Model) Between(counts, elsewhere []int) float64 {
 	return m.worst(sizeOf(counts), m.crossings(elsewhere), m.crossings(counts), true)
 }
@@ -184,13 +186,16 @@ type room struct {
 	domains []int // number of domains that it is in, by level
 }
 
-// Rooms holds the rooms of classes on the nodes of one view.
+// Rooms is a cache that the models of one plan share. For each class of groups, it holds
+// the number of domains at each level in which workers of the class can be, and the slots
+// of the largest innermost domain.
 type Rooms struct {
 	nodes []planner.Node
 	known map[*planner.Class]*room
 }
 
-// NewRooms returns the rooms on nodes; each is measured when a job asks for it.
+// NewRooms returns the cache for the given nodes. An entry is computed when a job first
+// needs it.
 func NewRooms(nodes []planner.Node) Rooms { return Rooms{nodes, map[*planner.Class]*room{}} }
 
 func (r Rooms) of(tree *topology.Tree, class *planner.Class) *room {

@@ -35,15 +35,16 @@
 //     leaf it depends on the class of the slowest link that the device plugin
 //     reports.
 //
-// Rule 3 alone would prefer 15 workers in one rack and one in another to 8 and 8 on two
-// nodes of one rack. But a ring is as slow as its slowest link, however few pairs cross it.
+// Rule 3 alone would prefer 15 workers in one rack and one in another rack to 8 and 8
+// workers on two nodes of one rack. But a ring is as slow as its slowest link, even if only
+// few pairs of workers cross that link.
 //
 // # Missing and ambiguous values
 //
-// Nodes without a value of a level are in a domain for such nodes, one for each parent. If
-// no node of a parent has a value, the tree only has uneven depth, which does no harm. A
-// value below two parents makes two domains. Both are Problems, reported to the operator.
-// The same nodes, in any order, give the same tree.
+// Nodes without a value of a level share one domain below each parent. If no node of a
+// parent has a value, the tree only has uneven depth, which does no harm. If the same value
+// appears below two parents, there are two domains. Missing and ambiguous values are
+// reported to the operator as Problems. The same nodes, in any order, give the same tree.
 //
 // The package is pure and does not depend on jobs. Domains and leaves are numbers, so that
 // 100,000 of them cost little.

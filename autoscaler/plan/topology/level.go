@@ -12,7 +12,8 @@ import (
 // Source states where the value of a level comes from.
 type Source int
 
-// LongestValue is the most bytes of a level's value; a longer one counts as missing.
+// LongestValue is the largest length of a level's value in bytes. A longer value counts as
+// missing.
 const LongestValue = 256
 
 // Sources of values.
@@ -31,8 +32,8 @@ type Level struct {
 	Key    string // rack; "" for Self
 }
 
-// Target returns how a constraint in a jobspec names the level's value, or "" if no
-// constraint can.
+// Target returns the expression for the level's value in a constraint of a jobspec, such as
+// ${meta.rack}. It is "" if constraints cannot refer to the level.
 func (l Level) Target() string {
 	switch l.Source {
 	case Meta, Attr, Fact:
@@ -65,7 +66,7 @@ type LevelError struct {
 	What  string
 }
 
-// Error returns the complaint with its remedy.
+// Error returns the problem and its remedy.
 func (e *LevelError) Error() string { return e.What }
 
 // ParseLevels parses the names of levels, outermost first. If the level node is missing, it

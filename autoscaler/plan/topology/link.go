@@ -35,9 +35,9 @@ func (l Link) String() string {
 const maxLinks = 256 * 255 / 2
 
 // SlowestLink returns the slowest class in a link matrix in the encoding of the device
-// plugin, such as "4;NV4,4xSYS,NV4". It is the class for two workers that may have any two
-// of the devices. The matrix of one device has no link and counts as NVLink. An invalid
-// matrix is Unknown.
+// plugin, such as "4;NV4,4xSYS,NV4". This is the class to assume for two workers if it is
+// unknown which of the devices they have. The matrix of a single device has no link, and
+// counts as NVLink. For an invalid matrix, the result is Unknown.
 func SlowestLink(matrix string) Link {
 	count, list, found := strings.Cut(matrix, ";")
 	n, err := strconv.Atoi(count)

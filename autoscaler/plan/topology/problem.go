@@ -17,7 +17,8 @@ type Problem struct {
 	What  string `json:"what"`
 }
 
-// maxProblems bounds how many are listed; one more has the number of the others.
+// maxProblems bounds how many problems are listed. One more entry has the number of the
+// others.
 const maxProblems = 50
 
 // Problems returns the problems of the nodes' values, by level, outermost first.

@@ -35,10 +35,11 @@ func (s Score) Compare(o Score) int {
 	return cmp.Or(cmp.Compare(o.Level, s.Level), cmp.Compare(s.Domains, o.Domains), cmp.Compare(s.Cost, o.Cost))
 }
 
-// Distance returns the distance of two workers that are in different domains of a level and
-// in the same domain of each level outside it. If level is the number of levels, it is the
-// distance of two leaves in one domain of the innermost level. Each level is four times as
-// far as the one inside it, so that a level is further than any link.
+// Distance returns the distance between two workers whose outermost crossed level is level:
+// they are in different domains of it, but in the same domain of each level outside it. If
+// level is the number of levels, the workers cross no level, but are at different leaves.
+// The distance at each level is four times the distance at the next inner level, so any
+// level counts more than any link.
 func (t *Tree) Distance(level int) int64 {
 	return int64(Unknown) << (2 * (len(t.levels) - level))
 }

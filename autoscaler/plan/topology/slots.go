@@ -19,7 +19,7 @@ type Amount struct {
 	Used int `json:"used"`
 }
 
-// Slots returns a count for the tree's domains in which all numbers are 0.
+// Slots returns a new count for the tree's domains. All its numbers are 0.
 func (t *Tree) Slots() *Slots {
 	s := &Slots{tree: t, sums: make([][]Amount, len(t.levels)), leafs: make([]Amount, len(t.links))}
 	for l := range s.sums {

@@ -193,8 +193,8 @@ func (t *Tree) Within(level, domain int) []int {
 	return t.order[d.from:d.to]
 }
 
-// Position returns the position of a leaf in the order of the tree, in which the leaves of
-// each domain are adjacent, at every level.
+// Position returns the position of a leaf in the order of the tree. In this order, the
+// leaves of each domain are adjacent, at every level.
 func (t *Tree) Position(leaf int) int { return t.position[leaf] }
 
 // Path returns the names of a domain and of those around it, outermost first.
@@ -217,8 +217,8 @@ func (t *Tree) Title(level, domain int) string {
 	return t.domains[level][domain].Name
 }
 
-// Common returns the innermost domain that all the leaves are in; ok is false if they have
-// only the pool in common. Unknown leaves (-1) are ignored.
+// Common returns the innermost domain that contains all the leaves; ok is false if only
+// the whole pool does. Unknown leaves (-1) are ignored.
 func (t *Tree) Common(leaves []int) (level, domain int, ok bool) {
 	low, high := -1, -1 // the first and the last in the order of the tree
 	for _, leaf := range leaves {

@@ -32,7 +32,7 @@ func (d *decision) admit(candidates []candidate) {
 	// guaranteed only since it came first. Gangs that are larger than their part get what
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
-	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true)}
+	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true), leftover: d.leftover(candidates)}
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
@@ -69,7 +69,11 @@ func interleave(candidates []candidate) []candidate {
 }
 
 // reserves are the accounts of firm slots, without and with what is reserved for later.
-type reserves struct{ now, later *queue.Account }
+// leftover is what leaves beyond their budget may have.
+type reserves struct {
+	now, later *queue.Account
+	leftover   []int
+}
 
 // try admits a job, or notes why not. In a queue with an order, the first job that is not
 // admitted is the head of those that wait.
@@ -84,6 +88,10 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 
 // admits admits a job that nothing keeps behind others, or notes why not.
 func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
+	if d.unpaid(c, firm, r.leftover) {
+		d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+		return false
+	}
 	if most, at := d.full(c.leaf); at >= 0 {
 		d.refuse(c.index, waiting.OverLimit, "%d jobs of %s run, and its max_jobs is %d", d.running[at], d.label(at), most)
 		return false
@@ -96,6 +104,9 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 		at, ok := r.later.Fits(c.leaf, c.least)
 		_, fitsNow := r.now.Fits(c.leaf, c.least)
 		switch {
+		case !ok && d.layout.Nodes[c.leaf].Spent > 0:
+			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+			return false
 		case !ok && fitsNow:
 			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take what is reserved for later", c.least)
 			return false
@@ -183,7 +194,11 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if a.Wait == waiting.NoRoom {
 		most = m.share // its policy was asked last with these
 	}
+	spent := d.layout.Nodes[m.leaf].Spent > 0
 	switch {
+	case a.Count == 0 && j.Count == 0 && least > most-m.fixed && spent:
+		a.Wait, a.Repeats = waiting.Budget, false
+		a.Reason = sentence(a.Wait, d.spent(m.leaf))
 	case a.Count == 0 && j.Count == 0 && least > most-m.fixed:
 		a.Wait, a.Repeats = waiting.NoRoom, false
 		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most)+m.patience())
@@ -192,6 +207,8 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 		a.Reason = sentence(a.Wait, a.Reason)
 	case a.Count < j.Count && (m.now > m.most || d.ceded(m, j)):
 		a.Reclaimed = true
-		a.Reason += "; " + m.label + " gives back slots that it borrowed"
+		if a.Reason += "; " + m.label + " gives back slots that it borrowed"; spent {
+			a.Reason += ": " + d.spent(m.leaf)
+		}
 	}
 }

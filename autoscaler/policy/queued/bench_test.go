@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -47,22 +48,32 @@ func crowd(queues, jobs, slots int) *policy.Snapshot {
 	return s
 }
 
-// BenchmarkAllocate measures one decision without queues, and with a thousand of them.
+// BenchmarkAllocate measures one decision without queues, with a thousand of them, and with
+// a thousand that have a past and a budget, of which a tenth has spent it.
 func BenchmarkAllocate(b *testing.B) {
 	const queues, jobs, slots = 1_000, 10_000, 100_000
-	var all []queue.Queue
+	var all, timed []queue.Queue
+	past, rng := map[string]queue.Past{}, rand.New(rand.NewPCG(3, 4))
 	for top := range 10 { // three levels
 		one := queue.Queue{Name: fmt.Sprint("top-", top), Guarantee: 8_000, Weight: queue.WeightUnit}
 		for k := range queues / 10 {
 			one.Queues = append(one.Queues, queue.Queue{Name: fmt.Sprint("queue-", top*queues/10+k), Guarantee: 50, Weight: queue.WeightUnit + k})
 		}
 		all = append(all, one)
+		one.Queues = slices.Clone(one.Queues)
+		for k := range one.Queues {
+			q := &one.Queues[k]
+			q.HalfLife, q.Budget = 168*hour, &queue.Budget{SlotHours: 1, Per: queue.Month, Stop: k%20 == 0}
+			past[queue.Key(q.Name)] = queue.Past{Borrowed: rng.IntN(100_000), Cost: rng.IntN(100_000), Spent: float64(rng.IntN(10)) / 9}
+		}
+		timed = append(timed, one)
 	}
 	base := policyOf(b, "kolo")
-	for name, p := range map[string]policy.Policy{"queues=0": base, fmt.Sprint("queues=", queues): New(treeOf(b, all...), base, nil)} {
+	for name, p := range map[string]policy.Policy{"queues=0": base, fmt.Sprint("queues=", queues): New(treeOf(b, all...), base, nil), "past": New(treeOf(b, timed...), base, nil)} {
 		for _, changed := range []bool{true, false} {
 			b.Run(fmt.Sprintf("%s/changed=%t", name, changed), func(b *testing.B) {
 				s := crowd(queues, jobs, slots)
+				s.Past = past
 				s.State = p.Allocate(s).State
 				if s.Changed = changed; changed {
 					s.State = nil

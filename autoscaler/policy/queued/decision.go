@@ -76,6 +76,7 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	d.capacity()
 	candidates := d.sort()
 	d.wake(d.layout.At(s.Now))
+	d.layout.Remember(s.Past)
 	d.layout.Fit(d.slots)
 	d.admit(candidates)
 	d.divide()

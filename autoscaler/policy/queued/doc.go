@@ -21,6 +21,11 @@
 // its policy leaves unused go to the other queues in further rounds: first to jobs that can
 // start with them (jobs that hold workers now before others), and then by weight.
 //
+// # The past
+//
+// What queues used before is in Snapshot.Past. Policy itself remembers nothing of it, so a
+// decision that is made twice counts once.
+//
 // # Reasons
 //
 // The reason of a job that waits begins with a word of package waiting.

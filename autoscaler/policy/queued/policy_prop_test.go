@@ -30,6 +30,7 @@ type cluster struct {
 	queues []queue.Queue // all, without those around them
 	orders []queue.Order // that a queue may have
 	made   int
+	timed  bool // queues have half-lives and budgets
 }
 
 func randomCluster(t *testing.T, seed uint64, line string, orders ...queue.Order) *cluster {
@@ -54,6 +55,9 @@ func (c *cluster) some(slots, guarantee, depth int) (out []queue.Queue) {
 		}
 		if c.rng.IntN(4) == 0 {
 			one.MaxJobs = 1 + c.rng.IntN(3)
+		}
+		if c.timed {
+			c.remembers(&one)
 		}
 		if len(c.orders) > 1 {
 			one.Order = c.orders[c.rng.IntN(len(c.orders))]
@@ -228,7 +232,7 @@ func (c *cluster) wanted(l *queue.Layout) []int {
 	out := make([]int, len(l.Nodes))
 	for i := range c.s.Jobs {
 		j := &c.s.Jobs[i]
-		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) {
+		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) && !starts(r, waiting.Budget) {
 			out[l.Leaf(j.Queue, j.Namespace)] += j.Max
 		}
 	}

@@ -26,10 +26,9 @@ type Info struct {
 	Options []Option
 }
 
-// Trust names the claims of a job that a policy believes. With a false claim, a job
-// may leave jobs of other tenants less than an honest job with perfect scaling
-// would. No policy believes a curve beyond perfect scaling
-// (speedup.Curve.Sublinear).
+// Trust states which reports of a job a policy trusts. A false report that is
+// trusted may give a job more than an honest job with perfect scaling would get. No
+// policy trusts a curve beyond perfect scaling (speedup.Curve.Sublinear).
 type Trust int
 
 // The levels of trust; each includes the one before.
@@ -59,7 +58,8 @@ type Entry struct {
 	build func(body hcl.Body) (policy.Policy, hcl.Diagnostics)
 }
 
-// Checker is implemented by options with rules that their types do not express.
+// Checker is an interface for a policy's options. Options implement it if their
+// values must keep to rules that the types do not express.
 type Checker interface {
 	// Check returns the first option with a bad value and the problem; "" if all
 	// are good.

@@ -12,10 +12,10 @@ import (
 // to n/m. Jobs report their own times, and a false report must not bring a job more
 // GPUs than perfect scaling would.
 //
-// Where the times claim more, the smaller size is assumed to be as fast per worker
-// as the larger one. Honest curves do claim more after a dip: the yolov3 of the
-// Pollux traces is 1.36 times as fast per worker on 9 GPUs as on 7. Raising the
-// larger size's time instead would keep jobs from ever crossing a dip.
+// If the measured speed-up is larger, the smaller size is assumed to be as fast per
+// worker as the larger one. Honest curves exceed n/m, too, after a dip: yolov3 in
+// the Pollux traces is 1.36 times as fast per worker on 9 GPUs as on 7. To make the
+// larger size slower instead would keep jobs from ever growing across a dip.
 func (c Curve) Sublinear() Curve {
 	out := Curve{points: c.Points(), fitted: slices.Clone(c.fitted)}
 	changed, least := false, math.Inf(1) // fewest worker-seconds of a step, at this size or a larger one

@@ -28,21 +28,23 @@ type Point struct {
 	Spread   float64 `json:"spread,omitempty"`  // standard deviation of one sample, seconds
 }
 
-// Curve holds what is known of a job's step time by size. Nothing is assumed about
-// its shape: measured curves have steps and peaks, and policies must expect that
-// more workers may be slower. The zero Curve knows nothing and uses the prior
-// alone. A Curve is immutable and may be shared.
+// Curve holds a job's measured step times by size, and estimates the others. It
+// assumes no particular shape: measured curves have steps and peaks, so policies
+// must expect that more workers may be slower. The zero Curve has no measurements,
+// and estimates all sizes by the prior: the speed-up assumed before anything is
+// measured. A Curve is immutable and may be shared.
 //
-// Unmeasured sizes are filled in throughput v(n) = 1/t(n):
+// Unmeasured sizes are estimated by their throughput v(n) = 1/t(n):
 //
 //   - between two measured sizes, v lies on the straight line between them;
 //   - below the smallest, v follows the prior p(n);
-//   - above the largest, v grows as p(n)^b. The exponent b compares the measured
-//     growth from a smaller size (at most half of the largest, else the smallest)
-//     with the prior's, and is limited to 0 to 1. A curve that already bends
-//     continues to bend, and one past its peak stays flat, which ends growth there;
-//   - without any measurement, t(1) is taken as 1 s: Speedup is then meaningful,
-//     but Time is not (see Measured).
+//   - above the largest, v grows as p(n)^b. The exponent b, from 0 to 1, is the
+//     measured growth up to the largest size compared with the prior's growth. It
+//     is measured from the next size that is at most half as large, or else from
+//     the smallest. So a curve that already bends continues to bend, and one that
+//     is past its peak stays flat;
+//   - without any measurement, t(1) counts as 1 s. Then Speedup is meaningful, but
+//     Time is not (see Measured).
 //
 // Sizes borrowed from other jobs of the kind (see Shape) count as measured here.
 type Curve struct {
@@ -137,8 +139,8 @@ func (c *Curve) compute(n int) float64 {
 	return 1 / ((1-w)/a.StepTime + w/b.StepTime)
 }
 
-// Time returns the seconds of one global step with n workers, measured or filled
-// in. It is +Inf for n below 1.
+// Time returns the time of one global step with n workers in seconds, measured or
+// estimated. It is +Inf for n below 1.
 func (c *Curve) Time(n int) float64 {
 	if n >= 1 && n <= len(c.dense) {
 		return c.dense[n-1]
@@ -163,8 +165,8 @@ func (c *Curve) Speedup(n int) float64 {
 	return c.Time(1) / c.Time(n)
 }
 
-// Measured reports whether the job itself was measured. Only then is Time in
-// seconds.
+// Measured reports whether the job itself was measured at any size. Only then are
+// the results of Time real seconds.
 func (c *Curve) Measured() bool { return len(c.points) > 0 }
 
 // Known reports whether size n itself was measured.

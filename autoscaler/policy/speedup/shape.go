@@ -17,12 +17,12 @@ import (
 // and again, so a run need not repeat the resizes from which an earlier one
 // learned.
 //
-// Only the relative speed of sizes is shared. The absolute speed of a job depends
-// on its batch size and model size, which may differ between jobs of one kind.
-// Therefore a single measurement teaches a shape nothing, and borrowed times are
-// scaled to the job's own measurements.
+// Jobs share only how fast sizes are relative to each other. The absolute speed of
+// a job depends on its batch size and model size, which may differ between jobs of
+// one kind. Therefore a shape learns nothing from a job that was measured at one
+// size only, and borrowed times are scaled to the job's own measurements.
 //
-// The zero Shape knows nothing.
+// The zero Shape has learned nothing.
 type Shape struct {
 	at []rate // by ascending size
 }
@@ -62,9 +62,9 @@ func excess(at []rate, n int) float64 {
 	return (1-w)*over(a) + w*over(b)
 }
 
-// Learn adds the measurement of a job of the kind at size; c is the job's curve,
-// which includes that measurement. The curve's other sizes show how fast the job is
-// relative to the shape.
+// Learn adds a new measurement of a job of the kind, at the given size; c is the
+// job's curve, which includes it. From the curve's other sizes, Learn computes how
+// fast the job is compared with the shape.
 func (s *Shape) Learn(c Curve, size int) {
 	i, known := slices.BinarySearchFunc(c.points, size, pointSize)
 	if !known || len(c.points) < 2 {
@@ -96,9 +96,9 @@ func (s *Shape) Learn(c Curve, size int) {
 	r.Log += (seen - r.Log) / r.Weight
 }
 
-// Extend returns the curve c of a job of the kind, with unmeasured sizes borrowed
-// from the shape. The job's own measurements stay as they are; Points, Known and
-// Measured ignore borrowed sizes.
+// Extend returns the curve c of a job of the kind with additional sizes: it takes
+// their times, scaled to the job, from the shape. The job's own measurements stay
+// as they are. Points, Known and Measured ignore the additional sizes.
 func (s *Shape) Extend(c Curve) Curve {
 	if len(s.at) == 0 {
 		return c

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Recorder compares each status with the one before. The zero value has seen
-// nothing. It is not safe for concurrent use.
+// Recorder turns statuses into events by comparing each status with the one before. The
+// zero value is ready to use. It is not safe for concurrent use.
 type Recorder struct {
 	pools map[string]bool
 	jobs  map[string]*job
@@ -63,8 +63,8 @@ func (r *Recorder) Take(s *api.Status) []trace.Event {
 	return append(out, r.gone()...)
 }
 
-// Close returns the progress of the jobs that still run. Jobs that do not report their
-// length can then be replayed up to here.
+// Close returns the progress of the jobs that still run, as the last events. With these,
+// jobs that do not report their length can be replayed up to the end of the recording.
 func (r *Recorder) Close() []trace.Event {
 	var out []trace.Event
 	for _, key := range slices.Sorted(maps.Keys(r.jobs)) {

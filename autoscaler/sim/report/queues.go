@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// Queues writes a table with a line for each policy and queue, averaged over runs, below
-// that of Table. It writes nothing if there are no queues.
+// Queues writes a table with a line for each policy and queue, averaged over runs. It
+// follows the table that Table writes. Queues writes nothing if there are no queues.
 func Queues(w io.Writer, c *sim.Comparison) error {
 	for _, g := range groups(c) {
 		rows := [][]string{{"policy", "queue", "jobs", "avg JCT s", "avg wait s", "GPU-hours", "of entitled %", "GPUs taken back", "evictions"}}

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
-// Heading returns a line on what was simulated.
+// Heading returns a line that describes the simulated workload and cluster.
 func Heading(c *sim.Comparison) string {
 	s := fmt.Sprintf("%s on %s with %s", strings.Join(c.Workloads, ", "), plural(c.Nodes, "node"), plural(c.GPUs, "GPU"))
 	if c.Tick > 0 {

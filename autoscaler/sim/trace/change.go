@@ -11,11 +11,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Scale multiplies the number of jobs by load, in the same time. Below 1, a random subset
-// stays. Above 1, copies of random jobs are added, each arriving when some other
-// random job of the trace did. The mix of jobs and the shape of the arrivals stay, and
-// twice the load is twice the work, which would not hold for squeezed arrivals. Load 1
-// returns the trace itself.
+// Scale multiplies the number of jobs that arrive in the same time by load. For a load
+// below 1, it keeps a random subset of the jobs. For a load above 1, it adds copies of
+// random jobs; each copy arrives at the time of another random job. So the mix of jobs and
+// the pattern of arrivals stay the same, and twice the load means twice the work. (With
+// arrivals in a shorter time, the work would stay the same.) For load 1, Scale returns the
+// trace itself.
 func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
 	switch {
 	case !finite(load) || load <= 0:
@@ -53,9 +54,9 @@ func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
 	return &out, nil
 }
 
-// Elastic returns the workload with a share of its jobs, from 0 to 1, elastic as they are.
-// The others have one size, the preferred one. A job that is elastic at one share is so at
-// any larger one. Share 1 returns the trace itself.
+// Elastic returns the workload with only a share of its jobs elastic, from 0 to 1. All
+// other jobs have only their preferred size. A job that is elastic at one share is also
+// elastic at any larger share. For share 1, Elastic returns the trace itself.
 func (t *Trace) Elastic(share float64) *Trace {
 	if share >= 1 {
 		return t
@@ -75,9 +76,9 @@ func (t *Trace) Elastic(share float64) *Trace {
 	return &out
 }
 
-// Permute returns the workload with its jobs in the same order and the gaps between
-// arrivals in random order: another day of the same kind, for confidence intervals. Seed 1
-// returns the trace itself.
+// Permute returns the workload with its jobs in the same order, but with the gaps between
+// arrivals in random order. The result stands for another day of the same kind, for
+// confidence intervals. For seed 1, Permute returns the trace itself.
 func (t *Trace) Permute(seed uint64) *Trace {
 	if seed <= 1 || len(t.Jobs) < 2 {
 		return t

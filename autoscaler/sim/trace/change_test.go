@@ -128,6 +128,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("job_id,user,vc,gpu_num,state,submit_time,duration\n2,u2,vcB,4,FAILED,2020-06-09 18:42:01,240\n")
 	f.Add("jobid,submitted_time,duration,gpus\na,1,2,3\n")
 	f.Add("job_id,submission_time,duration,num_gpu,deadline\nx,100,60,4,200\n")
+	f.Add(kalos)
+	f.Add(openb)
 	f.Add(eventLog)
 	f.Add(`[{"jobid":"a","submitted_time":"5","attempts":[{"start_time":"1","end_time":"2","detail":[{"gpus":["x"]}]}]}]`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -150,7 +150,7 @@ func (t *table) size(name string, least int) int {
 	return v
 }
 
-// clock returns a time in seconds: a number, or a date in UTC.
+// clock returns a time in seconds: a number, or a date, in UTC unless it has an offset.
 func (t *table) clock(name string) float64 {
 	s := t.text(name)
 	v, err := parseClock(s)
@@ -160,12 +160,21 @@ func (t *table) clock(name string) float64 {
 	return v
 }
 
+// between returns the seconds from the time in one field to that in another.
+func (t *table) between(from, to string) float64 {
+	seconds := t.clock(to) - t.clock(from)
+	if seconds < 0 {
+		t.fail(to, fmt.Errorf("ends %.0f s before it starts", -seconds))
+	}
+	return seconds
+}
+
 // parseClock reads seconds or a date such as 2020-06-09 18:41:01.
 func parseClock(s string) (float64, error) {
 	if v, err := strconv.ParseFloat(s, 64); err == nil && finite(v) {
 		return v, nil
 	}
-	for _, layout := range []string{time.DateTime, time.RFC3339Nano, "2006-01-02T15:04:05"} {
+	for _, layout := range []string{time.DateTime, time.DateTime + "Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05"} {
 		if d, err := time.Parse(layout, s); err == nil {
 			return float64(d.UnixNano()) / 1e9, nil
 		}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package trace holds the workloads that the simulator replays: jobs with their arrival,
-// bounds and true step times, and what happens to the nodes below them. It reads published
+// bounds and true step times, and failures and withdrawals of nodes. It reads published
 // trace formats and Kolo's own event log, and generates synthetic workloads.
 //
 //	Pollux CSV ─┐
@@ -13,6 +13,6 @@
 //	event log ──┤
 //	Synthetic ──┘
 //
-// A trace is the truth, which only the simulator knows. The simulator decides what a policy
-// learns of it.
+// A trace holds the true values, which only the simulator knows. The simulator decides
+// which of them a policy learns.
 package trace

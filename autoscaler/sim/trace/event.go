@@ -23,8 +23,8 @@ const (
 )
 
 // Event is one line of Kolo's event log, a JSON object. The log records a live autoscaler,
-// so that the simulator can replay its day under another policy. Fields that do not belong
-// to a kind are absent.
+// so that the simulator can replay its day under another policy. A field is absent if it
+// does not belong to the event's kind.
 type Event struct {
 	Time float64 `json:"time"`  // Unix seconds
 	Kind string  `json:"event"` // one of the kinds above

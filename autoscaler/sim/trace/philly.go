@@ -147,11 +147,7 @@ func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
 		case tab.text("start_time") == "" || tab.text("end_time") == "":
 			return 0 // never ran, or still did
 		}
-		seconds := tab.clock("end_time") - tab.clock("start_time")
-		if seconds < 0 {
-			tab.fail("end_time", fmt.Errorf("ends %.0f s before it starts", -seconds))
-		}
-		return seconds
+		return tab.between("start_time", "end_time")
 	}}
 	return jobs.read(t, tab, o)
 }

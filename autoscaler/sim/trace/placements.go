@@ -148,10 +148,10 @@ func sum(parts []int) (n int) {
 	return n
 }
 
-// Apply gives the jobs of a trace the step times by placement of their application and
-// batch size. If the trace has no batch sizes, it uses the application's smallest. A job
-// that is not in the file keeps its curve, wherever it is placed. Apply returns an error if
-// the file has no job of the trace.
+// Apply sets the step times by placement of the jobs of a trace, according to their
+// application and batch size. If the trace has no batch sizes, Apply uses the application's
+// smallest one. A job whose application or batch size is not in the file keeps its curve,
+// wherever it is placed. Apply returns an error if that holds for all jobs of the trace.
 func (p *Placements) Apply(t *Trace) error {
 	smallest := map[string]appKey{}
 	for key := range p.times {

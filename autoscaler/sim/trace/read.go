@@ -26,16 +26,19 @@ const (
 	Philly      Format = "philly"      // cluster_job_log (JSON) or one CSV line per job
 	Helios      Format = "helios"      // cluster_log.csv
 	ElasticFlow Format = "elasticflow" // raw, simulation and Tiresias-style CSV
+	Acme        Format = "acme"        // trace_kalos.csv, trace_seren.csv
+	Alibaba     Format = "alibaba"     // openb_pod_list_*.csv of 2023
 	EventLog    Format = "kolo"        // Kolo's event log, JSON lines
 )
 
 var readers = map[Format]func(*Trace, *bufio.Reader, string, Options) error{
-	Pollux: readPollux, Voda: readVoda, Philly: readPhilly, Helios: readHelios, ElasticFlow: readElasticFlow, EventLog: readEventLog,
+	Pollux: readPollux, Voda: readVoda, Philly: readPhilly, Helios: readHelios, ElasticFlow: readElasticFlow,
+	Acme: readAcme, Alibaba: readAlibaba, EventLog: readEventLog,
 }
 
 // Formats returns all formats, Auto first.
 func Formats() []Format {
-	return []Format{Auto, Pollux, Voda, Philly, Helios, ElasticFlow, EventLog}
+	return []Format{Auto, Pollux, Voda, Philly, Helios, ElasticFlow, Acme, Alibaba, EventLog}
 }
 
 // Options specify how a trace is read. The zero value reads strictly and detects the
@@ -183,6 +186,10 @@ func detect(br *bufio.Reader, name string) (Format, error) {
 		return Pollux, nil
 	case has("t1_est_s"):
 		return Voda, nil
+	case has("gpu_num", "gpu_time"):
+		return Acme, nil
+	case has("num_gpu", "scheduled_time"):
+		return Alibaba, nil
 	case has("gpu_num", "duration"):
 		return Helios, nil
 	case has("jobid", "submitted_time"):

@@ -25,6 +25,10 @@ type Synthetic struct {
 	// their length at their preferred size.
 	Deadlines float64
 
+	// Gangs makes jobs as they train language models: few gangs of 64 to 512 GPUs hold nearly
+	// all of the GPU time, and nearly all jobs are short and small.
+	Gangs bool
+
 	// Tenants is how many tenants the jobs belong to. 0 is 1.
 	Tenants int
 }
@@ -40,14 +44,31 @@ type family struct {
 	hours              float64 // median length on one GPU
 	sigma              float64 // of the logarithm of the length
 	most               int     // largest size
+	least              int     // exponent of the least size, which is a power of two
 }
 
 var families = []family{
-	{"tiny-mlp", 0.30, 0.02, 0.010, 0.0040, 0.06, 0.8, 4},
-	{"small-cnn", 0.30, 0.30, 0.030, 0.0060, 0.7, 1.0, 16},
-	{"speech-rnn", 0.18, 1.20, 0.160, 0.0200, 2.2, 0.9, 32},
-	{"encoder", 0.14, 2.50, 0.180, 0.0150, 5.0, 0.9, 32},
-	{"large-cnn", 0.08, 4.00, 0.080, 0.0100, 26, 0.8, 64},
+	{"tiny-mlp", 0.30, 0.02, 0.010, 0.0040, 0.06, 0.8, 4, 0},
+	{"small-cnn", 0.30, 0.30, 0.030, 0.0060, 0.7, 1.0, 16, 0},
+	{"speech-rnn", 0.18, 1.20, 0.160, 0.0200, 2.2, 0.9, 32, 0},
+	{"encoder", 0.14, 2.50, 0.180, 0.0150, 5.0, 0.9, 32, 0},
+	{"large-cnn", 0.08, 4.00, 0.080, 0.0100, 26, 0.8, 64, 0},
+}
+
+// gangs are the families of a workload of large gangs. The shape is that of Kalos in the Acme
+// traces, the numbers are ours.
+var gangs = []family{
+	{"evaluation", 0.93, 0.50, 0.020, 0.0040, 0.4, 1.2, 8, 0},
+	{"fine-tuning", 0.04, 8.00, 0.050, 0.0040, 60, 1.0, 64, 3},
+	{"pre-training", 0.03, 600, 0.300, 0.0100, 8000, 0.8, 1024, 6},
+}
+
+// families returns the families of the workload.
+func (s Synthetic) families() []family {
+	if s.Gangs {
+		return gangs
+	}
+	return families
 }
 
 func (f family) curve() *Curve {
@@ -63,8 +84,9 @@ func (f family) curve() *Curve {
 	return c
 }
 
-// Trace generates the workload: Poisson arrivals that come twice as fast in the first half
-// of each eight hours, log-normal lengths, sizes asked for by users in powers of two.
+// Trace generates the workload. Arrivals are a Poisson process, twice as frequent in the
+// first half of each eight hours as in the second. Lengths are log-normal, and the sizes
+// that users ask for are powers of two.
 func (s Synthetic) Trace() *Trace {
 	if s.Jobs == 0 {
 		s.Jobs = 160
@@ -76,9 +98,10 @@ func (s Synthetic) Trace() *Trace {
 		s.Load = 0.8
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, 0x6b6f6c6f)) // the second word is "kolo"
-	curves := make([]*Curve, len(families))
+	of := s.families()
+	curves := make([]*Curve, len(of))
 	mean := 0.0 // GPU-seconds per job
-	for i, k := range families {
+	for i, k := range of {
 		curves[i] = k.curve()
 		mean += k.share * k.hours * 3600 * math.Exp(k.sigma*k.sigma/2)
 	}
@@ -92,17 +115,17 @@ func (s Synthetic) Trace() *Trace {
 			pace = 0.75
 		}
 		now += rng.ExpFloat64() * gap * pace
-		at := pickFamily(rng.Float64())
-		k := families[at]
+		at := pickFamily(of, rng.Float64())
+		k := of[at]
 		seconds := k.hours * 3600 * math.Exp(k.sigma*rng.NormFloat64())
 		j := Job{
 			ID: fmt.Sprintf("%s-%0*d", k.name, digits(s.Jobs), i), App: k.name,
-			Weight: 1, PerWorker: 1, Preemptible: true, Min: 1, Max: k.most,
+			Weight: 1, PerWorker: 1, Preemptible: true, Min: 1 << k.least, Max: k.most,
 			Submit: now, Curve: curves[at],
 			Steps: math.Max(1, math.Round(seconds/curves[at].StepTime(1))),
 		}
 		// Users ask for a size that they believe to be efficient.
-		j.Preferred = 1 << rng.IntN(digits2(k.most)+1)
+		j.Preferred = 1 << (k.least + rng.IntN(digits2(k.most)+1-k.least))
 		if s.Tenants > 1 {
 			j.Tenant = fmt.Sprintf("team-%d", rng.IntN(s.Tenants))
 		}
@@ -115,7 +138,7 @@ func (s Synthetic) Trace() *Trace {
 	return t
 }
 
-func pickFamily(x float64) int {
+func pickFamily(families []family, x float64) int {
 	for i, k := range families {
 		if x < k.share {
 			return i

@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
-// Trace is a workload: jobs in order of arrival and, if the trace has it, the cluster they
-// ran on.
+// Trace is a workload: jobs in order of arrival. If the source of the trace describes it,
+// the cluster that they ran on is included.
 type Trace struct {
 	Name string
 	Jobs []Job
@@ -69,16 +69,17 @@ type Node struct {
 	Rack string // the domain that it shares with other nodes, "" is none
 }
 
-// NodeEventKind is what happens to a node.
+// NodeEventKind is the kind of a node event: a failure, a return or a withdrawal.
 type NodeEventKind int
 
 const (
-	// NodeDown is a failure: jobs that trained there go back to their last commit.
+	// NodeDown is the failure of a node: jobs that trained on it go back to their last
+	// commit.
 	NodeDown NodeEventKind = iota
-	// NodeUp is a return.
+	// NodeUp is the return of a node.
 	NodeUp
-	// NodeWithdraw is a withdrawal with notice, such as of a spot instance: workers leave
-	// at a commit, and no step is lost.
+	// NodeWithdraw is the withdrawal of a node with notice, such as of a spot instance. Its
+	// workers leave at a commit, and no step is lost.
 	NodeWithdraw
 )
 
@@ -158,8 +159,9 @@ func (t *Trace) shift() {
 	}
 }
 
-// Limit caps the bounds of all jobs at what a cluster of so many GPUs can give, so that no
-// job waits forever. It returns the jobs that do not fit even at their minimum.
+// Limit lowers the bounds of jobs that are larger than the cluster, so that no job waits
+// forever. gpus returns how many GPUs of a type the cluster has. Limit returns the jobs
+// that do not fit even at their minimum.
 func (t *Trace) Limit(gpus func(typ string) int) []string {
 	var never []string
 	for i := range t.Jobs {

@@ -33,8 +33,9 @@ const (
 	mostLevels = 64
 )
 
-// Line returns an error for a line that must not be parsed as an HCL expression.
-// what names the content of the line in the error.
+// Line returns an error for a line that is too long, or nested too deeply, to be
+// parsed as an HCL expression. The error uses what as the name of the line's
+// content.
 func Line(what string, src []byte) error {
 	if len(src) > LineBytes {
 		return fmt.Errorf("%s has %d bytes; at most %d are read", what, len(src), LineBytes)
@@ -43,7 +44,8 @@ func Line(what string, src []byte) error {
 	return limit(what, tokens)
 }
 
-// File returns an error for the text of a file that must not be parsed as HCL.
+// File returns an error for the text of a file that is too long, or nested too
+// deeply, to be parsed as HCL.
 func File(name string, src []byte) error {
 	if len(src) > fileBytes {
 		return fmt.Errorf("%s: the file has %d bytes; at most %d are read", name, len(src), fileBytes)

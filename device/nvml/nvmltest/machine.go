@@ -40,9 +40,9 @@ func New(t testing.TB, name string, flags ...string) *Machine {
 	return m
 }
 
-// At is like New for tests that start other programs. It puts the library, the
+// At is like New, for tests that start other programs. It puts the library, the
 // machine file and the count of calls into dir. Programs that run in dir can use
-// [RelativeEnv] instead of the machine's own variables.
+// the variables of [RelativeEnv] instead of those of [Machine.Env].
 func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	t.Helper()
 	m := describe(t, dir, name)
@@ -168,7 +168,7 @@ func (m *Machine) Set(gpu int, key, value string) {
 // Lose makes every call on a GPU fail as if it had fallen off the bus.
 func (m *Machine) Lose(gpu int) { m.t.Helper(); m.Set(gpu, "error", "15") }
 
-// Return reverts Lose, Unplug and Hang.
+// Return makes a GPU work again after Lose, Unplug or Hang.
 func (m *Machine) Return(gpu int) {
 	m.t.Helper()
 	m.Set(gpu, "error", "0")

@@ -34,7 +34,8 @@ type Store struct {
 	jobType string
 }
 
-// Record is the content of the item.
+// Record is the record of a completed training: the content of the item in the job's
+// variable.
 type Record struct {
 	// Task is a digest of the command, arguments and environment of the task in Group,
 	// the leader's group. A job with another digest trains again.
@@ -89,8 +90,8 @@ func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digest
 	return *job.CreateIndex, *job.Type, jobDigests(job, c.config.Framework, c.config.Task)
 }
 
-// Find returns the record if it states that exactly this training is complete, otherwise
-// nil. The agent calls it when it starts.
+// Find returns the record of a completed training, or nil if there is none or if the job
+// has changed since then. The agent calls it when it starts.
 func (c *Store) Find(ctx context.Context) (*Record, error) {
 	q, err := c.query(ctx)
 	if err != nil {

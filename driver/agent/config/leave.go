@@ -13,9 +13,10 @@ import (
 // reporting to the leader.
 const stopMargin = 2 * time.Second
 
-// TimeToLeave returns how long a stopped task may take to leave. That follows from the
-// time of its kill (see LeaveWithin), which the driver writes to StopFile when Nomad
-// stops the task. Without the file, TimeToLeave returns LeaveTimeout.
+// TimeToLeave returns how long a stopped task may take to leave the ring. When Nomad
+// stops the task, the driver writes the time at which Nomad will kill it to StopFile;
+// the task must leave a little earlier (see LeaveWithin). Without the file, TimeToLeave
+// returns LeaveTimeout.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	note, _ := os.ReadFile(c.StopFile) // missing if the signal did not come from the driver
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
@@ -25,6 +26,7 @@ func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	return LeaveWithin(max(kill.Sub(now), 0))
 }
 
-// LeaveWithin returns how long a task may take to leave if it is killed after the time
-// kill. That is a little less than kill.
+// LeaveWithin returns how long a task may take to leave the ring if Nomad kills it
+// after the time kill. This is a little less than kill, so that time is left to end
+// slots and to report to the leader.
 func LeaveWithin(kill time.Duration) time.Duration { return kill - min(kill/5, stopMargin) }

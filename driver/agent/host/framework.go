@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Framework is the training framework's part in a host. Each host has one of its own and
-// calls it from one goroutine.
+// Framework is the host's interface to the training framework. Each host has its own
+// Framework and calls it from one goroutine.
 type Framework interface {
 	// NewEndpoint returns the endpoint of a process that is about to be started. A
 	// surrogate takes the place of a lost rank 0 while others connect, and must not
@@ -76,8 +76,8 @@ type Endpoint interface {
 	Close() error
 }
 
-// Events are the functions by which an endpoint reports about its process. They may be
-// called from any goroutine.
+// Events holds the functions that an endpoint calls to report what its process does. They
+// may be called from any goroutine.
 type Events struct {
 	// Arrived reports the first request of the process. restarts states that the
 	// process can't change its ring; see elastic.SlotArrived.

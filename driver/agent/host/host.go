@@ -124,8 +124,8 @@ func (h *Host) tell(f func(context.Context)) {
 	})
 }
 
-// Run runs until the job ends, the host's part in it ends, or ctx ends. It returns how the
-// host ended. By then no process of the host is left.
+// Run runs the host until the job ends, the host may leave the job, or ctx ends. It returns
+// how the host ended. No process of the host is left when it returns.
 func (h *Host) Run(ctx context.Context) Result {
 	var err error
 	if h.spawner, err = process.NewSpawner(h.o.Hostname); err != nil {

@@ -59,7 +59,8 @@ func newHalf(addr net.Addr) *half {
 	return &half{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
 }
 
-// Share starts to serve the listener. peers returns how many agents the job has.
+// Share starts to serve the listener. peers returns how many agents the job has; the limits
+// on connections grow with this number.
 func Share(l net.Listener, peers func() int) *Port {
 	p := &Port{l: l, agents: newHalf(l.Addr()), web: newHalf(l.Addr()),
 		unknown: newLimiter(func() (total, each int) {

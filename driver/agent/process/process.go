@@ -89,8 +89,9 @@ func (e Exit) By(sig syscall.Signal) bool {
 	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
 }
 
-// Aborted reports whether SIGABRT ended the process, or the command of a shell. If the
-// process itself was aborted, why is the given text whose; otherwise it is "".
+// Aborted reports whether SIGABRT ended the process or, if the process is a shell, the
+// shell's command. Only in the first case does it return whose as why: whose names the
+// library that aborts its own process.
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose

@@ -39,8 +39,8 @@ func (jsonCodec) Name() string                       { return jsonCodecName }
 
 func init() { encoding.RegisterCodec(jsonCodec{}) }
 
-// NewServer returns a gRPC server for peers that the credentials admit. It reads nothing
-// from any other client.
+// NewServer returns a gRPC server for peers that the credentials admit. The server reads
+// nothing from other clients.
 func NewServer(creds credentials.TransportCredentials) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(creds),

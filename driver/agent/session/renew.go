@@ -22,9 +22,9 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // Follower keeps a host in session with one leader. A session ends when a certificate of
-// its connection expires, so that a peer without a valid identity is not listened to. The
-// Follower opens another session before that. The host then registers again, as after a
-// broken session, but is never without one.
+// its connection expires, so no peer stays connected without a valid identity. The Follower
+// opens another session before that happens. The host then registers again, as after a
+// broken session, but is in session all the time.
 type Follower struct {
 	// Open begins a session.
 	Open func() (*HostEnd, error)

@@ -18,8 +18,8 @@ import (
 //	     ── Ends: this host's connections with them ──>  and judges
 //	     <── Attest: members only, or the strangers ──
 
-// Connected reports that a process has connected to the group of its ring, and the
-// addresses at which it listens for the others.
+// Connected reports that a process has connected to the group of its ring. It also contains
+// the addresses at which the process listens for the other members.
 type Connected struct {
 	Proc elastic.Proc `json:"proc"`
 	Ring RingID       `json:"ring"`
@@ -59,7 +59,7 @@ type Look struct {
 	Listening []netip.AddrPort `json:"listening"`
 }
 
-// Ends answers a Look.
+// Ends is a host's answer to a Look: the ends of connections that its processes have.
 type Ends struct {
 	Ring   RingID       `json:"ring"`
 	Round  int          `json:"round"`
@@ -69,7 +69,8 @@ type Ends struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Attest is the leader's verdict on a round.
+// Attest is the leader's verdict on the connections of one round: whether they are between
+// members only.
 type Attest struct {
 	Ring  RingID `json:"ring"`
 	Round int    `json:"round"`
@@ -79,5 +80,5 @@ type Attest struct {
 	Strangers []attest.End `json:"strangers,omitempty"`
 }
 
-// MaxStrangers bounds the connections that Attest names.
+// MaxStrangers is the largest number of connections with strangers that an Attest lists.
 const MaxStrangers = 3

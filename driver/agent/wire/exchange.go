@@ -3,8 +3,8 @@
 
 package wire
 
-// Put is a value that processes of a ring exchange to connect, on its way from an agent to
-// the leader.
+// Put is a message from an agent to the leader with one of the values that the processes of
+// a ring exchange to connect.
 type Put struct {
 	// Scope and Key name the value; the framework defines their meaning.
 	Scope string
@@ -16,7 +16,8 @@ type Put struct {
 	Size int
 }
 
-// Fill holds the values of one scope, on their way from the leader to agents.
+// Fill is a message from the leader to agents with the values of one scope. A scope is a
+// group of values that processes need together.
 type Fill struct {
 	Scope  string
 	Values map[string][]byte

@@ -22,8 +22,9 @@ type Notify struct {
 // than the last one that its ring acted on (horovod/common/elastic.py, check_host_updates),
 // and with each commit all processes adopt the newest timestamp of rank 0. So timestamps
 // must grow from ring to ring, across changes of the leader and of rank 0. A repeated
-// notice carries the current time instead of a later one, because a leader that does not
-// know of a notice from the future would have to wait.
+// notice carries the current time, never a later one. Otherwise the next leader, if it does
+// not know of that notice, would make timestamps that Horovod ignores until the clock has
+// caught up.
 type NotifyClock struct {
 	last       int64
 	generation uint64 // generation of the ring that last was for

@@ -129,7 +129,7 @@ func (m *Machine) Tick(now time.Duration) []Action {
 	return m.flush()
 }
 
-// Next returns when to call Tick next, and whether to call it at all.
+// Next returns when to call Tick next, and false if there is nothing to wait for.
 func (m *Machine) Next() (time.Duration, bool) {
 	if m.phase != paused && m.phase != leading {
 		return 0, false
@@ -137,8 +137,8 @@ func (m *Machine) Next() (time.Duration, bool) {
 	return m.wake, true
 }
 
-// Leave ends this agent's candidacies, and gives up its leadership once another agent can
-// lead.
+// Leave makes this agent stand in no further election. If it leads, it gives up its
+// leadership once another agent can lead.
 func (m *Machine) Leave(now time.Duration) []Action {
 	m.now = now
 	m.leaving = true
@@ -160,8 +160,8 @@ func (m *Machine) Leadership() Leadership {
 	return Leadership{Term: m.leaderTerm, Leader: m.leader, Self: m.phase == leading}
 }
 
-// Why returns what kept the agent from leading when it last looked for a leader. It is nil
-// if there is a leader or the agent has not looked for one yet.
+// Why returns the reason why the agent could not become leader when it last looked for one.
+// It is nil if there is a leader, or if the agent has not looked for one yet.
 func (m *Machine) Why() error {
 	if m.leader.AllocID != "" {
 		return nil
@@ -169,7 +169,7 @@ func (m *Machine) Why() error {
 	return m.why
 }
 
-// Rings returns what the agent knows of the job's rings.
+// Rings returns the job's rings as far as the agent knows them.
 func (m *Machine) Rings() Rings { return m.rings }
 
 func (m *Machine) loseLeader() {

@@ -44,17 +44,17 @@ type View struct {
 type Kind string
 
 const (
-	// Probe asks a peer whom it follows and what it knows.
+	// Probe asks a peer which leader it follows, and which rings it knows.
 	Probe Kind = "probe"
 	// Promise asks a peer to obey no term below the request's.
 	Promise Kind = "promise"
-	// Lead announces that the sender leads, and the rings formed.
+	// Lead announces that the sender leads, and which rings were formed.
 	Lead Kind = "lead"
 	// Accept asks a peer to agree to a ring.
 	Accept Kind = "accept"
 )
 
-// State is what an agent reports of itself in each request and reply.
+// State is the part of each request and reply in which an agent describes itself.
 type State struct {
 	From    Peer
 	Process uint64
@@ -109,7 +109,8 @@ const (
 	Unknown
 )
 
-// Leadership is whom the agent follows from now on.
+// Leadership states which agent leads from now on: a peer that this agent follows,
+// the agent itself, or none.
 type Leadership struct {
 	// Term is the leader's term; a higher one always replaces a lower one.
 	Term uint64
@@ -132,7 +133,7 @@ type Call struct {
 // Follow reports a change of leadership.
 type Follow struct{ Leadership Leadership }
 
-// Refresh asks for a new reading of the registry.
+// Refresh asks the caller to read the registry again.
 type Refresh struct{}
 
 // Formed ends a Machine.Propose. The ring may start if Err is nil.

@@ -11,11 +11,12 @@ import (
 )
 
 var (
-	// ErrNotLeader means that an agent that does not lead cannot form a ring.
+	// ErrNotLeader ends a proposal of an agent that does not lead.
 	ErrNotLeader = errors.New("this agent does not lead")
-	// ErrDeposed ends a proposal if another leader or a new term comes first.
+	// ErrDeposed ends a proposal if another agent leads, or a new term begins,
+	// before the ring is formed.
 	ErrDeposed = errors.New("the leadership changed")
-	// ErrSuperseded ends a proposal if a new one begins.
+	// ErrSuperseded ends a proposal when another one begins.
 	ErrSuperseded = errors.New("another ring was asked for")
 	// ErrGeneration means that the ring's number is already used.
 	ErrGeneration = errors.New("generation already used")
@@ -76,7 +77,8 @@ func (m *Machine) Withdraw(now time.Duration) []Action {
 	return m.flush()
 }
 
-// Pending returns what the current proposal still waits for, nil if there is none.
+// Pending returns an error that states what the current proposal still waits for.
+// It is nil if there is no proposal.
 func (m *Machine) Pending(now time.Duration) error {
 	if m.proposal == nil {
 		return nil
@@ -86,9 +88,9 @@ func (m *Machine) Pending(now time.Duration) error {
 	return err
 }
 
-// MayPropose returns why a ring could not be formed if exactly the given
-// allocations took part, nil if it could. After a refusal it also probes the other
-// agents, so that a later call may give another answer.
+// MayPropose returns nil if the given allocations, and no others, could form a
+// ring. Otherwise the error states the reason. In that case MayPropose also probes
+// the other agents, so a later call may give another answer.
 func (m *Machine) MayPropose(now time.Duration, connected []string) ([]Action, error) {
 	if m.phase != leading {
 		return nil, ErrNotLeader

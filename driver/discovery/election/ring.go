@@ -9,7 +9,7 @@ import (
 )
 
 // Process is one run of an allocation's agent. A restarted agent is another
-// process, which has forgotten everything it promised.
+// process, which has forgotten the promises of the earlier one.
 type Process struct {
 	AllocID string
 	// ID rises with each process of the allocation.
@@ -21,9 +21,9 @@ func (p Process) Compare(o Process) int {
 	return cmp.Or(cmp.Compare(p.AllocID, o.AllocID), cmp.Compare(p.ID, o.ID))
 }
 
-// Host is one agent process as a member of a ring. After a restart, or after Nomad
-// has dropped and registered it again, an agent is a different host: it has lost
-// its vote on the successor of that ring.
+// Host is one agent process as a member of a ring. An agent that has restarted, or
+// that Nomad has dropped and registered again, is a different host. It has no vote
+// on the successor of a ring that it was in before.
 type Host struct {
 	AllocID string
 	// Process is the host's Process.ID.
@@ -55,8 +55,8 @@ type Ring struct {
 // IsZero reports whether there is no ring.
 func (r Ring) IsZero() bool { return len(r.Hosts) == 0 }
 
-// Compare orders rings by registry index, term, leader and generation. A ring
-// comes after those it was built on.
+// Compare orders rings by registry index, term, leader and generation. A ring comes
+// after the rings that it was built on.
 func (r Ring) Compare(o Ring) int {
 	return cmp.Or(cmp.Compare(r.Registry, o.Registry), cmp.Compare(r.Term, o.Term), r.Leader.Compare(o.Leader), cmp.Compare(r.Generation, o.Generation))
 }
@@ -85,7 +85,7 @@ func (r Ring) majority(votes func(Host) bool) bool {
 	return 2*n > len(r.Hosts) || (n > 0 && 2*n == len(r.Hosts) && votes(r.Hosts[0]))
 }
 
-// Rings holds what an agent knows of its job's rings.
+// Rings holds the rings of a job as far as an agent knows them.
 type Rings struct {
 	// Chosen is the highest ring known to have been formed.
 	Chosen Ring
@@ -94,7 +94,7 @@ type Rings struct {
 	Pending []Ring
 }
 
-// Last returns the highest ring of all.
+// Last returns the last ring in the order of Compare.
 func (s Rings) Last() Ring {
 	if n := len(s.Pending); n > 0 {
 		return s.Pending[n-1]

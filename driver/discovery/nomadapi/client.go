@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// NewClient returns a client with connections of its own. Nomad's default client would dial
-// a socket without regard to the request's context.
+// NewClient returns a client with connections of its own. Nomad's default client would
+// ignore the request's context while it connects to a Unix socket.
 func NewClient(address string) (*api.Client, error) {
 	if address == "" {
 		return nil, errors.New("no Nomad address: expected the Task API socket (unix://…/secrets/api.sock) or an HTTP address")

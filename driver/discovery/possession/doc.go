@@ -53,6 +53,6 @@
 // # Limits
 //
 // The verifier sees the claims. The proof states that its maker knew the signature, not
-// when the token expires or whom it is for: the verifier must check the claims. Anyone who
-// is given the signature can prove it as well as its first owner.
+// when the token expires or whom it is for: the verifier must check the claims. Whoever
+// obtains the signature can make the same proofs as its owner.
 package possession

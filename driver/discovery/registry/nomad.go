@@ -61,7 +61,7 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 	return &Nomad{o: o, client: client, wait: 5 * time.Second, pause: 250 * time.Millisecond}, nil
 }
 
-// Read asks Nomad now.
+// Read queries Nomad and returns its current list of peers.
 func (n *Nomad) Read(ctx context.Context) View { return n.query(ctx, 0) }
 
 // Watch returns a channel of views. It queries Nomad repeatedly; each query waits for a

@@ -64,7 +64,7 @@ func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("Horovod's or Gloo's abort")
 }
 
-// Explain returns nothing: there is no advice about Horovod's last lines.
+// Explain always returns "", because there is no advice about Horovod's last lines.
 func (f *Framework) Explain(string) string { return "" }
 
 // Standbys returns false: every Horovod process can change its ring.

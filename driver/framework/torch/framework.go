@@ -69,7 +69,8 @@ func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("PyTorch's or NCCL's abort")
 }
 
-// Standbys reports whether the task may train scripts without kolo.torch.
+// Standbys reports whether there may be processes that can't change their ring. There are
+// none if the task trains only scripts with kolo.torch.
 func (f *Framework) Standbys() bool { return f.o.Mode != settings.ModeInProcess }
 
 // Stalled reports whether the line is from PyTorch's NCCL watchdog.

@@ -17,7 +17,8 @@ var foreignAddr = netip.MustParseAddr("127.0.0.2")
 // that use Dialer.
 type Callers struct{ Refused atomic.Int64 }
 
-// Admit returns nil for a peer whose address is not the foreign one.
+// Admit refuses a peer that has the address of Dialer, and returns nil for all
+// others.
 func (c *Callers) Admit(_, remote netip.AddrPort) error {
 	if remote.Addr() == foreignAddr {
 		c.Refused.Add(1)

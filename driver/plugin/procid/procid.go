@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start returns the time at which a process was started: the boot of the machine and the
-// clock ticks since then. Together with its ID it identifies a process uniquely.
+// Start returns the time at which a process was started: the ID of the machine's boot, and
+// the clock ticks since that boot. This time and the process's ID identify a process
+// uniquely.
 func Start(pid int) (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -36,8 +36,9 @@ type Account struct {
 // the same number.
 var dynamicName = regexp.MustCompile(`^nomad-([0-9]+)$`)
 
-// Path is a file on the client that lies in Base, a directory that the task sees, or is
-// Base itself. Only Rel is subject to the rights of the task's user.
+// Path is the path of a file on the client. Base is a directory that the task sees, and Rel
+// is the path from there to the file, empty for Base itself. The rights of the task's user
+// are checked only along Rel.
 type Path struct{ Base, Rel string }
 
 // Lookup finds a user by name or number, and one of Nomad's dynamic users by name. An empty
@@ -99,8 +100,8 @@ func findUser(name string) (*user.User, error) {
 	return u, err
 }
 
-// CheckRoot returns an error for users with root's user or group ID. allow tells the
-// operator how to let them run.
+// CheckRoot returns an error for users with root's user or group ID. allow is advice for
+// the operator in that error: how to let such users run.
 func (a Account) CheckRoot(allow string) error {
 	remedy := `choose another user, for example "nobody", or ` + allow
 	if a.UID == 0 {

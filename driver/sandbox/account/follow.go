@@ -16,9 +16,9 @@ import (
 const maxLinks = 40
 
 // Follow resolves the links of a task's absolute path as the kernel will for the task, and
-// returns the resulting path. locate returns where on the client a path lies; it returns
-// given for mount points and the directories above them, which every user of the task can
-// enter. link is an account's Link.
+// returns the resulting path. locate returns where a path lies on the client. It returns
+// given for mount points and the directories above them: every user of the task can enter
+// these. link is an account's Link.
 //
 // The error is a *fs.PathError. Its operation is "enter" with the first directory on the
 // way that the account cannot enter, or "open" with the missing path.

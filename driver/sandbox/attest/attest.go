@@ -8,9 +8,9 @@
 //	listens at L ── accepted (L, P) ──────── (P, L) connected
 //	             └─ accepted (L, X) ──────── ?  no host reports (X, L): a stranger
 //
-// The hosts of a ring report their slots' ends of connections at the ring's listening
-// addresses. A connection between two members is reported from both ends. An end without a
-// counterpart belongs to a stranger's connection.
+// Each host of a ring reports the connections of its slots that have one end at a listening
+// address of the ring. A connection between two members is reported from both ends. An end
+// without a counterpart belongs to a stranger's connection.
 //
 // Address translation between hosts also leaves ends without counterparts, but two for each
 // connection: the listening slot reports a translated remote address, and the connecting

@@ -33,9 +33,9 @@ func init() {
 	}
 }
 
-// Capabilities returns the capabilities that Main needs, in Nomad's notation. It
-// needs them to set the groups, to set the user where the executor starts a process
-// as user 0, and to empty the bounding set.
+// Capabilities returns the capabilities that Main needs, in Nomad's notation. Main needs
+// them to set the process's groups, to empty its bounding set and, if the executor starts
+// the process as user 0, to set its user.
 func Capabilities() []string { return []string{"CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"} }
 
 // Identity is the user, the groups and the rights with which a process runs.

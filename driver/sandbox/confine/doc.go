@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package confine drops the privileges that an isolated task must not have, and then
-// executes the task's program in their place.
+// executes the task's program.
 //
 // Nomad's executor sets the user of a container's processes, but neither the user's groups
 // (they run with group 0) nor no_new_privs, and it runs health checks as user 0. So every

@@ -19,9 +19,9 @@ import (
 // that it has reserved.
 var gpuNode = regexp.MustCompile(`^/dev/(nvidia[0-9]+|nvidia-caps/.*)$`)
 
-// CheckDevice returns nil if a pattern may list devices for isolated tasks: it must be a
-// path below /dev whose first element is more than a wildcard, so that no list means all
-// devices.
+// CheckDevice returns nil if a pattern may list devices for isolated tasks. The pattern
+// must be a path below /dev whose first element does not begin with a wildcard, so that no
+// pattern matches all devices.
 func CheckDevice(pattern string) error {
 	rest, below := strings.CutPrefix(pattern, "/dev/")
 	if !below || rest == "" || path.Clean(pattern) != pattern {
@@ -43,8 +43,8 @@ func CheckDevice(pattern string) error {
 }
 
 // Devices returns the character devices of this client that match the patterns, each once.
-// left lists the other matches, with the reason: a link may lead to a place that the list
-// does not name, and a GPU must be reserved instead. root is prepended to /dev.
+// left lists the matches that it leaves out, with the reason: a link may lead to a place
+// that no pattern names, and a GPU must be reserved instead. root is prepended to /dev.
 func Devices(root string, patterns []string) (paths, left []string) {
 	for _, pattern := range patterns {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))

@@ -19,7 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
 )
 
-// NameService sets how an isolated task resolves names, where that differs from the client.
+// NameService holds the settings with which an isolated task resolves names, where they
+// differ from the client's.
 type NameService struct {
 	// DNS is the group's dns block, nil if there is none.
 	DNS *drivers.DNSConfig

@@ -60,8 +60,8 @@ func (l Layout) View() View {
 	return v
 }
 
-// Locate finds the file of a task's path on the client, and returns the absolute form of
-// that path.
+// Locate returns where on the client a task's path lies. It also returns the absolute
+// form of the task's path.
 func (v View) Locate(path string) (file account.Path, taskPath string) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(v.base, path)

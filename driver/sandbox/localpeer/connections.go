@@ -66,9 +66,10 @@ func (t *Task) held(sockets []Socket) ([]Socket, error) {
 	return own, nil
 }
 
-// Describe names the process at one end of a connection in this network namespace, as far
-// as the caller may see it: its user, its ID and command, and its Nomad allocation. It is
-// empty if there is no such connection. It searches all processes.
+// Describe names the process at one end of a connection in this network namespace: its
+// user, its ID and command, and its Nomad allocation, as far as the caller may see these.
+// The result is empty if there is no such connection. Describe searches all processes, so
+// it is slow.
 func (t *Task) Describe(local, remote netip.AddrPort) string {
 	t.once.Do(t.begin)
 	s, err := t.find(local, remote)

@@ -68,8 +68,9 @@ func hold(at descriptor, inode uint64) *held {
 	return &held{files: files, number: at.number}
 }
 
-// Holder describes, for a log, the process that has a socket open: its number and command.
-// It is empty if the caller may not see the process. It searches all processes.
+// Holder describes the process that has a socket open, for a log: its number and command.
+// The result is empty if the caller may not see the process. Holder searches all processes,
+// so it is slow.
 func Holder(inode uint64) string {
 	pid, command := holder(inode)
 	if pid == 0 {

@@ -86,8 +86,8 @@ func (t *Task) find(local, remote netip.AddrPort) (Socket, error) {
 	return s, nil
 }
 
-// Gate decides about the connections of one server, whose clients are similar to
-// each other.
+// Gate admits or refuses the connections of one server. It works best if the
+// server's clients are similar to each other.
 type Gate struct {
 	task *Task
 
@@ -109,7 +109,7 @@ func (g *Gate) Close() { g.remember(nil) }
 
 // Admit returns nil if the peer of a connection is a process of the task; local is
 // the caller's address, remote the peer's. The error is ErrGone, a *RefusedError,
-// or an error that states why nothing could be found out.
+// or an error that states why the peer could not be identified.
 func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	t := g.task
 	t.once.Do(t.begin)

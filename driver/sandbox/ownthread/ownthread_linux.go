@@ -12,8 +12,8 @@ import (
 )
 
 // Do runs f on a thread that no other goroutine uses again, and returns its error. It
-// avoids the process's first thread, which outlives its goroutines: that thread would keep
-// f's changes, and /proc would show them as the process's.
+// avoids the process's first thread, which ends only with the process. That thread would
+// keep the changes that f makes, and /proc would show them as changes of the process.
 func Do(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

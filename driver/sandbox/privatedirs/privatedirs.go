@@ -24,8 +24,8 @@ type Dirs struct {
 
 const privateName = ".kolo"
 
-// EventOffset is the file in the state directory that records how much of the
-// events of the task's run was passed on.
+// EventOffset is a file in the state directory. It records up to which position the
+// task's event file has been read and passed on.
 const EventOffset = "events.offset"
 
 // New returns the names of a task's directories. allocDir is the directory of its
@@ -40,8 +40,8 @@ func New(allocDir, task string) Dirs {
 }
 
 // Create makes the directories for a run of the task, with an empty root. It resets
-// the event offset, which belongs to the earlier run: the new run's events may have
-// grown past it before the file is read again.
+// the event offset of the earlier run: events of the new run before that offset
+// would not be read.
 func (d Dirs) Create() error {
 	if err := d.CreateState(); err != nil {
 		return err

@@ -64,7 +64,7 @@ func (d Dirs) ownShmDir() string {
 }
 
 // MakeShm makes the directory that an isolated task sees as /dev/shm, for the given
-// user. It lies in the client's /dev/shm, so that it is memory without a limit of
+// user. It lies in the client's /dev/shm, so it is in memory and has no limit of
 // its own. Its content counts as the task's memory.
 func (d Dirs) MakeShm(uid, gid int) (string, error) {
 	all, err := d.shmDir()

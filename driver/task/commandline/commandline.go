@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package commandline recognizes what a task's command line starts.
+// Package commandline recognizes launchers, such as torchrun, in the command line
+// of a task.
 package commandline
 
 import (
@@ -21,8 +22,8 @@ var launchers = []string{"horovodrun", "mpirun", "mpiexec", Torchrun}
 var torchrunModules = []string{"torch.distributed.run", "torch.distributed.launch"}
 
 // Launcher returns the launcher that a command line starts, such as "torchrun" for
-// python -m torch.distributed.run. It finds none for a torchrun that lets Kolo form
-// the groups (--rdzv-backend=kolo).
+// python -m torch.distributed.run. A torchrun that lets Kolo form the groups
+// (--rdzv-backend=kolo) does not count as a launcher.
 func Launcher(command string, args []string) (name string, found bool) {
 	name = filepath.Base(command)
 	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0] == "-m" && slices.Contains(torchrunModules, args[1]) {

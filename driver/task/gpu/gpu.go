@@ -58,10 +58,10 @@ func Reserved(devices map[string]string) []string {
 //
 // CUDA itself looks only at CUDA_VISIBLE_DEVICES. Without it, a task without
 // isolation would see its neighbours' GPUs, and local rank 0 of every allocation
-// would use the client's first GPU. Show never narrows it to one GPU per slot,
-// because scripts select theirs by local rank. It removes a value inherited from
-// the client's own environment, and anything in the job's env block that looks like
-// a reservation.
+// would use the client's first GPU. Show never narrows the list to one GPU per
+// slot, because scripts select their GPU by local rank. It removes a value
+// inherited from the client's own environment, and anything in the job's env block
+// that looks like a reservation.
 func Show(env, devices map[string]string, gpus []string) {
 	maps.DeleteFunc(env, func(key, _ string) bool {
 		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix)

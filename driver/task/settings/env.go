@@ -18,8 +18,8 @@ import (
 // to them fill them in.
 type Env map[string]string
 
-// Number declares a number that is not negative, bound to a variable. write formats it as
-// the variable's value.
+// Number declares a setting that is a number of at least 0, bound to a variable. write
+// formats the number as the variable's value.
 func (e Env) Number(name, variable, doc string, write func(float64) (string, error)) Setting {
 	return Func(name, Number, "", doc, func(text string) error {
 		v, err := strconv.ParseFloat(text, 64)
@@ -55,7 +55,8 @@ func (e Env) Flag(name, variable, doc string) Setting {
 	return e.boolean(name, variable, doc, "1", "0")
 }
 
-// Inverse declares a flag whose variable has the opposite meaning.
+// Inverse declares a boolean setting whose variable has the opposite meaning: true is 0 in
+// the variable.
 func (e Env) Inverse(name, variable, doc string) Setting {
 	return e.boolean(name, variable, doc, "0", "1")
 }
@@ -81,8 +82,8 @@ func (e Env) Word(name, variable, doc string) Setting {
 	})
 }
 
-// Match declares a text that must match form. must describes the form in messages, such as
-// "must be a word".
+// Match declares a text that must match form. must describes this rule in error messages,
+// such as "must be a word".
 func (e Env) Match(name, variable, doc string, form *regexp.Regexp, must string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		if !form.MatchString(text) {
@@ -93,8 +94,8 @@ func (e Env) Match(name, variable, doc string, form *regexp.Regexp, must string)
 	})
 }
 
-// OneOf declares a choice among words in any case. write converts a word to the variable's
-// value.
+// OneOf declares a setting that must be one of some words, in upper or lower case. write
+// converts a word to the variable's value.
 func (e Env) OneOf(name, variable, doc string, choices []string, write func(string) string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		if !slices.Contains(choices, strings.ToLower(text)) {
@@ -105,8 +106,8 @@ func (e Env) OneOf(name, variable, doc string, choices []string, write func(stri
 	})
 }
 
-// Seconds declares a duration of at least a second, in whole seconds. In messages, who is
-// the program that counts in whole seconds.
+// Seconds declares a duration of at least a second, in whole seconds. who is the program
+// that accepts only whole seconds, for error messages.
 func (e Env) Seconds(name, variable, byDefault, doc, who string) Setting {
 	var d time.Duration
 	s := Time(&d, name, 0, time.Second, doc)

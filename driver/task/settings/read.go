@@ -5,8 +5,9 @@ package settings
 
 import "github.com/kolo-nomad/kolo/driver/task/problem"
 
-// Read sets the given values by name, and returns the problems. It ignores nil and empty
-// text. block is the path of the block that the settings are in.
+// Read sets each setting in list to its given value, and returns the problems. It
+// ignores values that are nil or empty text. block is the path of the block that
+// contains the settings.
 func Read(list []Setting, given map[string]any, block string) (problems problem.List) {
 	for _, s := range list {
 		value := given[s.Name]

@@ -16,8 +16,8 @@ func (t *Training) BindReplica() Setting {
 }
 
 // Uneven returns a problem for each number of processes that is not a multiple of Replica.
-// The slots of a host may also be a fraction of a replica; then a replica spans whole
-// hosts.
+// The number of slots of a host may also be a divisor of Replica; then a replica consists
+// of whole hosts.
 func (t *Training) Uneven() (problems problem.List) {
 	text := fmt.Sprintf("is no multiple of replica = %d", t.Replica)
 	for _, c := range []struct {

@@ -61,7 +61,7 @@ func Func(name string, kind Kind, byDefault, doc string, take func(text string) 
 	}}
 }
 
-// Word declares a text that may be anything.
+// Word declares a setting that may be any text.
 func Word(p *string, name, byDefault, doc string) Setting {
 	return Func(name, Text, byDefault, doc, func(text string) error {
 		*p = text
@@ -87,7 +87,8 @@ func Words(p *[]string, name, doc string) Setting {
 	}}
 }
 
-// OneOf declares a choice, and sets p to the first of choices.
+// OneOf declares a setting that must be one of choices. It sets p to the first of them,
+// which is the default.
 func OneOf(p *string, name string, choices []string, doc string) Setting {
 	*p = choices[0]
 	return Func(name, Text, choices[0], doc, func(text string) error {
@@ -132,8 +133,8 @@ func Time(p *time.Duration, name string, byDefault, least time.Duration, doc str
 }
 
 // Undefined returns the flag at which set.Parse(args) failed with err, and whether it
-// failed because that flag is not defined. Package flag has removed the flag from the
-// remaining arguments.
+// failed because that flag is not defined. It needs args because package flag has already
+// removed the flag from the remaining arguments.
 func Undefined(set *flag.FlagSet, args []string, err error) (name string, undefined bool) {
 	arg := args[max(len(args)-set.NArg()-1, 0)]
 	name, _, _ = strings.Cut(strings.TrimLeft(arg, "-"), "=")

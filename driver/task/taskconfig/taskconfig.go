@@ -33,9 +33,9 @@ type Framework interface {
 	Restart(given map[string]any) (r settings.Restart, problems problem.List)
 }
 
-// Surroundings is what Read knows about a task and what it sees. It consists of plain data
-// and a few functions, so that tests can fake it. Paths are the task's, except where a
-// comment states otherwise.
+// Surroundings describes a task to Read: where it runs, and which files it sees. It
+// consists of plain data and a few functions, so that tests can fake it. Paths are the
+// task's, except where a comment states otherwise.
 type Surroundings struct {
 	// Env is the task's environment, and Devices the part of it that comes from Nomad's
 	// devices.
@@ -71,7 +71,8 @@ type Surroundings struct {
 	Interfaces             func() ([]string, error)
 }
 
-// Task is a checked task configuration in which everything is decided.
+// Task is a task configuration that has been checked, and in which every setting has a
+// value.
 type Task struct {
 	Agent config.Config
 	// GPUs are the reserved GPUs.

@@ -196,8 +196,9 @@ func (o *Flags) Has(name string) bool {
 	return given
 }
 
-// Given returns the values of the flags in the form of a jobspec's config. Values that
-// belong to another framework stay text: they are refused by name.
+// Given returns the values of the flags in the form of a jobspec's config. It does not
+// parse values of flags that belong to another framework, because taskconfig.Read refuses
+// these flags anyway.
 func (o *Flags) Given(env map[string]string) map[string]any {
 	given := map[string]any{"command": o.Command[0], "args": anys(o.Command[1:])}
 	kinds := map[string]settings.Kind{}

@@ -31,6 +31,8 @@ when the loop takes the next epoch.
 from __future__ import annotations
 
 import functools
+import inspect
+import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
 import accelerate
@@ -43,6 +45,7 @@ from kolo.torch.parallel import rewrap
 
 from . import processes, streams
 from .batches import Position, RankBatches, Step, deal_evenly
+from .samplers import Order
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,7 +70,7 @@ class ElasticModel(DistributedDataParallel):
         return super().forward(*inputs, **named)  # type: ignore[no-untyped-call]
 
 
-DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number changes: give it batch_size and shuffle only, or an "
+DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number changes: give it batch_size, and shuffle or a sampler, or an "
            "iterable data set")
 
 
@@ -75,24 +78,23 @@ class ElasticLoader:
     """Iterates over a DataLoader's batches of this rank that are left in the epoch."""
 
     def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
-        samplers = (torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler)
         self._streams = streams.is_stream(loader.dataset)
         if self._streams:
             reason = streams.refused(loader.num_workers, loader.persistent_workers)
             if reason is not None:
                 raise ValueError("a DataLoader of an iterable data set: " + reason)
-        elif type(loader.sampler) not in samplers:
-            raise ValueError(DIVIDED % ("a " + type(loader.sampler).__name__))
         if type(loader.batch_sampler) is not torch.utils.data.BatchSampler or loader.batch_size is None:
             raise ValueError(DIVIDED % "batches of its own")
         self.loader = loader
         self.batch_size = loader.batch_size
-        self.position: Any = streams.StreamPosition() if self._streams else Position(
-            len(loader.dataset), loader.drop_last)  # type: ignore[arg-type] # a data set with a length
+        self._order: Any = None
+        self.position: Any = streams.StreamPosition()
+        if not self._streams:
+            self._order = Order(loader.sampler, lambda: accelerator.progress.seed, loader.drop_last)
+            self.position = self._order.position
         self.trained = False  # an optimizer has stepped with its batches in this epoch; otherwise they are for evaluation
         self._accelerator = accelerator
         self._source: Any = streams.Source(loader.dataset) if self._streams else None
-        self._shuffled = type(loader.sampler) is torch.utils.data.RandomSampler
         self._on_device = on_device
 
     @property
@@ -159,12 +161,6 @@ class ElasticLoader:
         return prepare_data_loader(present, device=self._accelerator.device, num_processes=1, process_index=0, put_on_device=self._on_device,
                                    dispatch_batches=False)
 
-    def _order(self, epoch: int) -> List[int]:
-        if not self._shuffled:
-            return list(range(self.position.samples))
-        generator = torch.Generator().manual_seed(self._accelerator.progress.seed + epoch)
-        return torch.randperm(self.position.samples, generator=generator).tolist()
-
 
 class Progress:
     """The progress of the training, the same on all ranks. save_state writes it, and load_state reads it."""
@@ -191,6 +187,24 @@ class Progress:
             loader.trained = False
 
 
+# Ways to divide a model among processes: arguments of Accelerator, and the variables of `accelerate launch`.
+DIVIDING = {
+    "DeepSpeed": (("deepspeed_plugin", "deepspeed_plugins"), "ACCELERATE_USE_DEEPSPEED"),
+    "FSDP": (("fsdp_plugin",), "ACCELERATE_USE_FSDP"),
+    "Megatron-LM": (("megatron_lm_plugin",), "ACCELERATE_USE_MEGATRON_LM"),
+    "tensor, sequence or context parallelism (parallelism_config)": (
+        ("torch_tp_plugin", "parallelism_config"), "ACCELERATE_USE_PARALLELISM_CONFIG"),
+}
+
+
+def _check(arguments: Dict[str, Any]) -> None:
+    """Raises ValueError for arguments of an Accelerator that divide the model. In one process, Accelerate would ignore some of them."""
+    for what, (names, variable) in DIVIDING.items():
+        if any(arguments.get(name) is not None for name in names) or os.environ.get(variable, "false").lower() == "true":
+            raise ValueError("%s is not supported by kolo.integrations.accelerate: shard the model by kolo.Sharded in a loop of your own, or run "
+                             "the script without this package, from checkpoints" % what)
+
+
 class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accelerate is not there where this is checked
     """An Accelerator whose processes may come and go while a function trains.
 
@@ -205,11 +219,11 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
     """
 
     def __init__(self, *args: Any, global_batch: Optional[int] = None, **named: Any) -> None:
+        _check(inspect.signature(accelerate.Accelerator).bind_partial(*args, **named).arguments)
         super().__init__(*args, **named)
-        if self.state.deepspeed_plugin is not None or getattr(self.state, "fsdp_plugin", None) is not None:
-            raise ValueError("DeepSpeed and FSDP are not supported by kolo.integrations.accelerate")
         if self.dispatch_batches or self.split_batches:
-            raise ValueError("dispatch_batches and split_batches are not supported by kolo.integrations.accelerate")
+            raise ValueError("dispatch_batches and split_batches are not supported by kolo.integrations.accelerate: leave them out, because Kolo "
+                             "divides the samples among the processes")
         self.global_batch = global_batch
         self.in_group = False
         self._within = False  # in the elastic function

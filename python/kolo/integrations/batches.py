@@ -38,6 +38,7 @@ class Position:
     drop_last: bool = False  # an epoch ends when less than a whole step is left
     epoch: int = 0
     used: int = 0  # samples of this epoch
+    digest: Optional[List[int]] = None  # an epoch, and a checksum of its order, if the script has a sampler of its own
 
     def advance(self, samples: int) -> None:
         """Counts a step's samples."""
@@ -78,10 +79,10 @@ class Position:
         return self.steps(samples) + (whole - self.epoch - 1) * each + math.ceil(epochs * each) - whole * each
 
     def state_dict(self) -> Dict[str, Any]:
-        return {"epoch": self.epoch, "used": self.used}
+        return {"epoch": self.epoch, "used": self.used, **({"digest": self.digest} if self.digest else {})}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self.epoch, self.used = state["epoch"], state["used"]
+        self.epoch, self.used, self.digest = state["epoch"], state["used"], state.get("digest")
 
     def _steps(self, left: int, samples: int) -> int:
         if left <= 0:

@@ -15,11 +15,12 @@ datasets is not used, because it may count samples that are not read yet.
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import itertools
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch.utils.data
 
@@ -55,9 +56,9 @@ class StreamPosition:
         self.epoch += 1
         self.used, self.made, self.place = 0, 0, None
 
-    def seek(self, steps: int, epoch: int, samples: int) -> None:
-        """Moves to the position after this many steps of an epoch, each of this many samples."""
-        self.epoch, self.made, self.used, self.place = epoch, steps, steps * samples, None
+    def seek(self, epoch: int, made: int, used: int) -> None:
+        """Moves to the position within an epoch after this many steps, which have used this many samples."""
+        self.epoch, self.made, self.used, self.place = epoch, made, used, None
 
     @property
     def epochs(self) -> float:
@@ -72,7 +73,7 @@ class StreamPosition:
         return {"epoch": self.epoch, "used": self.used, "made": self.made, "place": self.place}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self.epoch, self.used, self.made, self.place = state["epoch"], state["used"], state["made"], state["place"]
+        self.epoch, self.used, self.made, self.place = state["epoch"], state["used"], state["made"], state.get("place")
 
 
 class Source:
@@ -158,6 +159,28 @@ class Stream:
         for batch, mark in self.loader:
             self._position.taken = mark
             yield batch
+
+
+class StreamAhead:
+    """Yields the batches of a DataLoader of StreamBatches to a reader that takes them before it uses them.
+
+    used() is called for each batch that is used.
+    """
+
+    def __init__(self, loader: Any, position: StreamPosition) -> None:
+        self.loader = loader
+        self._position = position
+        self._marks: Deque[Mark] = collections.deque()  # of batches that were read and not used
+
+    def __iter__(self) -> Iterator[Any]:
+        self._marks.clear()
+        for batch, mark in self.loader:
+            self._marks.append(mark)
+            yield batch
+
+    def used(self) -> None:
+        """Records the Mark of the next batch in the position."""
+        self._position.taken = self._marks.popleft()
 
 
 def is_stream(data: Any) -> bool:

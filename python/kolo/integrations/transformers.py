@@ -14,6 +14,8 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
     train                    lets the first group load the checkpoint
     _inner_training_loop     is the elastic function, called for each group
     _init_training_state     goes on from the state
+    _save_checkpoint         adds the position in the data to the checkpoint
+    _load_callback_state     leaves it out of what callbacks load
     _wrap_model              wraps the model for the current group
     get_train_dataloader     deals the rest of the epoch out to the ranks
     get_batch_samples        commits the last step before the next one
@@ -27,7 +29,7 @@ import math
 import os
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple, TypeVar
+from typing import Any, Dict, Optional, Tuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -42,15 +44,18 @@ import kolo.torch as kolo
 
 from . import processes, streams
 from .batches import Position, RankBatches, Step, deal
+from .samplers import Order
 
 T = TypeVar("T", bound=transformers.Trainer)
 
 # The fields of TrainerState that newcomers need. They are the same on all ranks.
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
-OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
-NEEDED = (*OVERRIDDEN, "_wrap_model", "_load_from_checkpoint", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns",
-          "_get_collator_with_removed_columns")
+OVERRIDDEN = ("get_train_dataloader", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
+NEEDED = (*OVERRIDDEN, "_get_train_sampler", "_wrap_model", "_save_checkpoint", "_load_from_checkpoint", "_load_callback_state", "_evaluate",
+          "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+
+NOTE = "kolo"  # of this module's entry in TrainerState.stateful_callbacks, which is part of checkpoints
 
 processes.hide()
 
@@ -100,15 +105,17 @@ def _check(trainer: transformers.Trainer) -> None:
             raise ValueError("train_dataset is an iterable data set, whose length is not used: set max_steps")
     elif not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__"):
         raise ValueError("train_dataset has no length, and is no torch.utils.data.IterableDataset")
+    for name, there in {"deepspeed": trainer.is_deepspeed_enabled, "fsdp": trainer.is_fsdp_enabled,
+                        "parallelism_config": args.parallelism_config is not None}.items():
+        if there:
+            raise ValueError("%s of the TrainingArguments is not supported with kolo.integrations.transformers: shard the model by kolo.Sharded in a "
+                             "loop of your own, or run the script without this package, from checkpoints" % name)
     refused = {
         "auto_find_batch_size": args.auto_find_batch_size,
-        "deepspeed": trainer.is_deepspeed_enabled,
-        "fsdp": trainer.is_fsdp_enabled,
-        "parallelism_config": args.parallelism_config is not None,
         "accelerator_config: split_batches": args.accelerator_config.split_batches,
         "accelerator_config: dispatch_batches": args.accelerator_config.dispatch_batches,
         "neftune_noise_alpha": trainer.neftune_noise_alpha is not None,
-        "train_sampling_strategy=%r" % args.train_sampling_strategy: args.train_sampling_strategy not in ("random", "sequential"),
+        "train_sampling_strategy=%r" % args.train_sampling_strategy: args.train_sampling_strategy not in ("random", "sequential", "group_by_length"),
     }
     for name, there in refused.items():
         if there:
@@ -158,9 +165,12 @@ class Training:
         self.trainer = trainer
         self.global_batch = global_batch
         self.streams = streams.is_stream(trainer.train_dataset)
-        self.position: Any = streams.StreamPosition(trainer.args.max_steps) if self.streams else Position(
-            len(trainer.train_dataset), trainer.args.dataloader_drop_last)
-        self.source: Any = streams.Source(self.dataset()) if self.streams else None
+        self.position: Any
+        if self.streams:
+            self.position, self.source = streams.StreamPosition(trainer.args.max_steps), streams.Source(self.dataset())
+        else:
+            self.order = Order(self._sampler(), self._data_seed, trainer.args.dataloader_drop_last)
+            self.position = self.order.position
         self.progress = Progress()
         self.own = Own()
         self.accumulate = trainer.args.gradient_accumulation_steps
@@ -193,6 +203,8 @@ class Training:
             self._compile()
         values = {"model": trainer.model, "optimizer": self.optimizer, "scheduler": self.scheduler, "position": self.position,
                   "trained": self.progress, "own": self.own, "rng": kolo.RNG()}
+        stateful = (one for one in trainer.callback_handler.callbacks if hasattr(one, "state_dict") and hasattr(one, "load_state_dict"))
+        values.update({"callback%d" % number: one for number, one in enumerate(stateful)})
         scaler = getattr(trainer.accelerator, "scaler", None)
         if scaler is not None:
             values["scaler"] = scaler
@@ -358,7 +370,7 @@ class Training:
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=streams.Collate(self.collator()), **options)
 
     def _batches(self) -> RankBatches:
-        return RankBatches(self.position, self._order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
+        return RankBatches(self.position, self.order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
 
     def _compile(self) -> None:
         """Compiles the model by a training step whose gradients are discarded. Called before a group forms, so that no member waits."""
@@ -378,23 +390,35 @@ class Training:
             for name, buffer in trainer.model.named_buffers():
                 buffer.copy_(buffers[name])
 
-    def _order(self, epoch: int) -> List[int]:
+    def _sampler(self) -> Any:
+        """Returns the Trainer's sampler of its training data."""
+        dataset = self.dataset()
+        sampler = self.trainer._get_train_sampler(dataset)
+        return torch.utils.data.SequentialSampler(dataset) if sampler is None else sampler
+
+    def _data_seed(self) -> int:
         args = self.trainer.args
-        if args.train_sampling_strategy == "sequential":
-            return list(range(self.position.samples))
-        seed = args.data_seed if args.data_seed is not None else args.seed
-        return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
+        return int(args.seed if args.data_seed is None else args.data_seed)
 
     def _seek(self, state: TrainerState) -> None:
         """Moves to the position in the data at which a checkpoint was written."""
         if not self.streams:
             self.position.seek(state.epoch)
             return
+        note = state.stateful_callbacks.get(NOTE)
+        if note is not None:
+            self.position.seek(**note)
+            return
         if self.global_batch is None:
-            raise ValueError("a checkpoint has the number of steps, and not that of the samples of an iterable data set: to go on from it, "
-                             "steps need to be of one size: use global_batch")
+            raise ValueError("a checkpoint without Kolo has the number of steps, and not that of the samples of an iterable data set: to go on "
+                             "from it, steps need to be of one size: use global_batch")
         epoch = max(0, math.ceil(state.epoch) - 1)  # at least one of its steps is made
-        self.position.seek(round((state.epoch - epoch) * state.max_steps), epoch, self.global_batch)
+        steps = round((state.epoch - epoch) * state.max_steps)
+        self.position.seek(epoch, steps, steps * self.global_batch)
+
+    def note(self) -> Dict[str, int]:
+        """Returns the position in an iterable data set, for _seek. Sizes of steps may differ before and after a checkpoint."""
+        return {"epoch": self.position.epoch, "made": self.position.made, "used": self.position.used}
 
     def _step(self, size: int) -> Step:
         return Step.shared(size, self.trainer.args.per_device_train_batch_size, self.accumulate, self.global_batch)
@@ -475,6 +499,15 @@ class ElasticTrainer:
     def _init_training_state(self, *args: Any, **named: Any) -> Tuple[int, int]:
         super()._init_training_state(*args, **named)  # type: ignore[misc]
         return self._kolo.resume(), 0
+
+    def _save_checkpoint(self: Any, *args: Any, **named: Any) -> None:
+        if self._kolo.streams:
+            self.state.stateful_callbacks[NOTE] = self._kolo.note()
+        super()._save_checkpoint(*args, **named)  # type: ignore[misc]
+
+    def _load_callback_state(self: Any) -> None:
+        self.state.stateful_callbacks.pop(NOTE, None)
+        super()._load_callback_state()  # type: ignore[misc]
 
     def _wrap_model(self, model: torch.nn.Module, training: bool = True, **named: Any) -> torch.nn.Module:
         model = super()._wrap_model(model, training=training, **named)  # type: ignore[misc]

@@ -18,7 +18,7 @@ LAZY = "TORCH_GLOO_LAZY_INIT"
 
 
 def choose(backend: Optional[str]) -> str:
-    """Returns the script's backend, else that of the environment, else gloo, with NCCL for CUDA tensors."""
+    """Returns the script's backend, or else the backend in the environment. The default is gloo, with NCCL for CUDA tensors."""
     default = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     return backend or os.environ.get(BACKEND) or default
 

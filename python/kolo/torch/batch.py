@@ -43,9 +43,9 @@ def global_batch(total: int, limit: Optional[int] = None) -> Batch:
 
 
 def scaled_lr(rate: float, base: int = 1) -> float:
-    """Returns the learning rate for the current number of ranks by the linear rule; rate is the right one for base ranks.
+    """Returns the learning rate for the current number of ranks by the linear rule.
 
-    Use it if each rank's batch stays the same. With global_batch, the learning
-    rate stays the same.
+    rate is the learning rate for base ranks. Use this function if each rank's batch
+    stays the same. With global_batch, the learning rate stays the same.
     """
     return rate * place.size() / base

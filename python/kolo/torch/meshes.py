@@ -22,7 +22,11 @@ from .context import Mesh, context
 
 
 def form(at: Place, timeout: timedelta) -> None:
-    """Makes the groups of a mesh with two dimensions: those of this process only, so that the cost does not grow."""
+    """Makes the process groups of a mesh with two dimensions.
+
+    It makes only the groups of this process, so that the cost does not grow with the
+    number of replicas.
+    """
     context.mesh.groups = ()
     if at.replica == 1:
         return
@@ -33,7 +37,7 @@ def form(at: Place, timeout: timedelta) -> None:
 
 
 def drop() -> None:
-    """Forgets what is bound to a group that is left."""
+    """Forgets the mesh of a group that this process leaves."""
     context.mesh = Mesh()
 
 
@@ -55,7 +59,7 @@ def column() -> Any:
 
 
 def _make() -> Any:
-    """Meshes of one size are equal by their names only, and torch caches by mesh."""
+    """Makes a mesh with a new name. PyTorch caches by mesh, and meshes of the same size and name would count as equal."""
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
     kind, size, replica, generation = place.device().type, place.size(), place.replica(), place.generation()

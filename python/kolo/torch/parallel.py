@@ -29,7 +29,7 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
 
 
 def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
-    """Does the same as wrap, but reuses an object that was made for another group or is not constructed yet."""
+    """Does the same as wrap, but reuses a DistributedDataParallel that was made for another group, or is not constructed yet."""
     session = present()
     if session is None or session.group is None:
         raise RuntimeError("there is no group yet: call kolo.wrap in the function that kolo.elastic runs")

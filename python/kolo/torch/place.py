@@ -40,7 +40,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """The number of this process's slot on its host. The numbers of a group have gaps while a slot restarts."""
+    """The number of this process's slot on its host. While a slot restarts, its number is missing in the group."""
     return _get().local_rank
 
 

@@ -60,7 +60,7 @@ def flush() -> None:
 
 
 def _number(value: Any) -> Any:
-    """Returns a value as a JSON number; None for other values, and for values on a GPU, which would have to be waited for."""
+    """Returns a value as a JSON number. Returns None for other values, and for values on a GPU, because reading them would wait for it."""
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or value.numel() != 1:
             return None

@@ -78,7 +78,7 @@ class Session:
         """Raises if the results of the group's collectives may be wrong."""
 
     def protect(self, number: int) -> None:
-        """Gives other members copies of what is shared out, before it is saved as the commit of this number."""
+        """Gives other members copies of shares, before the state is saved as the commit with this number."""
         if self.group is not None and self._core is not None and self._core.has_shares():
             protect(self._core, self.group, number)
 
@@ -107,7 +107,7 @@ class Session:
         finish_leaving(0.5)
 
     def close_former(self) -> None:
-        """Ends the connections of the group before, which no one needs once the present group has the state."""
+        """Closes the connections of the former group. No process needs them once the current group has the state."""
         if self.former is not None:
             self.former.close()
             self.former = None
@@ -334,7 +334,7 @@ class Elastic(Session):
             group.break_()
 
     def _hopeless(self) -> bool:
-        """Counts a failure, and returns whether to give up: an error that recurs has another cause than a lost member."""
+        """Counts a failure. Returns whether to give up: an error that recurs is not caused by a lost member."""
         if self.client.broken(self._present().place.generation):
             self.failures = 0
         self.failures += 1

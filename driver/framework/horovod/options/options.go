@@ -64,14 +64,14 @@ func refuse(given map[string]any) (problems problem.List) {
 	return problems
 }
 
-// Presets sets variables that only the job's configuration may override, not the
-// environment of an image.
+// Presets sets variables that the job's configuration may override, but the environment of
+// an image may not.
 //
-// HOROVOD_CACHE_CAPACITY = 0 avoids a bug. Horovod 0.28.1 keeps its cache of responses when
-// a process continues in the next ring (ResponseCache::set_capacity clears it only if the
-// capacity changes, ProcessSet::Finalize never), while a newcomer starts with an empty one.
-// Ranks then fuse cached tensors in different orders, and either abort or sum up tensors
-// that do not belong together.
+// HOROVOD_CACHE_CAPACITY = 0 avoids a bug of Horovod 0.28.1. A process that continues in
+// the next ring keeps its cache of responses, while a newcomer starts with an empty one.
+// (ResponseCache::set_capacity clears the cache only if the capacity changes;
+// ProcessSet::Finalize never does.) Ranks then fuse cached tensors in different orders, and
+// either abort or sum up tensors that do not belong together.
 func Presets(e settings.Env) { e["HOROVOD_CACHE_CAPACITY"] = "0" }
 
 // GlooTimeout declares gloo_timeout, which stands outside of the block, and sets its

@@ -17,7 +17,8 @@ import (
 //go:embed probe.py
 var script string
 
-// Installation is what the client's Python reports of its Horovod.
+// Installation describes the Horovod that is installed for a Python interpreter, as that
+// Python reports it.
 type Installation struct {
 	Installed bool `json:"installed"`
 	// Why states why Horovod was not found or could not be asked.

@@ -43,9 +43,9 @@ func NewCollector() *Collector {
 	return &Collector{meshes: map[string]*gathering{}, expected: map[string]bool{}}
 }
 
-// Expect names the hosts that take part in a generation. It is for a leader that takes over
-// during a generation: until Restore was called for each host, it is unknown what the
-// previous leader handed out.
+// Expect names the hosts that take part in a generation. A leader that takes over during a
+// generation calls it: until Restore was called for each host, the Collector does not know
+// which values the previous leader handed out.
 func (c *Collector) Expect(hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,9 +124,10 @@ func (c *Collector) Restore(host string, s wire.Snapshot) ([]wire.Fill, error) {
 	return fills, err
 }
 
-// Withdraw drops the values of a slot that died, as its Store returned them. If a value may
-// have been read, it drops nothing and returns visible. To be safe it does the same while
-// snapshots are expected, so a caller may ask again later.
+// Withdraw drops the values of a slot that died; puts are the values that the slot's Store
+// returned. If some process may have read one of them, Withdraw drops nothing and returns
+// visible. While snapshots are still expected, Withdraw does not know which values have
+// been read. It then also returns visible, and the caller may ask again later.
 func (c *Collector) Withdraw(puts []wire.Put) (visible bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

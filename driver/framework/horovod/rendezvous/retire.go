@@ -15,7 +15,7 @@ import (
 //go:embed retire.py
 var retireProgram string
 
-// Alone is the place of a process in a ring of its own.
+// Alone is the assignment of a process that is the only member of its ring.
 var Alone = Assignment{Size: 1, LocalSize: 1, CrossSize: 1}
 
 // Retire ends a process that waits in Horovod's init for its next rank. The process exits, as by

@@ -19,7 +19,7 @@ var (
 	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
 	// ErrForeign means that the key is not the slot's own.
 	ErrForeign = errors.New("rendezvous: key of another slot")
-	// ErrConflict means that one blob has two values, either of which may have been read.
+	// ErrConflict means that one blob has two values, and that either may have been read.
 	// The ring can no longer form; start the next generation.
 	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
 	// ErrTooMuch means that a slot stores more than any Horovod does.
@@ -224,12 +224,12 @@ func (s *Store) read(rank int, name, key string) (value []byte, found bool, wait
 	return value, found, nil, nil
 }
 
-// Delete removes the blob of a local rank whose process has left a mesh, that is, has
-// connected to all of its members. Deleting it again changes nothing.
+// Delete removes the blob of a local rank. Its process deletes the blob when it has
+// connected to all members of a mesh. Deleting the blob again changes nothing.
 //
-// Each member deletes its own blob once per mesh. The number of its deletions in a scope
-// therefore tells which mesh of that name it is building. So a process set that is removed
-// and added again never sees old addresses.
+// Each member deletes its own blob once for each mesh. So the number of its deletions in a
+// scope shows which mesh of that name it is building now. A process set that is removed and
+// added again therefore never gets old addresses.
 func (s *Store) Delete(rank int, name, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

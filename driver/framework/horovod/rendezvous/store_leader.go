@@ -78,8 +78,8 @@ func (s *Store) Outgoing() []wire.Put {
 // Close closes the channel.
 func (s *Store) News() <-chan struct{} { return s.news }
 
-// Snapshot returns everything that a new leader needs from this agent. Do not Fill
-// anything from the previous leader after that.
+// Snapshot returns everything that a new leader needs from this agent. After that,
+// do not call Fill with values from the previous leader.
 func (s *Store) Snapshot() wire.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,10 +104,10 @@ func (s *Store) Snapshot() wire.Snapshot {
 	return snap
 }
 
-// Withdraw drops the values of a slot that died, so that it can be restarted in its
-// place. If visible, some process may already be connecting to the dead process;
-// then nothing is dropped, and the ring will not form. Otherwise the leader must
-// withdraw puts as well, and the leader's answer decides.
+// Withdraw drops the values of a slot that died, so that another process can take
+// its place. If some process may already be connecting to the dead process,
+// Withdraw drops nothing and returns visible; the ring will then not form.
+// Otherwise the leader must withdraw puts as well, and the leader's answer decides.
 func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

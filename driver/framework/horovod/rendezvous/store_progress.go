@@ -17,10 +17,11 @@ func (s *Store) Up(rank int) bool {
 	return slot.left[stageCross+meshKinds]
 }
 
-// Initialized tells the store that a process has finished its initialisation, which
-// its PUT of worker_addresses shows. If the process has not used process sets
-// before this request, its version of Horovod builds three meshes. Without this
-// call, and without Members.Meshes, a slot of such a Horovod is never up.
+// Initialized tells the store that a process has finished its initialisation. The
+// agent knows it from the process's PUT of worker_addresses. If the process has
+// built no mesh of a process set by then, its version of Horovod builds only three
+// meshes. The store needs this call, or Members.Meshes, to know when a slot of such
+// a version is up.
 func (s *Store) Initialized(rank int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 //go:embed probe.py
 var script string
 
-// Installation is what the host's Python reports of its PyTorch.
+// Installation describes the PyTorch that is installed for a Python interpreter, as that
+// Python reports it.
 type Installation struct {
 	Installed bool `json:"installed"`
 	// Why states why PyTorch was not found or could not be asked.

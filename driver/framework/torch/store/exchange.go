@@ -149,8 +149,9 @@ func (r *Replica) Up(rank int) bool {
 	return p != nil && p.formed
 }
 
-// Withdraw returns visible if the process of a rank, which died, may have changed the
-// store: other processes may then have seen the change. It drops nothing.
+// Withdraw is called for the rank of a process that died. It returns visible if that
+// process may have changed the store, because other processes may have seen the change. It
+// drops nothing.
 func (r *Replica) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -97,7 +97,7 @@ func NewReplica(host elastic.HostID, r *elastic.Ring) (*Replica, error) {
 	return p, nil
 }
 
-// Client is the store as one process uses it.
+// Client gives one process access to the store.
 type Client struct {
 	replica *Replica
 	rank    int

@@ -53,8 +53,8 @@ func NewSequencer() *Sequencer {
 	return &Sequencer{hosts: map[string]*member{}, expected: map[string]bool{}}
 }
 
-// Expect names the hosts that take part in a ring. It is for a leader that takes over an
-// existing ring: until that leader has heard from all hosts, it does not know what the
+// Expect names the hosts that take part in a ring. A leader that takes over an existing
+// ring calls it: until the leader has heard from all hosts, it does not know what the
 // previous leader handed out.
 func (s *Sequencer) Expect(hosts []string) {
 	s.mu.Lock()
@@ -279,8 +279,8 @@ func (s *Sequencer) next(have uint64) batch {
 	return b
 }
 
-// Withdraw reports whether values of a process that died may have been read. Nothing is
-// withdrawn from a log.
+// Withdraw reports whether other processes may have read values of a process that died. It
+// removes nothing, because entries of a log cannot be withdrawn.
 func (s *Sequencer) Withdraw(puts []wire.Put) (visible bool) { return len(puts) > 0 }
 
 // Connected does nothing, because processes also use the store while they train.

@@ -96,8 +96,8 @@ func (s *Server) Port() int { return s.port }
 // Secret returns the secret that a process must send with its hello.
 func (s *Server) Secret() string { return s.secret }
 
-// Close ends all connections. It does not wait for a running method of the handler, which
-// may itself wait for the caller of Close.
+// Close ends all connections. It does not wait for a method of the handler that is running,
+// because that method may itself wait for the caller of Close.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -16,7 +16,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// Reservation holds what device plugins assigned to a task.
+// Reservation holds the device nodes and variables that device plugins assigned
+// to a task.
 type Reservation struct {
 	Env   map[string]string
 	Given []*drivers.DeviceConfig `json:"Devices"`

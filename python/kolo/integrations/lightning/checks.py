@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import torch
 from lightning.pytorch import callbacks
 from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
 from lightning.pytorch.loops.utilities import _select_data_fetcher
 from lightning.pytorch.trainer.states import RunningStage
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader
+
+from .. import streams
 
 # Callbacks that change the model or the loops, or keep state that does not reach newcomers.
-REFUSED = ("BaseFinetuning", "BatchSizeFinder", "GradientAccumulationScheduler", "LearningRateFinder", "ModelPruning",
-           "StochasticWeightAveraging", "WeightAveraging")
+REFUSED = ("BaseFinetuning", "BatchSizeFinder", "GradientAccumulationScheduler", "LearningRateFinder", "ModelPruning", "StochasticWeightAveraging")
 
 
 def check_trainer(trainer: Any, global_batch: Optional[int]) -> None:
@@ -25,12 +25,12 @@ def check_trainer(trainer: Any, global_batch: Optional[int]) -> None:
     interval = getattr(trainer, "val_check_interval", 1.0)  # missing with fast_dev_run
     refused = {
         "manual optimization (automatic_optimization = False)": not module.automatic_optimization,
-        "torch.compile": getattr(module, "_compiler_ctx", None) is not None,
         "limit_train_batches, overfit_batches or fast_dev_run": isinstance(trainer.limit_train_batches, int) or trainer.limit_train_batches != 1.0,
         "a training_step with dataloader_iter":
             isinstance(_select_data_fetcher(trainer, RunningStage.TRAINING), _DataLoaderIterDataFetcher),
         "reload_dataloaders_every_n_epochs": trainer.reload_dataloaders_every_n_epochs > 0,
-        "use_distributed_sampler=False": not trainer._accelerator_connector.use_distributed_sampler,
+        "use_distributed_sampler=False (leave it out: the samples of your own sampler are divided, too)":
+            not trainer._accelerator_connector.use_distributed_sampler,
         "sync_batchnorm": trainer.strategy._layer_sync is not None,
         "a time as val_check_interval": getattr(trainer, "_val_check_time_interval", None) is not None,
         "val_check_interval=%r without global_batch" % (interval,):
@@ -46,20 +46,28 @@ def check_trainer(trainer: Any, global_batch: Optional[int]) -> None:
             raise ValueError("%s is not supported with ElasticStrategy" % name)
 
 
-def check_loader(loader: Any) -> None:
+def check_loader(loader: Any, trainer: Any, global_batch: Optional[int]) -> None:
     """Raises ValueError for training data that cannot be divided among processes whose number changes."""
-    reason = None
-    if not isinstance(loader, DataLoader):
-        reason = "it is a %s, not one DataLoader" % type(loader).__name__
-    elif isinstance(loader.dataset, torch.utils.data.IterableDataset) or not hasattr(loader.dataset, "__len__"):
-        reason = "its data set has no length"
-    elif type(loader).__iter__ is not DataLoader.__iter__:
-        reason = "%s has an __iter__ of its own" % type(loader).__name__
-    elif type(loader.batch_sampler) is not BatchSampler:
-        reason = "it has a batch_sampler of its own, or no batch_size"
-    elif type(loader.sampler) not in (RandomSampler, SequentialSampler):
-        reason = "its sampler is a %s, not one of shuffle=True or shuffle=False" % type(loader.sampler).__name__
-    elif type(loader.sampler) is RandomSampler and (loader.sampler.replacement or loader.sampler.num_samples != len(loader.dataset)):
-        reason = "its sampler does not take each sample once"
+    reason = _indivisible(loader)
+    if reason is None and streams.is_stream(loader.dataset):
+        reason = streams.refused(loader.num_workers, loader.persistent_workers)
+        if loader.drop_last and global_batch is None:
+            reason = "drop_last of an iterable data set needs ElasticStrategy(global_batch=…), because steps of another size leave out other samples"
+        if not isinstance(trainer.val_check_interval, int) and trainer.val_check_interval != 1.0:
+            reason = "val_check_interval=%r is a part of the length of an iterable data set, which has none: give a number of steps" % (
+                trainer.val_check_interval)
     if reason is not None:
         raise ValueError("ElasticStrategy cannot divide the training data: %s" % reason)
+
+
+def _indivisible(loader: Any) -> Optional[str]:
+    """Returns why a loader cannot be divided, whatever its data set; None if it can."""
+    if not isinstance(loader, DataLoader):
+        return "it is a %s, not one DataLoader" % type(loader).__name__
+    if not streams.is_stream(loader.dataset) and not hasattr(loader.dataset, "__len__"):
+        return "its data set has no length, and is no torch.utils.data.IterableDataset"
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        return "%s has an __iter__ of its own" % type(loader).__name__
+    if type(loader.batch_sampler) is not BatchSampler:
+        return "it has a batch_sampler of its own, or no batch_size"
+    return None

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import torch
 from lightning.fabric.utilities.data import _auto_add_worker_init_fn
@@ -18,11 +20,13 @@ from lightning.pytorch.loops import _Loop
 from lightning.pytorch.trainer import call
 from lightning.pytorch.trainer.connectors.data_connector import _request_dataloader
 from lightning.pytorch.utilities import CombinedLoader
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader
 
 import kolo.torch as kolo
 
-from ..batches import Position, RankBatches, Step
+from .. import streams
+from ..batches import RankBatches, Step, deal
+from ..samplers import Order
 from .checks import check_loader, check_trainer
 from .loggers import reopen
 
@@ -64,7 +68,7 @@ class EpochBatches(RankBatches):
         self.training = training
 
     def __len__(self) -> int:
-        return self.training.passes
+        return int(self.training.passes)
 
 
 class Training:
@@ -76,12 +80,19 @@ class Training:
         check_trainer(trainer, self.global_batch)
         self.module = trainer.lightning_module
         self.loader = _request_dataloader(trainer.fit_loop._data_source)
-        check_loader(self.loader)
+        check_loader(self.loader, trainer, self.global_batch)
         self.validation: Any = None
         if trainer.enable_validation:
             source = trainer.fit_loop.epoch_loop.val_loop._data_source
             source.instance = self.validation = _request_dataloader(source)  # once, instead of for each group
-        self.position = Position(len(self.loader.dataset), self.loader.drop_last)
+        self.streams = streams.is_stream(self.loader.dataset)
+        self.position: Any
+        if self.streams:
+            self.position, self.source = streams.StreamPosition(), streams.Source(self.loader.dataset)
+        else:
+            self.order = Order(self.loader.sampler, _seed, self.loader.drop_last)
+            self.position = self.order.position
+        self.ahead: Any = None  # the iterable data of the current group
         self.progress, self.own = Kept(), Own()
         self.accumulate = trainer.accumulate_grad_batches
         self.step = self._step(1)
@@ -114,6 +125,8 @@ class Training:
                   "precision": trainer.precision_plugin, "rng": kolo.RNG()}
         for number, config in enumerate(strategy.lr_scheduler_configs):
             values["scheduler%d" % number] = config.scheduler
+        averages = [one._average_model for one in trainer.callbacks if isinstance(one, callbacks.WeightAveraging)]
+        values.update({"average%d" % number: average for number, average in enumerate(averages)})
         if trainer.datamodule is not None:
             values["data"] = trainer.datamodule
         self.state = kolo.State(**values)
@@ -143,13 +156,23 @@ class Training:
     def dataloader(self) -> Any:
         """The DataLoader of this rank in the current group."""
         given = self.loader
-        loader = DataLoader(
-            given.dataset, batch_sampler=EpochBatches(self), num_workers=given.num_workers, collate_fn=given.collate_fn,
-            pin_memory=given.pin_memory, timeout=given.timeout, worker_init_fn=given.worker_init_fn, generator=given.generator,
-            multiprocessing_context=given.multiprocessing_context, prefetch_factor=given.prefetch_factor,
-            persistent_workers=given.persistent_workers)
+        options = {"num_workers": given.num_workers, "pin_memory": given.pin_memory, "timeout": given.timeout, "worker_init_fn": given.worker_init_fn,
+                   "generator": given.generator, "multiprocessing_context": given.multiprocessing_context, "prefetch_factor": given.prefetch_factor}
+        if self.streams:
+            share = functools.partial(deal, step=self.step, rank=kolo.rank(), size=kolo.size())
+            batches = streams.StreamBatches(self.source, self.position, self.step, share, given.drop_last)
+            loader = DataLoader(batches, batch_size=None, collate_fn=streams.Collate(given.collate_fn), **options)
+            self.ahead = streams.StreamAhead(loader, self.position)
+        else:
+            loader = DataLoader(given.dataset, batch_sampler=EpochBatches(self), collate_fn=given.collate_fn,
+                                persistent_workers=given.persistent_workers, **options)
         _auto_add_worker_init_fn(loader, kolo.rank())
-        return loader
+        return self.ahead if self.streams else loader
+
+    def passed(self) -> None:
+        """Notes the forward pass that is done."""
+        if self.streams:
+            self.ahead.used()
 
     def stepped(self) -> None:
         """Counts the step that the optimizer has just made."""
@@ -169,39 +192,38 @@ class Training:
         self.within = False  # the current group itself does not start within the epoch
         total = self._total()
         kolo.progress(step=self.trainer.global_step, epoch=self.position.epoch,
-                      samples=self.position.epoch * self.position.samples + self.position.used,
+                      **({} if self.streams else {"samples": self.position.epoch * self.position.samples + self.position.used}),
                       **({} if total is None else {"total_steps": total}))
         self.state.commit()
 
     def note(self) -> Dict[str, Any]:
         """Returns the entry of a checkpoint, for _resume."""
-        return {**self.position.state_dict(), "accumulate": self.step.accumulate}
+        position = self.position.state_dict()
+        position.pop("place", None)  # an object of the script, which Lightning might not read; skipping samples is as good
+        return {**position, "accumulate": self.step.accumulate}
 
-    def order(self, epoch: int) -> List[int]:
-        """The order of the samples in an epoch."""
-        if type(self.loader.sampler) is SequentialSampler:
-            return list(range(self.position.samples))
-        seed = int(os.environ.get("PL_GLOBAL_SEED") or 0)  # the same as in Lightning's DistributedSampler
-        return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
-
-    def val_check_batch(self) -> int:
+    def val_check_batch(self) -> float:
         """Returns the number of forward passes between validations, always a whole number of steps."""
         interval = self.trainer.val_check_interval
+        if self.streams and not isinstance(interval, int):
+            return math.inf  # at the end of the epoch
         steps = interval if isinstance(interval, int) else max(1, int(self.passes // self.step.accumulate * interval))
         return steps * self.step.accumulate
 
     def _step(self, size: int) -> Step:
         return Step.shared(size, self.loader.batch_size, self.accumulate, self.global_batch)
 
-    def _left(self) -> int:
-        """Returns how many forward passes this rank has left in the epoch."""
-        return self.position.steps(self.step.samples) * self.step.accumulate
+    def _left(self) -> float:
+        """Returns how many forward passes this rank has left in the epoch; infinity for an iterable data set."""
+        if self.streams:
+            return math.inf
+        return int(self.position.steps(self.step.samples)) * self.step.accumulate
 
     def _total(self) -> Optional[int]:
         """Returns the total steps of this training if the group does not change again; None if there is no limit."""
         trainer = self.trainer
         counts = [] if trainer.max_steps == -1 else [trainer.max_steps]
-        if trainer.max_epochs is not None and trainer.max_epochs != -1:
+        if not self.streams and trainer.max_epochs is not None and trainer.max_epochs != -1:
             counts.append(trainer.global_step + self.position.steps_until(trainer.max_epochs, self.step.samples))
         return min(counts, default=None)
 
@@ -211,7 +233,7 @@ class Training:
         epochs, batches = loop.epoch_progress, loop.epoch_loop.batch_progress
         if note:
             self.position.load_state_dict(note)
-            if self.position.used >= self.position.samples:
+            if batches.is_last_batch if self.streams else self.position.used >= self.position.samples:
                 self.position.end_epoch()
         elif epochs.current.processed == epochs.current.ready:
             self.position.epoch = epochs.current.processed
@@ -297,6 +319,11 @@ class Training:
             bar.on_train_epoch_start(trainer, self.module)  # the number of steps has changed
 
 
+def _seed() -> int:
+    """The seed of Lightning's own order of the data."""
+    return int(os.environ.get("PL_GLOBAL_SEED") or 0)
+
+
 def _count(progress: Any, total: int, current: int) -> None:
     """Sets how many batches or epochs are done."""
     for tracker, count in ((progress.total, total), (progress.current, current)):
@@ -315,6 +342,7 @@ class Steps(callbacks.Callback):  # type: ignore[misc]
     """Counts steps and epochs for Training."""
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        trainer.strategy.training.passed()
         if not trainer.fit_loop._should_accumulate():
             trainer.strategy.training.stepped()
 

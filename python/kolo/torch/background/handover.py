@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Decides whether the state is sent in the background, and implements each process's part in the switch."""
+"""Decides whether the state is sent in the background, and implements what each process does in the switch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THRESHOLD = 32 * 1024 * 1024  # bytes; a smaller state is sent while the group f
 
 
 def wanted(core: Core, setting: Optional[bool]) -> bool:
-    """Whether a process that holds this state should send it in the background."""
+    """Whether a process with this state should send it in the background."""
     text = os.environ.get(VARIABLE, "")
     if setting is None and text:
         setting = text.lower() not in ("0", "false", "no", "off")
@@ -29,7 +29,7 @@ def wanted(core: Core, setting: Optional[bool]) -> bool:
 
 
 class Bystander:
-    """The part of a member that neither sends nor receives. It implements Transport, as do Sender and Receiver."""
+    """What a member does in the switch if it neither sends nor receives. Like Sender and Receiver, it implements Transport."""
 
     def deliver(self, core: Core) -> None:
         core.reset()
@@ -43,7 +43,7 @@ class Bystander:
 
 
 class Sender(Bystander):
-    """The part of the member that has sent the state while it trained."""
+    """What the member does in the switch that has sent the state while it trained."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -70,7 +70,7 @@ class Sender(Bystander):
 
 
 class Receiver:
-    """The part of an observer."""
+    """What an observer does in the switch."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer

@@ -90,11 +90,14 @@ class Pace:
         return self._refused >= PATIENCE
 
     def share(self, rate: float) -> int:
-        """Returns how many bytes of data that is sent only once a commit may send, at a rate in bytes per second."""
+        """Returns how many bytes a commit may send of data that is sent only once.
+
+        rate is the speed of sending, in bytes per second.
+        """
         return max(FLOOR, int(SHARE * rate * self._own))
 
     def room(self, rate: float, followed: int) -> int:
-        """Returns how many bytes of slices a commit may send, if followed bytes of gradients are sent as well.
+        """Returns how many bytes of slices a commit may send, in addition to followed bytes of gradients.
 
         The result grows with followed, so little is sent at first, and more with each
         commit. It is lower if training would become too slow.

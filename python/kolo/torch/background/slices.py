@@ -131,7 +131,7 @@ def units(handlers: Dict[str, Handler]) -> Dict[str, Unit]:
 
 
 def _is_plain(handler: Handler) -> bool:
-    """Whether a handler sends exactly the state dict of its object."""
+    """Whether a handler's tree is exactly the state dict of its object."""
     kind, plain = type(handler), StateDictHandler
     return (kind.tree, kind.load, kind.shared) == (plain.tree, plain.load, True)
 

@@ -1,17 +1,18 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Gives all members of a group their shares of a sharded state, of which each process has another one.
+"""Gives all members of a group their shares of a sharded state. Each process has a different share.
 
     what each has --> values, build for the new group --> shares, all to all --> all have theirs?
                                                                                   |         |
                                                                           commit <+         +-> last checkpoint
 
-After a planned change all of the last commit is there: with members, and with
-processes that leave, which hand over what they have through the connections of
-the group before. When a member is lost, its share is, unless another one has a
-copy; then all go back to the last checkpoint. Until all have their new shares,
-each keeps the old one.
+After a planned change, the processes together still have the whole last
+commit. The members of the new group hold a part of it. Processes that leave
+hold the rest, and hand it over through the connections of their former group.
+When a member is lost, its share is lost, too, unless another member has a
+copy. All members then go back to the last checkpoint. Until all have received
+their new shares, each keeps its old share.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ View = Callable[[Piece], torch.Tensor]  # the bytes of a piece
 
 
 def sync(core: Core, group: Group, former: Optional[Former]) -> None:
-    """Gives all members the state of one commit, as a commit."""
+    """Gives all members the state of the same commit, and saves it as a new commit."""
     at = group.place
     if at.rank in at.newcomers:  # what it has may be of a branch that was left
         core.ledger.disown()
@@ -66,7 +67,11 @@ def sync(core: Core, group: Group, former: Optional[Former]) -> None:
 
 
 def hand_over(core: Core, former: Former) -> None:
-    """Sends what this process has to those of its group that go on, and returns when they have it. It has no next place."""
+    """Hands over the share of a process that gets no next place.
+
+    Sends the share to members of its group that go on, and returns when they have
+    received it.
+    """
     places = former.told()
     models = _models(core)
     if places is None or any(model.held is None for model in models):
@@ -83,9 +88,10 @@ def hand_over(core: Core, former: Former) -> None:
 
 
 def protect(core: Core, group: Group, number: int) -> None:
-    """Gives each member a copy of the share of the one before it, as of the commit of this number.
+    """Gives each member a copy of the share of the member before it, in the order of ranks.
 
-    Until all have theirs, each keeps that of the commit before.
+    The shares are those of the commit with this number. Until all members have received
+    their copies, each keeps its copy of the previous commit.
     """
     rank, size = group.place.rank, group.place.size
     models = [model for model in _models(core) if model.redundant]
@@ -119,7 +125,7 @@ def protect(core: Core, group: Group, number: int) -> None:
 
 
 def _offer(core: Core, former: Optional[Former]) -> Offer:
-    """What this process has."""
+    """Returns what this process can contribute: its commit, its share, its checkpoint and its copy."""
     held = [model.held for model in _models(core)]
     rank, size = held[0]["at"] if held and held[0] is not None and None not in held and core.ledger.held >= 0 else (NOWHERE, 0)
     copies = [model.copy for model in _models(core)]
@@ -129,7 +135,7 @@ def _offer(core: Core, former: Optional[Former]) -> Offer:
 
 
 def _tell(former: Optional[Former], offers: List[Offer], change: Optional[Change]) -> None:
-    """Informs leavers of what is asked of them, if this member is to."""
+    """Informs leaving processes of what they must hand over. Only one member of the former group does this."""
     if former is None:
         return
     connected = [offer.rank for offer in offers if offer.group == former.generation and offer.rank != NOWHERE]
@@ -138,7 +144,7 @@ def _tell(former: Optional[Former], offers: List[Offer], change: Optional[Change
 
 
 def _move(core: Core, group: Group, former: Optional[Former], change: Change) -> bool:
-    """Moves shares; returns whether all members have theirs."""
+    """Moves the shares. Returns whether all members have received theirs."""
     models, rank = _models(core), group.place.rank
     mine = []
     if change.places[rank] != NOWHERE:
@@ -163,7 +169,11 @@ def _move(core: Core, group: Group, former: Optional[Former], change: Change) ->
 
 
 def _send(core: Core, group: Group, root: int) -> List[shards.Outline]:
-    """Sends from one member to the others all but shares: values, those of the checkpoint, and what shares consist of, which it returns."""
+    """Sends everything except the shares from the member root to the others.
+
+    These are the values of the state, the values of the checkpoint, and the outlines of
+    the shares, which are returned.
+    """
     def move(tensor: torch.Tensor) -> None:
         group.broadcast(tensor, root)
 
@@ -177,7 +187,10 @@ def _send(core: Core, group: Group, root: int) -> List[shards.Outline]:
 
 
 def _exchange(group: Group, former: Optional[Former], change: Change, mine: List[Tuple[int, shards.Parts]], theirs: shards.Parts) -> bool:
-    """Fills this process's share in the new group; returns whether all of it has arrived. mine: what it has, by rank before."""
+    """Fills this process's share in the new group. Returns whether all of it has arrived.
+
+    mine lists the parts that this process has, each with its rank in the former group.
+    """
     rank, size = group.place.rank, group.place.size
     routes = ranges.route(theirs.items, change)
     through = _Through([piece for (source, _), pieces in routes.forwarded.items() if source == rank for piece in pieces])
@@ -221,7 +234,7 @@ def _exchange(group: Group, former: Optional[Former], change: Change, mine: List
 
 
 def _go_back(core: Core, group: Group, offers: List[Offer], checkpoint: int) -> None:
-    """Gives all members the state of the last checkpoint, which each reads for its place in the group."""
+    """Gives all members the state of the last checkpoint. Each reads its own share for its place in the group."""
     if checkpoint < 0:
         raise StateLost("the training state is lost: a share of it is gone, and no process knows of a checkpoint")
     root = [offer.checkpoint for offer in offers].index(checkpoint)
@@ -242,7 +255,7 @@ def _models(core: Core) -> List[Sharded]:
 
 
 def _joined(parts: List[shards.Parts]) -> shards.Parts:
-    """The parts of several models as those of one."""
+    """Returns the parts of several models as the parts of one model."""
     joined = shards.Parts()
     for one in parts:
         for item, tensor in zip(one.items, one.tensors):
@@ -251,7 +264,7 @@ def _joined(parts: List[shards.Parts]) -> shards.Parts:
 
 
 def _messages(between: Between, rank: int, view: View, sends: bool) -> Messages:
-    """What a process sends or receives, by the rank of the other one."""
+    """Returns the messages that a process sends or receives, by the rank of the other process."""
     messages: Dict[int, List[Message]] = {}
     for (source, target), pieces in between.items():
         if rank == (source if sends else target):
@@ -260,7 +273,7 @@ def _messages(between: Between, rank: int, view: View, sends: bool) -> Messages:
 
 
 class _Through:
-    """Memory for what goes through this process, from one that leaves to one that comes."""
+    """Memory for data that this process passes on, from a process that leaves to a newcomer."""
 
     def __init__(self, pieces: List[Piece]) -> None:
         self._memory: Dict[int, List[Tuple[Piece, torch.Tensor]]] = {}
@@ -269,14 +282,14 @@ class _Through:
             self._memory.setdefault(piece.item, []).append((piece, memory))
 
     def view(self, part: Piece) -> Optional[torch.Tensor]:
-        """The bytes of a part of a piece; None for what does not go through this process."""
+        """Returns the bytes of a part of a piece; None if that part does not go through this process."""
         for piece, memory in self._memory.get(part.item, ()):
             if piece.start <= part.start and part.stop <= piece.stop:
                 return memory[part.start - piece.start:part.stop - piece.start]
         return None
 
     def whole(self, part: Piece) -> torch.Tensor:
-        """The bytes of what does."""
+        """Returns the bytes of a part that goes through this process."""
         found = self.view(part)
         if found is None:
             raise RuntimeError("%r does not go through this process" % (part,))

@@ -1,14 +1,15 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Messages from each process of a gloo group to each other one, all at the same time.
+"""Exchanges messages between the processes of a gloo group, all pairs at the same time.
 
-Both sides know the messages of a pair and their order. Few of them are on their
-way at once: so the memory that they need is bounded, and a process that is late
-holds up no more than it has to.
+Both processes of a pair know their messages and the order of these. Only a few
+messages are under way at once. So the memory that they need is bounded, and a
+slow process delays the others as little as possible.
 
-A thread exchanges them, since gloo leaves a process whose peer dies in the middle
-of a message waiting until the timeout: that thread is given up, the process goes on.
+A separate thread exchanges the messages. If a peer dies in the middle of a message,
+gloo lets that thread wait until the timeout. The thread is then given up, and the
+process goes on without it.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class Exchange(threading.Thread):
             self._error = err
 
     def wait(self, failed: Callable[[], bool], idle: Optional[float] = None) -> None:
-        """Returns when all messages have come and gone.
+        """Waits until all messages have been sent or received.
 
-        Raises RuntimeError if one cannot, when failed() returns true, or after so many seconds without a message.
+        Raises RuntimeError if one cannot be, if failed() returns true, or if no
+        message moves for idle seconds.
         """
         count, since = self._count, time.monotonic()
         while self.is_alive() and not failed() and (idle is None or time.monotonic() - since < idle):

@@ -1,7 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The connections of a group that was left as planned, for what its leavers still have to hand over.
+"""The connections of a group that was left as planned.
+
+Leavers are processes of the group that are not in the next one. They use these
+connections to hand over their data to processes that stay.
 
     members ---------+-- next place --> next group: first one says how it is made up --+
                      |                                                                 v
@@ -24,7 +27,7 @@ _LONGEST = 2 ** 20  # members
 
 
 class Former:
-    """What a process keeps of such a group."""
+    """The connections that a process keeps of a group that it has left."""
 
     def __init__(self, generation: int, rank: int, size: int, control: Any) -> None:
         self.generation, self.rank, self.size = generation, rank, size
@@ -32,12 +35,15 @@ class Former:
         self._sent: List[Any] = []  # to leavers, which may not have it yet
 
     def tell(self, leavers: Sequence[int], places: Sequence[int]) -> None:
-        """Informs leavers of the rank in this group that each member of the next one had; of none: nothing is asked of them."""
+        """Informs leavers of the members of the next group: for each, the rank that it had in this group.
+
+        With no ranks, nothing is asked of the leavers.
+        """
         numbers = [[len(places)], list(places)] if places else [[0]]
         self._send(leavers, [torch.tensor(values, dtype=torch.int64) for values in numbers], _TOLD)
 
     def told(self) -> Optional[List[int]]:
-        """For a leaver: what tell() sends. None: nothing is asked of this process."""
+        """For a leaver: returns what tell() has sent; None if nothing is asked of this process."""
         length = torch.zeros(1, dtype=torch.int64)
         try:
             self._control.recv_anysource([length], _TOLD).wait(PATIENCE)
@@ -58,7 +64,10 @@ class Former:
         self._send(leavers, [torch.zeros(1, dtype=torch.uint8)], _RECEIPT)
 
     def confirmed(self, ranks: Sequence[int]) -> None:
-        """For a leaver: waits for receipts, so that it does not end before all has arrived. One that is missing changes nothing."""
+        """For a leaver: waits for receipts, so that it does not end before everything has arrived.
+
+        It ignores a receipt that does not come.
+        """
         for rank in ranks:
             try:
                 self._control.recv([torch.zeros(1, dtype=torch.uint8)], rank, _RECEIPT).wait(PATIENCE)
@@ -66,14 +75,14 @@ class Former:
                 pass
 
     def close(self) -> None:
-        """Closes the connections. Another thread waits for that."""
+        """Closes the connections. A separate thread waits until they are closed."""
         if self._control is not None:
             held = [self._control, *self._sent]
             self._control, self._sent = None, []
             let_go(held, daemon=True)
 
     def _send(self, ranks: Sequence[int], tensors: Sequence[torch.Tensor], tag: int) -> None:
-        """Sends without waiting."""
+        """Sends tensors without waiting until they have arrived."""
         for rank in ranks:
             try:
                 self._sent += [(self._control.send([tensor], rank, tag), tensor) for tensor in tensors]

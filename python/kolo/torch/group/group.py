@@ -139,7 +139,7 @@ class Group:
             dist.broadcast(tensor, root)
 
     def finish(self, timeout: timedelta = timedelta(seconds=30)) -> None:
-        """Waits until all members have called it, so that no member takes the end of another for a failure."""
+        """Waits until all members have called it. Otherwise a member could mistake the end of another one for a failure."""
         if self._control is None:
             return
         try:
@@ -172,7 +172,7 @@ class Group:
         compat.abort_nccl()
 
     def part(self) -> Optional[Former]:
-        """Takes out of the group the connections that outlive it, before it is left as planned."""
+        """Removes from the group the connections that are still needed after it is left as planned, and returns them."""
         if self._control is None or self.failed:
             return None
         former = Former(self.place.generation, self.place.rank, self.place.size, self._control)

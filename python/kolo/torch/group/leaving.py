@@ -13,7 +13,7 @@ _NAME = "kolo-leave"
 
 
 def let_go(backends: List[Any], daemon: bool) -> None:
-    """Drops the last references to backends in a thread; daemon: the process may end in the middle of it."""
+    """Drops the last references to backends in a separate thread. With daemon, the process may end before the thread does."""
     threading.Thread(target=drop, args=(backends,), name=_NAME, daemon=daemon).start()
 
 

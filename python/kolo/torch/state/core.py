@@ -37,7 +37,7 @@ class Committing(Protocol):
         """Raises if the results of the group's collectives may be wrong."""
 
     def protect(self, number: int) -> None:
-        """Is called before the state is saved as the commit of this number: gives other members copies of what is shared out."""
+        """Called before the state is saved as the commit with this number. Gives other members copies of shares."""
 
     def committed(self) -> None:
         """Called when the state has been saved as a commit."""
@@ -190,7 +190,11 @@ class Core:
         return [tensor for handler in self.handlers.values() for tensor in handler.tensors()]
 
     def _write_commit(self, leaving: bool) -> bool:
-        """Returns whether a handler has written a checkpoint. To leave a group, only those do that have to."""
+        """Makes handlers write a checkpoint if one is due. Returns whether any handler has written one.
+
+        When members leave their group, only handlers that need the checkpoint for it
+        write one.
+        """
         written = False
         for handler in self.handlers.values():
             if not (leaving and handler.sealed):
@@ -201,12 +205,12 @@ class Core:
 
     @property
     def checkpoint(self) -> int:
-        """The number of the commit that is one; negative for none."""
+        """The number of the commit that was last written as a checkpoint; negative if there is none."""
         return self._checkpoint[0] if self._checkpoint is not None else NONE
 
     @property
     def held(self) -> int:
-        """The number of the last commit that this process can go on from, together with others; NONE or LOST otherwise."""
+        """The number of the last commit or checkpoint from which this process can go on; NONE or LOST if there is none."""
         return self.checkpoint if self.ledger.held < 0 <= self.checkpoint else self.ledger.held
 
     def keep_checkpoint(self) -> None:
@@ -214,23 +218,23 @@ class Core:
         self._checkpoint = self.ledger.number, _copy(self._common())
 
     def load_checkpoint(self) -> None:
-        """Sets the values to those of the checkpoint. What is shared out is to be read by reset()."""
+        """Sets the values to those of the checkpoint. A value of which each member has a share is read later, by reset()."""
         if self._checkpoint is not None:
             self.load(_copy(self._checkpoint[1]))
 
     def shared_checkpoint(self) -> Any:
-        """Number and values of the checkpoint for another member, which gives them to take_checkpoint()."""
+        """Returns number and values of the checkpoint, for take_checkpoint() on another member."""
         number, tree = self._checkpoint or (NONE, {})
         return number, {name: tree[name] for name, handler in self.handlers.items() if handler.shared and name in tree}
 
     def take_checkpoint(self, shared: Any) -> None:
-        """Takes number and values of the checkpoint from another member. What each member has of its own stays."""
+        """Sets number and values of the checkpoint to those of another member. Values that each member has for itself stay."""
         number, tree = shared
         own = self._checkpoint[1] if self._checkpoint is not None else self._common()
         self._checkpoint = number, {**own, **tree}
 
     def forget_checkpoint(self) -> None:
-        """Forgets the checkpoint: it is not that of the group."""
+        """Forgets the checkpoint, because it is not the group's checkpoint."""
         self._checkpoint = None
 
     # Values.
@@ -242,7 +246,7 @@ class Core:
         return {name: tree for name, tree in self._common().items() if self.handlers[name].shared}
 
     def _common(self) -> Dict[str, Any]:
-        """The live values by name, without parts and shares."""
+        """Returns the live values by name, without the parts and shares of divided values."""
         return {name: h.common() if h.parts or h.shares else h.tree() for name, h in self.handlers.items()}
 
     def load(self, tree: Mapping[str, Any]) -> None:
@@ -254,7 +258,7 @@ class Core:
         self.ledger.change()
 
     def receive(self, move: transfer.Move) -> Any:
-        """Receives the shared values from another member, into memory that the next commit reuses. Returns the sender's more."""
+        """Receives the shared values from another member that calls send(), and returns its more. The next commit reuses the memory."""
         spare = self._snapshot.spare
         tree, self.calls, more = transfer.receive(move, spare=spare)
         self.load(tree)
@@ -277,7 +281,7 @@ class Core:
         return any(handler.parts for handler in self.handlers.values())
 
     def has_shares(self) -> bool:
-        """Whether each member has a share of some value that no other has."""
+        """Whether some value is divided into shares, of which each member has a different one."""
         return any(handler.shares for handler in self.handlers.values())
 
     def parts(self) -> Dict[str, Any]:

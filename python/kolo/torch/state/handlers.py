@@ -66,7 +66,7 @@ class Handler:
 
     @property
     def shares(self) -> bool:
-        """Whether each member has a share of it that no other has: common() is what members compare and send."""
+        """Whether each member has a different share of the object. Members then compare and send only common()."""
         return False
 
     def begin(self) -> None:
@@ -76,11 +76,14 @@ class Handler:
         """For divided objects: called on all members before a checkpoint is written."""
 
     def commit(self) -> Any:
-        """Called on all members at a commit, before tree(). Returns true if it has written a checkpoint, to which the others go back if a member is lost."""
+        """Called on all members at a commit, before tree(). Returns whether it has written a checkpoint.
+
+        If a member is lost, the others go back to the last checkpoint.
+        """
 
     @property
     def sealed(self) -> bool:
-        """Whether members can leave their group with tree() alone, without commit()."""
+        """Whether members can leave their group without a call of commit(), because tree() is enough to go on."""
         return False
 
     def keep(self, tree: Any, path: str) -> Any:

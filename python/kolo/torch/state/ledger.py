@@ -37,7 +37,7 @@ class Ledger:
         self.saved = self.fresh = True
 
     def commit(self, number: int, keeps_previous: bool = False) -> None:
-        """Records that the state was saved as the commit with this number; with keeps_previous, next to the commit before."""
+        """Records that the state was saved as the commit with this number. With keeps_previous, the previous commit is kept, too."""
         if keeps_previous:
             self.before = self.held
         self.save()
@@ -77,7 +77,7 @@ class Ledger:
         self.number = LOST
 
     def agree(self, number: int) -> None:
-        """Gives the last commit, without saving again, the number on which all members agree.
+        """Gives the last commit the number on which all members agree, without saving it again.
 
         If nothing is saved, held is LOST until the next commit.
         """

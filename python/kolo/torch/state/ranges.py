@@ -1,15 +1,16 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Which bytes of a sharded state go from which process to which, when its group changes. Pure.
+"""Computes which bytes of a sharded state each process sends to which other one when the group changes. Pure.
 
     ranks before     0: [0, 6)          1: [6, 12)
                           |  \\               |  \\
     ranks after      0: [0, 3)  1: [3, 6)  2: [6, 9)  3: [9, 12)
 
-An item is a tensor of the whole state, a piece a range of its bytes. What a
-process has and keeps is not sent. A process that leaves is connected with those
-of its own group only, so what it has for a newcomer goes through one of them.
+An item is a tensor of the whole state. A piece is a range of an item's bytes.
+Bytes that a process has and also needs in the next group are not sent. A
+process that leaves is connected only with processes of its own group. So it
+sends the bytes for a newcomer to one of these, which passes them on.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class Item(NamedTuple):
     sharded: bool
 
     def span(self, rank: int, size: int) -> Tuple[int, int]:
-        """The range of bytes that a rank has. The last ranks may have fewer, or none."""
+        """Returns the range of bytes that a rank has. The last ranks may have fewer than the others, or none."""
         if not self.sharded:
             return 0, self.rows * self.width
         chunk = self._chunk(size)
         return min(rank * chunk, self.rows) * self.width, min((rank + 1) * chunk, self.rows) * self.width
 
     def owners(self, start: int, stop: int, size: int) -> range:
-        """The ranks that have a range of bytes of a sharded item, which is not empty."""
+        """Returns the ranks that together have a range of bytes of a sharded item. The range must not be empty."""
         chunk = self._chunk(size) * self.width
         return range(start // chunk, (stop - 1) // chunk + 1)
 
@@ -53,20 +54,20 @@ class Piece(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of the group."""
+    """A change from one group to the next."""
 
     before: int  # size of the group that has the state
     places: Tuple[int, ...]  # by rank of the next group: the rank before, or NOWHERE
     copies: Tuple[Tuple[int, int], ...] = ()  # ranks before that are lost, with the rank of the next group that has a copy of their part
 
     def leavers(self) -> List[int]:
-        """Ranks before that have none in the next group, and are not lost."""
+        """Returns the ranks of processes that leave: they are not in the next group, but not lost either."""
         lost = dict(self.copies)
         return [rank for rank in range(self.before) if rank not in self.places and rank not in lost]
 
 
 class Offer(NamedTuple):
-    """What a member of the next group has."""
+    """What a member of the next group can contribute to the state."""
 
     commit: int  # number of the commit of which it has a share; negative for none
     checkpoint: int  # number of the commit of the last checkpoint; negative for none
@@ -80,7 +81,7 @@ Between = Dict[Tuple[int, int], List[Piece]]  # by sender and receiver
 
 
 class Routes(NamedTuple):
-    """What is moved in a change."""
+    """The pieces that processes keep and send in a change."""
 
     kept: Dict[int, List[Piece]]  # by rank of the next group: what it has already
     sent: Between  # ranks of the next group
@@ -89,7 +90,7 @@ class Routes(NamedTuple):
 
 
 def change(offers: Sequence[Offer]) -> Optional[Change]:
-    """How the last commit gets to the next group. None: some of it is not there, or no member has one."""
+    """Returns how the last commit gets to the next group; None if a part of it is missing, or no member has a commit."""
     last = max(offer.commit for offer in offers)
     holders = [offer for offer in offers if offer.commit == last]
     size, group = holders[0].size, holders[0].group
@@ -107,7 +108,7 @@ def change(offers: Sequence[Offer]) -> Optional[Change]:
 
 
 def route(items: Sequence[Item], change: Change) -> Routes:
-    """What each process sends to which. All processes come to the same result."""
+    """Returns which pieces each process sends to which other one. All processes compute the same result."""
     present = {before: rank for rank, before in enumerate(change.places) if before != NOWHERE}
     routes, load = Routes({}, {}, {}, {}), _Load(sorted(present.values()))
     present.update(change.copies)
@@ -141,7 +142,7 @@ def route(items: Sequence[Item], change: Change) -> Routes:
 
 
 class _Load:
-    """Distributes what any of some ranks can send."""
+    """Distributes the sending of bytes that several ranks have: the rank that sends least so far is next."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._ranks = ranks
@@ -154,7 +155,10 @@ class _Load:
 
 
 def parcels(pieces: Sequence[Piece], limit: int, alone: int) -> Iterator[List[Piece]]:
-    """Pieces in parcels of at most limit bytes: large ones are divided, those of less than alone bytes are put together."""
+    """Yields pieces in parcels of at most limit bytes.
+
+    Larger pieces are divided. Pieces of less than alone bytes are put together.
+    """
     parcel: List[Piece] = []
     room = limit
     for piece in pieces:

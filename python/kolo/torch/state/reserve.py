@@ -40,7 +40,7 @@ class Reserve:
         return free.pop() if free else None
 
     def fill(self, tensors: Iterable[torch.Tensor], used: Iterable[torch.Tensor]) -> None:
-        """Adds tensors until each of tensors has a counterpart of its shape, dtype and device, either here or in used."""
+        """Adds tensors, so that each of the given tensors has a counterpart of its shape, dtype and device, here or in used."""
         have = collections.Counter(_kind(tensor) for tensor in used)
         have.update({kind: len(free) for kind, free in self._free.items()})
         for tensor in filter(_worthwhile, tensors):

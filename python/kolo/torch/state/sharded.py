@@ -1,22 +1,24 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Models that are sharded over the ranks, as with FSDP2: made again for each group.
+"""Models that are sharded over the ranks, as with FSDP2. Each group constructs its model again.
 
     planned change     commit --> build() for the next group --> parts move between processes
     a member is lost   checkpoint in the directory --> build() --> each rank reads its part
 
-Each rank keeps a copy of its part of the last commit. A part that is lost is
-nowhere else, so every so many commits are also a checkpoint of
-torch.distributed.checkpoint: in a directory that all hosts share, or in
-/dev/shm where all ranks are on one host. It is whole once its metadata is
-there, which is written last. The state that members compare and send has its
-name, so all of them read the same one. Where parts are not ranges of the whole
-(see shards.movable) each commit is a checkpoint, and each change reads it.
+Each rank keeps a copy of its part of the last commit in memory. No other
+process has this part. In case it is lost, every n-th commit is also written as
+a checkpoint of torch.distributed.checkpoint. The checkpoint is in a directory
+that all hosts share, or in /dev/shm if all ranks are on one host. It is
+complete once its metadata exists, because that is written last. The members
+compare and send the checkpoint's name as part of the state, so all of them
+read the same checkpoint. If the parts of a model are not plain ranges of the
+whole (see shards.movable), every commit is a checkpoint, and every change of
+the group reads it.
 
-With replicas (HSDP), the part of a rank is that of another one in each replica,
-and newcomers get it from there: see replicas. A checkpoint is written for
-save_checkpoint only.
+With replicas (HSDP), one rank in each replica has the same part, so newcomers
+receive their part from such a rank: see replicas. Only save_checkpoint then
+writes a checkpoint.
 """
 
 from __future__ import annotations
@@ -54,12 +56,13 @@ class Sharded:
 
         state = kolo.State(sharded=kolo.Sharded(build, "/shared/training"), step=0)
 
-    build is called for each group with the mesh of its ranks; model and optimizer
-    are those that it has returned last. Commits stay in memory; each one, or each
-    checkpoint_every-th, is also written to a directory of this run in directory,
-    for the loss of a member. With redundancy=1 each member also keeps a copy of
-    the part of the one before it, so that one that is lost takes back no more
-    than to the last commit. With replicas only save_checkpoint writes there.
+    build is called for each group with the mesh of its ranks. The attributes
+    model and optimizer are the objects that it returned last. Commits stay in
+    memory. For the case that a member is lost, every commit, or every
+    checkpoint_every-th, is also written to disk, in a subdirectory of directory
+    for this run. With redundancy=1, each member also keeps a copy of the part of
+    the member before it. If one member is lost, training then goes back only to
+    the last commit. With replicas, only save_checkpoint writes to directory.
     """
 
     def __init__(self, build: Build, directory: str, checkpoint_every: int = 1, redundancy: int = 0) -> None:
@@ -86,7 +89,7 @@ class Sharded:
         self._dicts = importlib.import_module("torch.distributed.checkpoint.state_dict")
 
     def write(self) -> None:
-        """Writes a checkpoint; all ranks call it. The old one counts until all have returned."""
+        """Writes a checkpoint. All ranks call it. The previous checkpoint stays in force until all have returned."""
         self._run = self._run or _agree(self._new_run)
         name = os.path.join(self._run, _agree(lambda: uuid.uuid4().hex))
         stepped = bool(self.optimizer.state)
@@ -99,7 +102,7 @@ class Sharded:
             self._prune(self._run)
 
     def commit(self) -> bool:
-        """Writes a checkpoint if it is time for one, and returns whether; all ranks call it at each commit."""
+        """Writes a checkpoint if one is due, and returns whether it did. All ranks call it at each commit."""
         self._look()
         self._since += 1
         due = self._since >= self._every or self._unmovable is not None
@@ -108,14 +111,16 @@ class Sharded:
         return due
 
     def make(self) -> bool:
-        """Makes model and optimizer for the present group; returns whether this has changed what they are.
+        """Constructs model and optimizer for the current group. Returns whether their values have changed.
 
-        Without parts that are to come, they are as of the last checkpoint. One is written if there is none.
+        Unless their parts are still to be received, the values are those of the last
+        commit or checkpoint. If there is no checkpoint yet, one is written.
         """
         mesh = meshes.mesh()
         self.model, self.optimizer = self._build(mesh)
         if any(getattr(parameter, "device_mesh", mesh) != mesh for parameter in self.model.parameters()):
-            raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given")
+            raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given. Tensor parallelism, over another mesh or a "
+                            "dimension of this one, is not supported")
         if self._outline is not None:
             return True
         if self._shard is not None:
@@ -134,7 +139,7 @@ class Sharded:
         return True
 
     def _look(self) -> None:
-        """Finds out whether parts can be moved. It is the same on all ranks."""
+        """Finds out whether parts can be moved between processes. The result is the same on all ranks."""
         reason = shards.movable(self.model, self.optimizer, meshes.mesh())
         if reason is not None and self._unmovable is None and dist.get_rank() == 0:
             log("kolo.Sharded: each commit is written, and each change of the group reads it, because of %s", reason)
@@ -142,20 +147,20 @@ class Sharded:
 
     @property
     def held(self) -> Optional[shards.Shard]:
-        """This rank's part of the last commit, once the group that it is of is left."""
+        """This process's part of the last commit, after it has left the group to which the part belongs."""
         return self._shard
 
     @property
     def redundant(self) -> bool:
-        """Whether members are to have copies of each other's parts."""
+        """Whether members must keep copies of each other's parts."""
         return self._redundancy > 0 and self._unmovable is None and not replicated()
 
     def expect(self, outline: shards.Outline) -> None:
-        """Makes reset() leave it to receive() to set model and optimizer."""
+        """Announces that receive() will set model and optimizer, so that reset() does not."""
         self._outline = outline
 
     def receive(self) -> Tuple[shards.Parts, Callable[[], None]]:
-        """Memory for this rank's part in the present group, and a function that completes model and optimizer when it is filled."""
+        """Returns memory for this rank's part, and a function that completes model and optimizer when the memory is filled."""
         if self._outline is None:
             raise RuntimeError("kolo.Sharded: nothing is to come")
         parts, shard = shards.room(self._outline, self.model, self.optimizer)
@@ -180,12 +185,12 @@ class Sharded:
             self._dicts.set_model_state_dict(self.model, tree["model"])
 
     def drop(self) -> None:
-        """Forgets what is bound to a group that is left."""
+        """Drops everything that belongs to the group that this process leaves, except its part."""
         self._shard = self.shard()
         self.model = self.optimizer = self._outline = None
 
     def shard(self) -> Optional[shards.Shard]:
-        """This rank's part, where it is kept in memory."""
+        """Returns this rank's part; None if it is only in checkpoints."""
         if self.model is None or self._outline is not None:
             return self._shard
         if self._unmovable is not None:
@@ -195,7 +200,7 @@ class Sharded:
         return taken
 
     def put(self, shard: Optional[shards.Shard]) -> None:
-        """Sets this rank's part, at once or when there is a model."""
+        """Sets this rank's part: at once, or when there is a model for it."""
         if self.model is None or shard is None or self._outline is not None or shard["at"] != _at():
             self.model = self.optimizer = self._outline = None
             self._shard = shard
@@ -203,7 +208,7 @@ class Sharded:
             shards.put(shard, self.model, self.optimizer)
 
     def keep(self, name: str, path: str) -> str:
-        """Copies a checkpoint into the directory path.shards, and returns where it is."""
+        """Copies a checkpoint into the directory path.shards, and returns the path of the copy."""
         kept = os.path.join(os.path.abspath(path) + ".shards", os.path.basename(name))
         if not os.path.exists(kept):
             shutil.rmtree(kept + ".part", ignore_errors=True)
@@ -213,7 +218,11 @@ class Sharded:
         return kept
 
     def _tree(self, stepped: bool) -> Dict[str, Any]:
-        """What is written and read. An optimizer that has made no step has no state; to ask for it would make one."""
+        """Returns the tree of values that a checkpoint contains.
+
+        It omits the state of an optimizer that has made no step, because reading that
+        state would create it.
+        """
         if not stepped:
             return {"model": self._dicts.get_model_state_dict(self.model)}
         model, optimizer = self._dicts.get_state_dict(self.model, self.optimizer)
@@ -224,14 +233,14 @@ class Sharded:
         return os.path.basename(tempfile.mkdtemp(prefix="kolo-", dir=self._directory))
 
     def _prune(self, run: str) -> None:
-        """Removes checkpoints that no member needs, and what was not finished."""
+        """Removes checkpoints that no member needs, and unfinished checkpoints."""
         for name in os.listdir(os.path.join(self._directory, run)):
             if os.path.join(run, name) not in self._names:
                 shutil.rmtree(os.path.join(self._directory, run, name), ignore_errors=True)
 
 
 class ShardedHandler(Handler):
-    """Has the name of the checkpoint as the state, and makes the rest of it when the group is there."""
+    """Handles a Sharded. Its value in the state is the checkpoint's name and this process's part; the model is made for each group."""
 
     @property
     def parts(self) -> bool:
@@ -286,9 +295,10 @@ class ShardedHandler(Handler):
 
 
 def _check(run: Optional[str], names: Sequence[str]) -> None:
-    """Raises ValueError for a run and checkpoints whose names this module does not give: they may come from another process.
+    """Raises ValueError for names of runs or checkpoints that this module cannot have given.
 
-    A checkpoint is in a run of the directory, or where keep() has put it.
+    The names may come from another process. A checkpoint is in the directory of a run,
+    or in a directory that keep() has written.
     """
     if run is not None and not _RUN.fullmatch(run):
         raise ValueError("kolo.Sharded: %r is no directory of a run" % (run,))
@@ -301,19 +311,19 @@ def _check(run: Optional[str], names: Sequence[str]) -> None:
 
 
 def replicated() -> bool:
-    """Whether each part of a model is on several ranks of the present group, or is to be."""
+    """Whether each part of a model is, or will be, on several ranks of the current group."""
     now = place.current()
     return now is not None and now.replica > 1
 
 
 def _at() -> Tuple[int, int]:
-    """Which part of how many this process has."""
+    """Returns the number of the part that this process has, and the number of all parts."""
     parts = place.replica() if replicated() else place.size()
     return place.rank() % parts, parts
 
 
 def _agree(make: Callable[[], str]) -> str:
-    """What make returns on rank 0."""
+    """Returns on all ranks what make returns on rank 0."""
     move = transfer.broadcasts(dist.group.WORLD, 0)
     if dist.get_rank() != 0:
         received: str = transfer.receive(move)

@@ -1,11 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The part that a process has of a sharded model and its optimizer, as plain tensors.
+"""Handles a process's part of a sharded model and its optimizer, as plain tensors.
 
-It is the same on all members with the same place in their replicas, so one of
-them can give it to another as it is. Without replicas each has another one: when
-the group changes, Parts divides it into items, as module ranges does.
+With replicas, members at the same place of their replicas have equal parts, so
+one of them can send its part to another unchanged. Without replicas, every
+process has a different part. When the group changes, Parts divides each part
+into items (see module ranges), which move between processes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Outline = Dict[str, Any]
 
 
 def take(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Shard:
-    """This process's part. Its tensors are the live ones."""
+    """Returns this process's part. Its tensors share memory with the model and the optimizer."""
     saved, values = optimizer.state_dict(), model.state_dict()
     state = saved["state"]
     tensors_ = [value for value in values.values() if isinstance(value, torch.Tensor)] + [
@@ -38,7 +39,7 @@ def take(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Shard:
 
 
 def put(shard: Shard, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Sets this process's part; an optimizer may keep the tensors."""
+    """Sets this process's part. The optimizer may keep the given tensors."""
     with torch.no_grad():
         for name, value in model.state_dict().items():
             if isinstance(value, torch.Tensor) and name in shard["model"]:
@@ -52,13 +53,13 @@ def put(shard: Shard, model: torch.nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 def _parameters(groups: List[Dict[str, Any]], optimizer: torch.optim.Optimizer) -> Dict[int, Any]:
-    """The parameters of an optimizer by the numbers that they have in the groups of its state."""
+    """Returns the parameters of an optimizer by their numbers in the groups of its state."""
     return dict(zip((index for group in groups for index in group["params"]),
                     (parameter for group in optimizer.param_groups for parameter in group["params"])))
 
 
 def movable(model: torch.nn.Module, optimizer: torch.optim.Optimizer, mesh: Any) -> Optional[str]:
-    """None if this process's part consists of plain ranges of the whole; else what does not."""
+    """Returns None if this process's part consists of plain ranges of the whole; otherwise describes the value that does not."""
     values: List[Tuple[str, Any]] = list(model.state_dict().items())
     names: Dict[Any, str] = {parameter: name for name, parameter in model.named_parameters()}
     parameters: Dict[Any, Any] = dict(optimizer.state)
@@ -77,7 +78,7 @@ def movable(model: torch.nn.Module, optimizer: torch.optim.Optimizer, mesh: Any)
 
 
 def _simple(value: Any) -> bool:
-    """Whether ranks have consecutive rows of a DTensor, or all of it."""
+    """Whether each rank has consecutive rows of a DTensor, or the whole DTensor."""
     placement, = value.placements
     return bool(placement.is_replicate() or type(placement).__name__ == "Shard" and placement.is_shard(0))
 
@@ -95,13 +96,13 @@ class Parts:
         self.tensors.append(tensor)
 
     def view(self, piece: Piece, rank: int, size: int) -> torch.Tensor:
-        """The bytes of a piece in the part of a rank."""
+        """Returns the bytes of a piece. The tensors are the part of the given rank of a group of size."""
         first, _ = self.items[piece.item].span(rank, size)
         return _bytes(self.tensors[piece.item])[piece.start - first:piece.stop - first]
 
 
 def held(shard: Shard) -> Parts:
-    """What take() has returned."""
+    """Returns as Parts what take() has returned."""
     parts, state, items = Parts(), shard["optimizer"]["state"], iter(shard["items"])
     for tensor in [value for value in shard["model"].values() if isinstance(value, torch.Tensor)] + [
             state[index][name] for index in sorted(state) for name in sorted(state[index]) if isinstance(state[index][name], torch.Tensor)]:
@@ -110,7 +111,7 @@ def held(shard: Shard) -> Parts:
 
 
 class Copy(NamedTuple):
-    """What a process keeps of the part of another one."""
+    """A copy of another process's part."""
 
     commit: int
     rank: int
@@ -119,7 +120,10 @@ class Copy(NamedTuple):
 
 
 def outline(shard: Shard) -> Outline:
-    """What a process without a part must know to make room for its own: all but the tensors."""
+    """Returns everything about a part except the values of its tensors.
+
+    A process without a part needs it to allocate memory for its own part.
+    """
     state = shard["optimizer"]["state"]
     return {
         "items": shard["items"], "parts": shard["parts"], "param_groups": shard["optimizer"]["param_groups"],
@@ -131,7 +135,10 @@ def outline(shard: Shard) -> Outline:
 
 
 def room(given: Outline, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Tuple[Parts, Shard]:
-    """Memory for this process's part: that of the model, and new tensors, which put() is to set when they are filled."""
+    """Returns memory for this process's part, and the part that put() sets when the memory is filled.
+
+    The memory is that of the model where possible, and otherwise new tensors.
+    """
     parts, items, apart = Parts(), [Item(*item) for item in given["items"]], {}
     for key, value in model.state_dict().items():
         if isinstance(value, torch.Tensor):
@@ -154,19 +161,19 @@ def room(given: Outline, model: torch.nn.Module, optimizer: torch.optim.Optimize
 
 
 def _item(value: torch.Tensor) -> Item:
-    """What a tensor is in the whole state."""
+    """Returns the item of the whole state to which a tensor belongs."""
     if compat.is_dtensor(value) and not value.placements[0].is_replicate():  # type: ignore[attr-defined] # a DTensor
         return Item(value.shape[0], math.prod(value.shape[1:]) * value.element_size(), True)
     return Item(1, value.numel() * value.element_size(), False)
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a contiguous tensor."""
+    """Returns the memory of a contiguous tensor as bytes."""
     return tensor.view(-1).view(torch.uint8)
 
 
 def tensors(model: torch.nn.Module) -> List[torch.Tensor]:
-    """The live tensors of this process's part of a model."""
+    """Returns the tensors of this process's part of a model, in the model's own memory."""
     return [_own(value) for value in model.state_dict().values() if isinstance(value, torch.Tensor)]
 
 

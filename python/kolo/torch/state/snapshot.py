@@ -160,7 +160,7 @@ class Snapshot:
         return torch.empty_like(tensor) if spare is None else spare
 
     def _later(self, live: List[torch.Tensor]) -> List[int]:
-        """Returns the numbers of the tensors that the thread copies."""
+        """Returns which tensors the thread copies, by their numbers."""
         if self._observed < OBSERVED:
             return []
         later = [number for number in self._stepped if number not in self._by_hand]

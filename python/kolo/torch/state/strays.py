@@ -6,7 +6,8 @@
     optimizer.step()  --> an optimizer of the state's modules that is not part of the state
     iter(sampler)     --> a sampler of PyTorch's that is in the middle of its epoch at a commit
 
-Each optimizer and sampler is reported once, at the first commit after it was used.
+A commit on the last batch of an epoch is not in the middle of it, so the iterators
+count the samples that they have given out. Each optimizer and sampler is reported once, at the first commit after it was used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Iterator, Set
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from ..log import log
 from .core import Core
@@ -37,7 +38,8 @@ class Strays:
     def __init__(self) -> None:
         self._stepped: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # for the first time, since the last commit
         self._known: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # before it
-        self._walks: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()  # iterators of samplers, which are the values
+        self._walks: "weakref.WeakKeyDictionary[Any, _Walk]" = weakref.WeakKeyDictionary()  # by their iterators
+        self._dropped: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()  # samples that drop_last may leave out, by sampler
         self._said: Set[str] = set()
 
     def watch(self) -> None:
@@ -45,14 +47,18 @@ class Strays:
         register_optimizer_step_post_hook(self._step)
         for kind in SAMPLERS:
             self._watch_iterators(kind)
+        self._watch_batches()
 
     def report(self, core: Core) -> None:
         """Reports optimizers and samplers used since the last commit that the state lacks."""
         for reference in self._walks.keyrefs():  # a list, since other threads may begin iterators
-            walk = reference()
-            if walk is None or inspect.getgeneratorstate(walk) != inspect.GEN_SUSPENDED:
+            iterator = reference()
+            if iterator is None or inspect.getgeneratorstate(iterator) != inspect.GEN_SUSPENDED:
                 continue
-            sampler = self._walks.get(walk)
+            walk = self._walks[iterator]
+            sampler = walk.sampler
+            if len(sampler) - walk.given <= self._dropped.get(sampler, 0):
+                continue
             if not getattr(sampler, "replacement", False) and not _is_part(sampler, core):
                 self._say(SAMPLER % type(sampler).__name__)
         stepped = list(self._stepped)
@@ -65,15 +71,28 @@ class Strays:
 
     def _watch_iterators(self, kind: Any) -> None:
         """Registers a hook for the iterators of a sampler class."""
-        walk = kind.__iter__
+        begin = kind.__iter__
 
-        @functools.wraps(walk)
+        @functools.wraps(begin)
         def watched(sampler: Any) -> Iterator[Any]:
-            iterator = _walk(walk(sampler))
-            self._walks[iterator] = sampler
+            walk = _Walk(sampler)
+            iterator = walk.over(begin(sampler))
+            self._walks[iterator] = walk
             return iterator
 
         kind.__iter__ = watched
+
+    def _watch_batches(self) -> None:
+        """Registers a hook for the iterators of BatchSampler, which may leave out the last samples of an epoch."""
+        begin = BatchSampler.__iter__
+
+        @functools.wraps(begin)
+        def watched(batches: Any) -> Iterator[Any]:
+            if isinstance(batches.sampler, SAMPLERS):
+                self._dropped[batches.sampler] = batches.batch_size - 1 if batches.drop_last else 0
+            return begin(batches)
+
+        BatchSampler.__iter__ = watched  # type: ignore[method-assign]
 
     def _step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if optimizer not in self._known:
@@ -85,9 +104,18 @@ class Strays:
             log("%s", text)
 
 
-def _walk(items: Iterator[Any]) -> Iterator[Any]:
-    """Wraps an iterator in a generator, to which weak references are possible."""
-    yield from items
+class _Walk:
+    """Counts the samples that an iterator of a sampler gives out."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+        self.given = 0
+
+    def over(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Wraps the iterator in a generator, to which weak references are possible."""
+        for item in items:
+            self.given += 1
+            yield item
 
 
 def _is_stray(optimizer: torch.optim.Optimizer, core: Core) -> bool:

@@ -105,7 +105,10 @@ def _room(kind: torch.dtype, device: torch.device, shape: Tuple[int, ...], spare
 
 
 def exchange(tensors: List[torch.Tensor], move: Move, receiving: bool, bucket: int = BUCKET) -> None:
-    """Moves large tensors one by one, and small tensors of the same dtype and device together. All processes pass the same dtypes and sizes."""
+    """Moves large tensors one by one, and small tensors of the same dtype and device together.
+
+    All processes must pass tensors of the same dtypes and sizes.
+    """
     with torch.no_grad():
         for part in _buckets(tensors, bucket):
             if len(part) == 1 and part[0].is_contiguous():

@@ -1,0 +1,75 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+)
+
+// Allocation is an allocation as far as accounting needs it.
+type Allocation struct {
+	ID      string
+	Job     identity.JobKey
+	Slots   int // 0 if its job or its resources are not known, or it is of a group that is not elastic
+	Created time.Time
+	Ended   time.Time // zero if it holds its slots
+	Failed  bool      // it failed, or was lost with its node
+}
+
+// Allocations calls visit for each allocation that Nomad lists. pools returns the
+// configuration of a node pool. visit must not call the watcher.
+func (w *Watcher) Allocations(pools func(string) config.Pool, visit func(*Allocation)) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	for _, a := range w.store.allocs {
+		visit(&Allocation{ID: a.id, Job: a.job, Slots: w.store.slots(a, pools), Created: a.created, Ended: a.ended, Failed: a.failed})
+	}
+}
+
+// slots returns how many slots of its pool an allocation of an elastic group holds.
+func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
+	j := s.jobs[a.job]
+	if j == nil || a.bare || !slices.ContainsFunc(j.groups, func(g jobGroup) bool { return g.elastic && g.name == a.group }) {
+		return 0
+	}
+	pool := pools(j.pool)
+	if pool.CPUSlot > 0 {
+		return max(1, (a.cpu+pool.CPUSlot-1)/pool.CPUSlot)
+	}
+	n := 0
+	for _, d := range a.devices {
+		if matches(d.group, pool.Device) {
+			n += len(d.ids)
+		}
+	}
+	return max(1, n)
+}
+
+// GPU is a GPU that an allocation holds.
+type GPU struct {
+	ID    string // as the device plugin names it: NVIDIA's UUID
+	Alloc string
+	Job   identity.JobKey
+}
+
+// GPUs returns the GPUs that allocations of all jobs hold, elastic or not.
+func (w *Watcher) GPUs() (held []GPU) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	for _, a := range w.store.allocs {
+		for _, d := range a.devices {
+			if a.over || !matches(d.group, "gpu") {
+				continue
+			}
+			for _, id := range d.ids {
+				held = append(held, GPU{ID: id, Alloc: a.id, Job: a.job})
+			}
+		}
+	}
+	return held
+}

@@ -1,0 +1,88 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+)
+
+// account adds up what queues used since the last round. It returns when shares between
+// queues may change only because time passes; the zero time is never. The caller holds
+// c.mu.
+func (c *Controller) account(v *cluster.View, now time.Time) (wake time.Time) {
+	at := seconds(now)
+	for name, l := range c.history.Queues {
+		if tree := c.cfg.Pool(name).Tree; tree == nil || !tree.Remembers() {
+			l.Charge(&queue.Layout{Nodes: make([]queue.Node, 1)}, nil, at, ledger.Longest) // what it remembers decays
+		}
+	}
+	for _, name := range v.Pools() {
+		pool := c.cfg.Pool(name)
+		if pool.Tree == nil || !pool.Tree.Remembers() {
+			continue
+		}
+		l, layout := c.history.Ledger(name), pool.Tree.Layout()
+		use := heldByLeaf(v, &pool, func(i int) int { return layout.Leaf(v.Facts[i].Queue, v.Jobs[i].Key.Namespace) })
+		layout.At(at)
+		layout.Remember(l.Past())
+		layout.Fit(capacity(v, name))
+		l.Charge(layout, use, at, ledger.Longest)
+		if next := l.Next(layout, at); next > 0 {
+			wake = earliest(time.UnixMilli(int64(next*1000)+1), wake)
+		}
+	}
+	return wake
+}
+
+// heldByLeaf returns what the jobs of each leaf of a pool hold. leafOf returns the leaf of
+// a job by its index.
+func heldByLeaf(v *cluster.View, pool *config.Pool, leafOf func(int) int) (use []ledger.Use) {
+	costs := map[string]float64{}
+	costOf := func(w *planner.Worker) float64 {
+		typ := ""
+		if w.Node >= 0 && w.Bin >= 0 {
+			typ = v.Nodes[w.Node].Bins[w.Bin].Type
+		}
+		if _, known := costs[typ]; !known {
+			costs[typ] = pool.CostOf(typ)
+		}
+		return costs[typ]
+	}
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		if j.Pool != pool.Name {
+			continue
+		}
+		leaf := leafOf(i)
+		for leaf >= len(use) {
+			use = append(use, ledger.Use{})
+		}
+		for g := range j.Groups {
+			for k := range j.Groups[g].Live {
+				slots := j.Groups[g].Need.Slots
+				use[leaf].Slots += slots
+				use[leaf].Cost += float64(slots) * costOf(&j.Groups[g].Live[k])
+			}
+		}
+	}
+	return use
+}
+
+// capacity returns the slots of a pool that elastic jobs may use or hold.
+func capacity(v *cluster.View, pool string) (slots int) {
+	for i := range v.Nodes {
+		if n := &v.Nodes[i]; n.Pool == pool && n.State == planner.Ready {
+			for _, b := range n.Bins {
+				slots += max(0, b.Slots)
+			}
+		}
+	}
+	return slots
+}

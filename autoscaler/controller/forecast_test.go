@@ -1,0 +1,106 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+)
+
+// eventuallyExpected waits until the expected start of a job that waits is as wanted.
+func (w *world) eventuallyExpected(a *Controller, id string, want func(*api.Waits) bool) *api.Waits {
+	w.t.Helper()
+	var got *api.Waits
+	must.Wait(w.t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		if j := statusOf(a.Status(), id); j != nil {
+			got = j.Waits
+		}
+		return got != nil && want(got)
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	return got
+}
+
+// A job that waits has an expected start: only a bound while nothing is known of lengths, and
+// a range once complete jobs of its kind have shown them. It is gone when the job starts.
+func TestController_ExpectedStart(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.forecastEvery = 20 * time.Millisecond
+	a, _ := w.start(w.config())
+	kind := func(id string) {
+		w.nomad.Register(nomadtest.Job{ID: id, Max: 4, GPUs: 1, CPU: 100, Priority: 50,
+			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "kind": "bert"}}}})
+	}
+	kind("runs")
+	w.eventually(map[string]int{"runs": 4})
+	kind("waits")
+	bound := w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil })
+	must.True(t, bound.Expected.Latest.IsZero())
+	must.StrContains(t, bound.Expected.Unknown, "too little is known")
+
+	a.mu.Lock()
+	a.history.Kinds["default/bert"] = &history.Kind{Lengths: []float64{4000, 4400, 4800}, Used: time.Now()}
+	a.mu.Unlock()
+	known := w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil && !got.Expected.Latest.IsZero() }).Expected
+	must.Eq(t, "", known.Unknown)
+	must.True(t, known.Earliest.After(known.Made.Add(time.Minute)))
+	must.True(t, known.Latest.After(known.Earliest))
+	must.True(t, known.Latest.Before(known.Made.Add(24*time.Hour)))
+
+	t.Log("a round keeps the forecast")
+	before := a.Status().Time
+	w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return a.Status().Time.After(before) && got.Expected != nil })
+
+	t.Log("no forecast knows when a user ends a pause")
+	must.NoError(t, a.SetPaused(t.Context(), "a test", statusOf(a.Status(), "waits").JobKey, true))
+	w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Reason == "paused" && got.Expected == nil })
+}
+
+// External policies are not asked for forecasts.
+func TestController_NoForecastOfExternalPolicies(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.forecastEvery = 20 * time.Millisecond
+	c := w.config()
+	pool := c.Pools["default"]
+	pool.Policy = "slow"
+	c.Pools["default"] = pool
+	inner, err := builtin.Policies.Parse("elastic-fifo")
+	must.NoError(t, err)
+	a, _ := w.startWith(c, external{outside{inner}})
+	w.job("runs", 4, 4)
+	w.eventually(map[string]int{"runs": 4})
+	w.job("waits", 4, 4)
+	got := w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+	must.Eq(t, "the policy runs in a process of its own, which forecasts do not ask", got.Unknown)
+	must.True(t, got.Earliest.IsZero())
+}
+
+// outside is a policy that may fail, but does not.
+type outside struct{ policy.Policy }
+
+func (p outside) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return p.Allocate(s), nil }
+
+// A kind learns how long its jobs are when they complete.
+func TestController_LearnsLengths(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	w.nomad.Register(nomadtest.Job{ID: "first", Max: 4, GPUs: 1, CPU: 100, Priority: 50,
+		Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "kind": "bert"}}}})
+	w.eventually(map[string]int{"first": 4})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return statusOf(a.Status(), "first").Attained > 0 }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	must.True(t, w.nomad.Complete("first"))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.history.Lengths("default/bert")) == 1
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+}

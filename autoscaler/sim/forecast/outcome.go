@@ -1,0 +1,34 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forecast
+
+import "slices"
+
+// outcome has the starts of one job over the runs.
+type outcome struct {
+	least []float64 // the start or, if the job did not start, the end of the run
+	never int       // runs in which it did not start
+}
+
+func (o *outcome) add(start, ended float64) {
+	if start == 0 {
+		o.never++
+		start = ended
+	}
+	o.least = append(o.least, start)
+}
+
+// set sets the range of a start.
+func (o *outcome) set(s *Start, now float64, guessed bool) {
+	slices.Sort(o.least)
+	n := len(o.least)
+	s.Earliest = o.least[0]
+	if !guessed && o.never == 0 {
+		s.Middle, s.Latest = o.least[n/2], o.least[n-1]
+		return
+	}
+	if s.Earliest <= now || s.Earliest >= now+ahead { // in no simulation, that is
+		s.Earliest = 0
+	}
+}

@@ -1,0 +1,89 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// Present is the state at which a simulation begins, in place of an empty cluster.
+type Present struct {
+	Now float64
+
+	// Jobs holds each job of the trace as the policy sees it, those that arrive later as it
+	// sees them then. The policy learns all step times of a job at its next change of size.
+	Jobs []policy.Job
+
+	// State and Changed are those of the first snapshot.
+	State   []byte
+	Changed bool
+
+	// Past is what is remembered of queues. It stays as it is.
+	Past map[string]queue.Past
+}
+
+// begin takes the engine to the present state, before any job has arrived.
+func (e *engine) begin() {
+	if p := e.cfg.Present; p != nil {
+		e.now, e.state = p.Now, p.State
+	}
+}
+
+// resume takes a job that has just arrived to its present state. Workers that find no place
+// are gone.
+func (e *engine) resume(j *job) {
+	if e.cfg.Present == nil {
+		return
+	}
+	v := &e.view[len(e.view)-1]
+	*v = e.cfg.Present.Jobs[j.num]
+	workers := v.Count
+	v.Count = 0
+	j.left = max(0, j.Steps-v.Done)
+	j.committed = j.left
+	j.started, j.changed, j.resized = v.FirstStart > 0 || workers > 0, v.LastChange, v.LastChange
+	j.result.Start, j.result.Attained, j.result.RunTime, j.result.Resizes = v.FirstStart, v.Attained, v.RunTime, v.Resizes
+	if workers == 0 {
+		return
+	}
+	j.typ = e.typeFor(j, &policy.Allocation{Type: v.Held})
+	if i, found := slices.BinarySearch(e.cluster.types, v.Held); found {
+		j.typ = i
+	}
+	per := max(1, j.PerWorker)
+	added := e.put(j, per, workers, workers)
+	n := j.allowed(added)
+	e.remove(j, per, added-n)
+	v.Count = n
+	if n == 0 {
+		return
+	}
+	j.n = n
+	v.Held = e.cluster.types[j.typ]
+	j.place(e)
+	e.schedule(j)
+}
+
+// past returns what is remembered of queues.
+func (e *engine) past() map[string]queue.Past {
+	if e.cfg.Present != nil {
+		return e.cfg.Present.Past
+	}
+	return e.ledger.Past()
+}
+
+// unchanged reports whether nothing has changed at present since the policy decided last.
+func (e *engine) unchanged() bool {
+	return e.cfg.Present != nil && e.result.Decisions == 0 && !e.cfg.Present.Changed
+}
+
+// showCurve shows the policy the step times of a job that has new workers.
+func (e *engine) showCurve(j *job, v *policy.Job) {
+	if e.cfg.Present != nil {
+		v.Curve = e.exact.of(j.Curve)
+	}
+}

@@ -1,0 +1,232 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// RunResults are the outcomes of whole runs, by schedule and launcher.
+type RunResults struct {
+	Seed  uint64 `json:"seed"`
+	Steps int    `json:"steps"`
+	// CheckpointSeconds is the measured cost of one checkpoint.
+	CheckpointSeconds float64 `json:"checkpoint_seconds"`
+	// By has the runs by the mean time between events ("1m0s"; "0s" if there are none).
+	By map[string]map[string]*Run `json:"by"`
+}
+
+// runLauncher is a row of the table. Its script commits each step, or writes checkpoints.
+type runLauncher struct {
+	launcher
+	checkpoints bool
+}
+
+// runLaunchers are the rows, in the order in which they are measured.
+var runLaunchers = []runLauncher{
+	{launcher{Name: "Kolo, PyTorch in process", framework: train.Torch, command: koloTorch.command}, false},
+	{launcher{Name: "Kolo, script for torchrun", framework: train.Torchrun, command: koloRestart.command}, true},
+	{launcher{Name: "Kolo, Horovod", framework: train.Horovod, command: kolo.command}, false},
+	{launcher{Name: "torchrun, tuned", framework: train.Torch, command: torchrun.command}, true},
+	{launcher{Name: "torchrun, defaults", framework: train.Torch, command: peerCommand(torchrunDefaults)}, true},
+	{launcher{Name: "torchft", framework: train.Torchft, command: torchft.command, needs: torchft.needs}, false},
+	{launcher{Name: "horovodrun", framework: train.Horovod, command: horovodrun.command}, false},
+}
+
+// checkpointEvery returns the number of steps between checkpoints that loses least, by Young's
+// formula (1974; Daly 2006 refines it for checkpoints that are not small): the root of twice the
+// cost of a checkpoint times the mean time between failures.
+func checkpointEvery(cost float64, every time.Duration) int {
+	if every == 0 {
+		every = time.Hour
+	}
+	return max(1, int(math.Round(math.Sqrt(2*cost*every.Seconds())/fullStep.Seconds())))
+}
+
+// measureRuns runs each launcher under each schedule.
+func measureRuns(ctx context.Context, o *options, results **RunResults) error {
+	if *results == nil {
+		*results = &RunResults{By: map[string]map[string]*Run{}}
+	}
+	r := *results
+	r.Seed, r.Steps = o.seed, o.steps
+	var err error
+	if r.CheckpointSeconds, err = checkpointCost(ctx, o); err != nil {
+		return err
+	}
+	progress("a checkpoint costs %.1f ms", r.CheckpointSeconds*1000)
+	for _, every := range o.every {
+		schedule := newSchedule(o.seed, every, time.Duration(o.steps)*fullStep)
+		progress("%d events, one in %s: %s", len(schedule), every, describe(schedule))
+		by := r.By[every.String()]
+		if by == nil {
+			by = map[string]*Run{}
+			r.By[every.String()] = by
+		}
+		for _, l := range runLaunchers {
+			if !o.has(l.launcher) || o.launchers != "" && !slices.Contains(strings.Split(o.launchers, ";"), l.Name) {
+				continue
+			}
+			run, err := runOne(ctx, o, l, schedule, checkpointEvery(r.CheckpointSeconds, every))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.Name, err)
+			}
+			by[l.Name] = run
+			progress("%s: %.1f %% productive, %.1f s for %d steps, %d repeated, %d of %d events survived %s", l.Name, run.Productive()*100, run.Wall, run.Steps, run.Again, run.Survived(), len(run.Events), run.Ended)
+			if err := o.keep(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkpointCost returns how much longer a step with a checkpoint takes, in seconds.
+func checkpointCost(ctx context.Context, o *options) (float64, error) {
+	const steps = 200
+	with, err := stepOf(ctx, o, torchrun, 1, steps, "--audit=1", "--checkpoint-every=1")
+	if err != nil {
+		return 0, err
+	}
+	without, err := stepOf(ctx, o, torchrun, 1, steps, "--audit=1", "--checkpoint-every=0")
+	return max(0.0001, (with-without)/1000), err
+}
+
+func describe(schedule []disturbance) string {
+	var parts []string
+	for _, d := range schedule {
+		parts = append(parts, fmt.Sprintf("%s %s", d.at.Round(time.Second), d.cause))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "nothing happens")
+}
+
+// A runner disturbs one run.
+type runner struct {
+	*session
+	launched time.Time
+	first    time.Time // of steps
+	hosts    []string
+	slots    []capacity
+	due      []deed // in the order of their times
+	run      *Run
+	slow     int // process that is stopped and continued in turns, 0 if none
+	paused   bool
+}
+
+// giveUp is the time without a new step after which a run has failed.
+const giveUp = 2 * time.Minute
+
+func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturbance, every int) (*Run, error) {
+	args := []string{
+		"--audit=1", "--step-time=0", fmt.Sprintf("--global-batch=%d", stepSamples),
+		fmt.Sprintf("--sample-time=%g", stepWork/stepSamples), "--import-time-file=import-time",
+	}
+	if l.checkpoints {
+		args = append(args, "--commit-every=0", "--checkpoint=checkpoint", fmt.Sprintf("--checkpoint-every=%d", every))
+	}
+	launched := time.Now()
+	s, err := start(l.launcher, o, localHosts, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Stop() }()
+	r := &runner{session: s, launched: launched, hosts: slices.Clone(localHosts), run: &Run{Wanted: o.steps}}
+	for _, d := range schedule {
+		r.plan(d)
+	}
+	end, err := r.watch(ctx, o.steps)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	at := arrivals(r.Record, o.steps)
+	r.run.account(at, r.slots, end)
+	r.run.Again, r.run.Samples = repeatedSteps(r.Record), uses(r.Record)
+	if r.run.Ended != "" {
+		kept, _ := s.Keep("log")
+		progress("%s: log: %s", l.Name, kept)
+	}
+	return r.run, nil
+}
+
+// watch follows the run until it has done all steps or failed. In that case it returns when, in
+// seconds after the first step.
+func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
+	reached, moved := 0, time.Now()
+	for {
+		if err := r.Update(); err != nil {
+			return 0, err
+		}
+		if n := len(arrivals(r.Record, wanted)); n > reached {
+			if reached == 0 {
+				r.first = r.firstStep()
+				r.run.Start = r.first.Sub(r.launched).Seconds()
+				r.slots = []capacity{{0, slotsOf(r.hosts)}}
+			}
+			reached, moved = n, time.Now()
+			r.survived(moved)
+		}
+		if reached >= wanted {
+			return 0, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-r.Ended():
+			r.run.Ended = r.failed("the launcher ended: " + r.Exit().String())
+		case <-time.After(50 * time.Millisecond):
+			if time.Since(moved) > giveUp {
+				r.run.Ended = r.failed(fmt.Sprintf("no step for %s", giveUp))
+			}
+		}
+		if r.run.Ended != "" {
+			if reached == 0 {
+				return 0, errors.New(r.run.Ended)
+			}
+			return time.Since(r.first).Seconds(), nil
+		}
+		if err := r.disturb(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (r *runner) firstStep() time.Time {
+	first := r.Record.Where("step", nil)
+	return slices.MinFunc(first, func(a, b train.Event) int { return cmp.Compare(a.T, b.T) }).Time()
+}
+
+func (r *runner) failed(why string) string {
+	if n := len(r.run.Events); n > 0 {
+		return fmt.Sprintf("%s, after: %s", why, r.run.Events[n-1].Cause)
+	}
+	return why
+}
+
+// survived marks the events before the newest step as survived, except hangs that were ended by
+// the operator.
+func (r *runner) survived(now time.Time) {
+	since := now.Sub(r.first).Seconds()
+	for i := range r.run.Events {
+		e := &r.run.Events[i]
+		if e.Cause == hang && since-e.At >= patience.Seconds() && !e.Survived {
+			continue
+		}
+		// A step may have been on its way, so two steps have to follow.
+		if since-e.At > 3*fullStep.Seconds() {
+			e.Survived = true
+		}
+	}
+}

@@ -1,0 +1,116 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// write writes the section about whole runs.
+func (r *RunResults) write(w *bytes.Buffer, about About) {
+	fmt.Fprintf(w, `## Whole runs
+
+The share of a run's slot-seconds that went into steps which were kept, while things happen: **productive**. Four hosts with one slot each, %d steps of %d
+samples, which the ranks share: a step takes %g s with four ranks and %g s with two. Slots that were taken away do not count as held; what a run loses is the time
+in which slots that it has do not train. The events have a seed (%d) and are the same for all. Measured from the first step on; the start has a column of its own.
+
+- A hang is a rank that SIGSTOP holds. If training does not go on within %s, the rank is killed by hand, and the event does not count as survived.
+- A straggler is stopped and continued in turns for %s. A slow newcomer takes %s longer to start.
+- A lost node is killed and replaced after %s. Hosts without any network are not simulated: all hosts are this machine.
+- Scripts for torchrun write a checkpoint after as many steps as Young's formula gives for a checkpoint of %.1f ms and the mean time between events.
+- What is lost between two steps counts for the first event between them, or else for the last event before.
+- Samples are those that were never used or used too often, as the weights of the model count them. torchft's script draws samples at random.
+
+Written by `+"`make bench ONLY=run`"+` on %s; do not edit.
+
+- machine: %s; other work may have gone on during the measurement
+- software: %s
+
+`, r.Steps, stepSamples, fullStep.Seconds(), 2*fullStep.Seconds(), r.Seed, patience, slowFor, slowImport, nodeAway, r.CheckpointSeconds*1000, about.Date, about.Machine, about.Software)
+	for _, every := range r.schedules() {
+		r.table(w, every)
+		if every > 0 && every == r.schedules()[0] {
+			fmt.Fprintf(w, "![Steps over time](%s)\n\nSteps over time, one line for each launcher, with the events; the grey line is a run in which nothing is lost.\n\n", runPicture)
+		}
+	}
+}
+
+// runPicture is the picture's file, next to the report.
+const runPicture = "runs.svg"
+
+// schedules returns the mean times between events, the shortest first and none last.
+func (r *RunResults) schedules() []time.Duration {
+	var out []time.Duration
+	for text := range r.By {
+		every, err := time.ParseDuration(text)
+		if err == nil {
+			out = append(out, every)
+		}
+	}
+	slices.SortFunc(out, func(a, b time.Duration) int {
+		return int((a + time.Duration(btoi(a == 0))*1000*time.Hour) - (b + time.Duration(btoi(b == 0))*1000*time.Hour))
+	})
+	return out
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {
+	by := r.By[every.String()]
+	schedule := newSchedule(r.Seed, every, time.Duration(r.Steps)*fullStep)
+	if every == 0 {
+		fmt.Fprintf(w, "### Nothing happens\n\n")
+	} else {
+		fmt.Fprintf(w, "### One event in %s\n\nSeconds after the first step: %s.\n\n", every, describe(schedule))
+	}
+	fmt.Fprintf(w, "| | productive | start, s | run, s | steps repeated | samples never used, used too often | events survived | slot-seconds lost, by what happened before |\n|---|---|---|---|---|---|---|---|\n")
+	for _, l := range runLaunchers {
+		run := by[l.Name]
+		if run == nil {
+			continue
+		}
+		name := l.Name
+		if l.checkpoints {
+			name += fmt.Sprintf(", a checkpoint every %d steps", checkpointEvery(r.CheckpointSeconds, every))
+		}
+		samples := "–"
+		if run.Samples != nil {
+			samples = fmt.Sprintf("%d, %d of %d epochs", run.Samples.Unused, run.Samples.Again, run.Samples.Epochs)
+		}
+		wall := fmt.Sprintf("%.1f", run.Wall)
+		if run.Ended != "" {
+			wall = fmt.Sprintf("ended at %.0f with %d steps: %s", run.Wall, run.Steps, run.Ended)
+		}
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f | %s | %d | %s | %d of %d | %s |\n", name, run.Productive()*100, run.Start, wall, run.Again, samples, run.Survived(), len(run.Events), run.losses())
+	}
+	fmt.Fprintln(w)
+}
+
+// losses lists what was lost, the most first.
+func (r *Run) losses() string {
+	var causes []cause
+	for c := range r.Lost {
+		causes = append(causes, c)
+	}
+	slices.SortFunc(causes, func(a, b cause) int {
+		if d := r.Lost[b] - r.Lost[a]; d != 0 {
+			return int(d * 1000)
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	var parts []string
+	for _, c := range causes {
+		parts = append(parts, fmt.Sprintf("%s %.1f", c, r.Lost[c]))
+	}
+	return strings.Join(parts, "; ")
+}

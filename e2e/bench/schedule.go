@@ -1,0 +1,88 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A cause is what happens to a run, and the reason for which slots do not train.
+type cause string
+
+// What a schedule deals.
+const (
+	rankKilled cause = "a rank is killed"
+	leadKilled cause = "rank 0 is killed"
+	nodeLost   cause = "a node is lost"
+	drained    cause = "a node is drained"
+	halved     cause = "half of the slots leave"
+	slowStart  cause = "a slow newcomer"
+	hang       cause = "a rank hangs"
+	straggler  cause = "a straggler"
+)
+
+// undisturbed is the cause of what is lost while nothing has happened.
+const undisturbed cause = "none"
+
+// deck has each kind of disturbance once.
+var deck = []cause{rankKilled, leadKilled, nodeLost, drained, halved, slowStart, hang, straggler}
+
+// How long disturbances take.
+const (
+	nodeAway  = 30 * time.Second // until a lost node is replaced
+	drainTime = 20 * time.Second // until drained slots, or half of the slots, are back
+	slowFor   = 20 * time.Second // a straggler
+	// patience is the time after which an operator kills a rank that hangs.
+	patience = 60 * time.Second
+	// between is the least time between the end of a disturbance and the next one.
+	between = 5 * time.Second
+)
+
+// A disturbance is one event of a schedule, at a time after the run's first step.
+type disturbance struct {
+	at    time.Duration
+	cause cause
+}
+
+// lasts returns the time until the slots are as they were.
+func (c cause) lasts() time.Duration {
+	switch c {
+	case nodeLost:
+		return nodeAway
+	case drained, halved, slowStart:
+		return drainTime
+	case straggler:
+		return slowFor
+	default:
+		return 0
+	}
+}
+
+// newSchedule returns the disturbances of a run of this length: exponential times with a mean of
+// every, and kinds from a shuffled deck, so that each comes before any comes again. The same seed
+// gives the same schedule. If every is 0, nothing happens.
+func newSchedule(seed uint64, every, length time.Duration) []disturbance {
+	if every == 0 {
+		return nil
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	var out []disturbance
+	var order []int
+	at, free := time.Duration(0), time.Duration(0)
+	for {
+		at = max(at+time.Duration(rnd.ExpFloat64()*float64(every)), free)
+		if len(order) == 0 {
+			order = rnd.Perm(len(deck))
+		}
+		kind := deck[order[0]]
+		order = order[1:]
+		// Each is over before the run is, so that its cost shows.
+		if at+kind.lasts()+between > length {
+			return out
+		}
+		out = append(out, disturbance{at, kind})
+		free = at + kind.lasts() + between
+	}
+}

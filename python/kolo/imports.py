@@ -1,0 +1,94 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""What a script imports late, imported early by the process that takes its place.
+
+Scripts often call init_process_group first, and import their models, data and trackers
+after it. A process of the next group waits there while the current group trains. The
+processes that train leave the names of their modules next to KOLO_STEP_FILE; the one that
+waits imports these modules meanwhile, and its script finds them loaded.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+
+STEP_FILE = "KOLO_STEP_FILE"
+
+# Bounds for the file of names.
+_NAMES, _BYTES = 10_000, 1 << 20
+
+# Modules that PyTorch imports with the first optimizer, which takes seconds.
+_LATE = ("torch._dynamo", "torch.optim")
+
+
+def _places() -> tuple[str, ...]:
+    """The directories of installed packages and of the standard library.
+
+    The script's own modules are left out: when imported, they may do what belongs after
+    init_process_group.
+    """
+    paths = sysconfig.get_paths()
+    places = {os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    places.update(os.path.realpath(path) for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages"))
+    return tuple(place + os.sep for place in places)
+
+
+def remember() -> None:
+    """Leaves the names of the modules of this process for the next one in its place. Ignores errors."""
+    path = os.environ.get(STEP_FILE)
+    if not path:
+        return
+    places = _places()
+    names = []
+    for name, module in list(sys.modules.items()):  # in the order of their first imports
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and os.path.realpath(file).startswith(places):
+            names.append(name)
+    part = "%s.modules.%d" % (path, os.getpid())
+    try:
+        with open(part, "w") as f:
+            json.dump(names[:_NAMES], f)
+        os.replace(part, path + ".modules")
+    except OSError:
+        pass
+
+
+def _remembered() -> list[str]:
+    """The newest names that a process of this host has left; none if there are none, or if they cannot be read."""
+    path = os.environ.get(STEP_FILE)
+    if not path:
+        return []
+    try:
+        files = glob.glob(os.path.join(glob.escape(os.path.dirname(path)), "*.modules"))
+        newest = max(files, key=os.path.getmtime)
+        with open(newest) as f:
+            names = json.loads(f.read(_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(names, list):
+        return []
+    return [name for name in names[:_NAMES] if isinstance(name, str) and all(part.isidentifier() for part in name.split("."))]
+
+
+def repeat() -> None:
+    """Imports what PyTorch imports late, and what the processes before this one had imported at their first step.
+
+    A module that fails is left to the script, which fails with it or does not need it.
+    """
+    places = _places()
+    for name in (*_LATE, *_remembered()):
+        if name in sys.modules:
+            continue
+        try:
+            spec = importlib.util.find_spec(name)  # imports the packages around it
+            if name in _LATE or spec is not None and spec.origin and os.path.realpath(spec.origin).startswith(places):
+                importlib.import_module(name)
+        except (Exception, SystemExit):
+            pass

@@ -1,0 +1,104 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Gives all ranks the same order of an epoch's samples, with a sampler of PyTorch's or of the script's own.
+
+A rank takes its share of each step from this order, so it has to be the same on all
+ranks, and for a newcomer that draws it in the middle of an epoch. Therefore
+samplers draw with random numbers that are seeded by the epoch, and the position in
+the data has a checksum of the order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import zlib
+from typing import Any, Callable, List
+
+import torch
+from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler
+
+import kolo.torch as kolo
+
+from .batches import Position
+
+DIFFERS = ("a %s gives its samples in another order %s. Its order may depend on set_epoch(), its generator, and the global random numbers of torch, "
+           "random and numpy, which are seeded by the epoch; let it depend on nothing else")
+
+
+class Order:
+    """Returns the indices of an epoch in order. Raises ValueError for a sampler whose order is not the same on all ranks.
+
+    seed is added to the epoch. It is called for each epoch, because a newcomer's may
+    change when it joins.
+    """
+
+    def __init__(self, sampler: Any, seed: Callable[[], int], drop_last: bool = False) -> None:
+        replicas = getattr(sampler, "num_replicas", 1) if isinstance(sampler, DistributedSampler) else 1
+        if replicas != 1:
+            raise ValueError("a DistributedSampler of %d replicas has only a part of the samples: take it out, because Kolo divides the samples "
+                             "among the processes" % replicas)
+        if not hasattr(sampler, "__len__"):
+            raise ValueError("a %s has no length, and an epoch of it may have no end: give it __len__, or use an iterable data set" %
+                             type(sampler).__name__)
+        self._sampler = sampler
+        self._seed = seed
+        self._own = not _is_sequential(sampler) and not _is_shuffle(sampler)
+        self.position = Position(len(sampler), drop_last)
+        if self._own:
+            self.position.digest = [0, _checksum(self._draw(0))]
+            self._check(0, "the second time")
+
+    def __call__(self, epoch: int) -> List[Any]:
+        if _is_sequential(self._sampler):
+            return list(range(self.position.samples))
+        if not self._own:
+            generator = torch.Generator().manual_seed(self._seed() + epoch)
+            return torch.randperm(self.position.samples, generator=generator).tolist()
+        return self._check(epoch, "than in another process, or before")
+
+    def _check(self, epoch: int, than: str) -> List[Any]:
+        """Draws the order of an epoch, and compares it with the checksum of its last draw, maybe by another process."""
+        order = self._draw(epoch)
+        digest = [epoch, _checksum(order)]
+        if self.position.digest and self.position.digest[0] == epoch and self.position.digest != digest or len(order) != self.position.samples:
+            raise ValueError(DIFFERS % (type(self._sampler).__name__, than))
+        self.position.digest = digest
+        return order
+
+    def _draw(self, epoch: int) -> List[Any]:
+        """Returns the sampler's order, with generators that are seeded by the epoch and restored afterwards."""
+        sampler, seed, generators = self._sampler, self._seed() + epoch, kolo.RNG()
+        own = getattr(sampler, "generator", None)
+        own = own if isinstance(own, torch.Generator) else None
+        before = generators.state_dict(), own.get_state() if own is not None else None
+        try:
+            torch.manual_seed(seed)
+            random.seed(seed)
+            if "numpy" in sys.modules:
+                sys.modules["numpy"].random.seed(seed % 2 ** 32)
+            if own is not None:
+                own.manual_seed(seed)
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+            return list(itertools.islice(sampler, len(sampler)))
+        finally:
+            generators.load_state_dict(before[0])
+            if own is not None and before[1] is not None:
+                own.set_state(before[1])
+
+
+def _is_sequential(sampler: Any) -> bool:
+    """Whether it is the sampler of a DataLoader with shuffle=False."""
+    return type(sampler) is SequentialSampler
+
+
+def _is_shuffle(sampler: Any) -> bool:
+    """Whether it is the sampler of a DataLoader with shuffle=True, or gives the same samples."""
+    return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+
+
+def _checksum(order: List[Any]) -> int:
+    return zlib.crc32(repr(order).encode())

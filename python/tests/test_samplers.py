@@ -1,0 +1,95 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The order of an epoch's samples, by samplers that scripts give to a framework."""
+
+import random
+import unittest
+
+import torch
+from torch.utils.data import DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from kolo.integrations.samplers import Order
+
+
+class Own(Sampler):
+    """Shuffles with a generator that the test gives."""
+
+    def __init__(self, shuffle):
+        self.shuffle = shuffle
+
+    def __len__(self):
+        return 12
+
+    def __iter__(self):
+        numbers = list(range(12))
+        self.shuffle(numbers)
+        return iter(numbers)
+
+
+class Orders(unittest.TestCase):
+    def order(self, sampler, seed=3):
+        return Order(sampler, lambda: seed)
+
+    def test_each_process_draws_the_same(self):
+        """Whatever random numbers it has drawn before, and whichever epochs. Its own random numbers go on as if nothing had been drawn."""
+        data = range(12)
+        for make in (
+                lambda: SequentialSampler(data), lambda: RandomSampler(data), lambda: RandomSampler(data, replacement=True, num_samples=20),
+                lambda: RandomSampler(data, num_samples=5), lambda: SubsetRandomSampler([1, 4, 7, 8, 9, 10, 12], generator=torch.Generator().manual_seed(8)),
+                lambda: WeightedRandomSampler([1.0] * 12, 7), lambda: DistributedSampler(data, 1, 0), lambda: Own(random.shuffle)):
+            with self.subTest(make().__class__.__name__):
+                orders = []
+                for epochs in (0, 1, 2), (2,):
+                    torch.manual_seed(len(epochs))
+                    random.seed(len(epochs))
+                    expected = torch.rand(1), random.random()
+                    torch.manual_seed(len(epochs))
+                    random.seed(len(epochs))
+                    order = self.order(make())
+                    orders.append([order(epoch) for epoch in epochs][-1])
+                    self.assertEqual(expected, (torch.rand(1), random.random()))
+                self.assertEqual(*orders)
+                self.assertEqual(len(orders[0]), order.position.samples)
+                if type(make()) is not SequentialSampler:
+                    self.assertNotEqual(order(0), order(1))
+
+    def test_a_sampler_with_random_numbers_of_its_own(self):
+        """Its order is not the same in each process: refused at the start, with what to do."""
+        with self.assertRaisesRegex(ValueError, "a Own gives its samples in another order the second time. .* set_epoch"):
+            self.order(Own(random.Random(1).shuffle))
+
+    def test_a_newcomer_with_another_order(self):
+        """Such as by data that differ. It ends in place of training with wrong samples."""
+        member = self.order(WeightedRandomSampler([1.0] * 12, 7))
+        newcomer = self.order(WeightedRandomSampler([1.0, 2.0] * 6, 7))
+        member(1)
+        newcomer.position.load_state_dict(member.position.state_dict())
+        newcomer(2)
+        newcomer.position.load_state_dict(member.position.state_dict())
+        with self.assertRaisesRegex(ValueError, "than in another process"):
+            newcomer(1)
+
+    def test_a_sampler_of_another_length_each_epoch(self):
+        sampler = SubsetRandomSampler([1, 2, 3])
+        order = self.order(sampler)
+        sampler.indices = [1, 2]
+        with self.assertRaisesRegex(ValueError, "in another order"):
+            order(1)
+
+    def test_a_sampler_without_an_end(self):
+        class Endless(Sampler):
+            def __iter__(self):
+                while True:
+                    yield 0
+
+        with self.assertRaisesRegex(ValueError, "a Endless has no length"):
+            self.order(Endless())
+
+    def test_a_sampler_for_one_of_several_ranks(self):
+        with self.assertRaisesRegex(ValueError, "a DistributedSampler of 2 replicas has only a part of the samples: take it out"):
+            self.order(DistributedSampler(range(4), 2, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
