@@ -51,11 +51,13 @@ type member struct {
 	mostOf []int // the most of these in this decision
 	nowOf  []int // those that its jobs hold by type, once they are needed
 
-	order  queue.Order
-	late   bool       // its next candidate has to wait for the second turn
-	head   *candidate // the first of its jobs that was not admitted, if it has an order
-	passed int        // firm slots of jobs that were admitted after the head
-	hidden []bool     // by job: not shown to its policy, since it must not overtake
+	order    queue.Order
+	late     bool       // its next candidate has to wait for the second turn
+	head     *candidate // the first of its jobs that was not admitted, if it has an order
+	passed   int        // firm slots of jobs that were admitted after the head
+	slack    int        // firm slots that jobs may take after the head
+	slackFor int        // the sum of firm slots of other queues for which that holds, plus 1
+	hidden   []bool     // by job: not shown to its policy, since it must not overtake
 
 	since float64 // when it began to want slots that others hold
 	waits int     // seconds that it has to want them before it has them; 0 is no longer
@@ -262,7 +264,7 @@ func (d *decision) lowest(leaf int, capOf func(*queue.Node) int) (lowest, at int
 
 // join makes one decision of the answers.
 func (d *decision) join() (out policy.Decision) {
-	states := make(map[string]state, len(d.members))
+	states := make([]state, 0, len(d.members))
 	for _, m := range d.members {
 		for k, i := range m.index {
 			a := &m.answer.Allocations[k]
@@ -273,7 +275,7 @@ func (d *decision) join() (out policy.Decision) {
 		}
 		if m.asked {
 			since, owed := m.wanting()
-			states[m.name] = state{m.seen, m.answer.State, since, owed}
+			states = append(states, state{m.name, m.seen, m.answer.State, since, owed})
 		}
 		d.wake(m.answer.RequeueAt)
 	}
