@@ -162,7 +162,7 @@ type Waits struct {
 	Reason   waiting.Reason `json:"reason"`
 	Sentence string         `json:"sentence"`
 	Queue    string         `json:"queue"`              // of the configuration; "*" is none of them
-	Position int            `json:"position,omitempty"` // from 1; absent if the job is paused or held
+	Position int            `json:"position,omitempty"` // from 1; absent if it is in no queue
 	Slots    int            `json:"slots"`              // that it needs at least
 	Since    time.Time      `json:"since"`
 }

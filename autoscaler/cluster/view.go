@@ -115,6 +115,7 @@ type viewBuilder struct {
 
 	nodeAt     map[string]int
 	binAt      []map[string]int // by node: device group to bin
+	totals     [][]int          // slots by node and bin, whoever holds them
 	jobAt      map[identity.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string
@@ -144,8 +145,10 @@ func (b *viewBuilder) nodes() {
 			b.view.Packed[n.NodePool] = true
 		}
 		bins := map[string]int{}
+		var totals []int
 		if pool.CPUSlot > 0 {
 			out.Bins = []planner.Bin{{}} // set once all CPU held by other jobs is known
+			totals = []int{max(0, n.cpu) / pool.CPUSlot}
 		}
 		for _, g := range n.groups {
 			if pool.CPUSlot > 0 || !matches(g.id, pool.Device) {
@@ -153,13 +156,14 @@ func (b *viewBuilder) nodes() {
 			}
 			bins[g.id] = len(out.Bins)
 			out.Bins = append(out.Bins, planner.Bin{Type: g.id, Slots: g.healthy})
+			totals = append(totals, g.healthy+len(g.sick))
 			if !slices.Contains(b.types[n.NodePool], g.id) {
 				b.types[n.NodePool] = append(b.types[n.NodePool], g.id)
 			}
 		}
 		b.nodeAt[id] = len(b.view.Nodes)
 		b.view.Nodes = append(b.view.Nodes, out)
-		b.binAt = append(b.binAt, bins)
+		b.binAt, b.totals = append(b.binAt, bins), append(b.totals, totals)
 	}
 }
 

@@ -56,6 +56,9 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 		}
 		for i := range v.Jobs {
 			j := &v.Jobs[i]
+			if j.Pool == name && j.NeverFits != "" {
+				counts[i] = j.Sizes.Above(j.Min - 1) // no policy is asked about it
+			}
 			if j.Pool != name || !movable(j, now) {
 				continue
 			}

@@ -51,7 +51,7 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 	for i := range view.Jobs {
 		var decided bool
 		if wants[i], decided = wanted[view.Jobs[i].Key]; !decided {
-			wants[i].Count = view.Jobs[i].Settled()
+			wants[i] = undecided(&view.Jobs[i])
 		}
 	}
 	plan := planner.Make(&view.Cluster, wants, now, options)

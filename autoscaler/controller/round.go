@@ -98,7 +98,7 @@ func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, time.Time) {
 	wants := make([]planner.Want, len(v.Jobs))
 	for i := range wants {
-		wants[i].Count = v.Jobs[i].Settled()
+		wants[i] = undecided(&v.Jobs[i])
 	}
 	wake := now.Add(c.cfg.Planner.Tick)
 	for _, name := range v.Pools() {

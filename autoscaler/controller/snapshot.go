@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -18,7 +19,16 @@ import (
 // movable reports whether a policy may decide about the job now. Any other job counts as
 // foreign workload.
 func movable(j *planner.Job, now time.Time) bool {
-	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now)
+	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now) && j.NeverFits == ""
+}
+
+// undecided returns what is wanted for a job that no policy decides about: what it has.
+func undecided(j *planner.Job) planner.Want {
+	w := planner.Want{Count: j.Settled()}
+	if j.NeverFits != "" {
+		w.Wait, w.Reason = waiting.NeverFits, string(waiting.NeverFits)+": "+j.NeverFits
+	}
+	return w
 }
 
 // snapshot returns a pool as its policy sees it, and the index in v of each of its jobs. It

@@ -33,7 +33,7 @@ func addWaits(s *api.Status, r *Round) {
 		}
 		w.Reason, w.Sentence = why(r, i, &wait)
 		js.Waits = w
-		if w.Reason != waiting.Paused && w.Reason != waiting.Held {
+		if w.Reason != waiting.Paused && w.Reason != waiting.Held && w.Reason != waiting.NeverFits {
 			lines.join(i, js)
 		}
 	}

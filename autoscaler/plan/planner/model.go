@@ -96,6 +96,10 @@ type Job struct {
 	HoldReason      string // stopped, paused, invalid, deployment running: while it lasts
 	UnhealthyReason string // a worker sits on an unhealthy node: while it lasts
 
+	// NeverFits is why the nodes could not hold the minimum of a job without workers, even
+	// if they were empty; "" if they could. Only other nodes change that.
+	NeverFits string
+
 	LastChange   time.Time // of any count, by anyone
 	PendingSince time.Time // since when workers wait for a place; zero when none does
 	ManualUntil  time.Time // a count that a user set by hand stays until then
