@@ -27,6 +27,7 @@ type Status struct {
 	Pools      []PoolStatus    `json:"pools"`
 	Jobs       []JobStatus     `json:"jobs"`
 	Ineligible []IneligibleJob `json:"ineligible,omitempty"`
+	Blocked    []BlockedJob    `json:"blocked,omitempty"`
 }
 
 // Leader is the autoscaler that leads.
@@ -205,6 +206,18 @@ type Requests struct {
 
 // Key returns namespace/id.
 func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
+
+// BlockedJob is a job without a kolo block that waits in Nomad for slots.
+type BlockedJob struct {
+	identity.JobKey
+	Pool     string         `json:"pool"`
+	Queue    string         `json:"queue,omitempty"` // of a pool that is divided; absent is none
+	Workers  int            `json:"workers"`         // without a place
+	Slots    int            `json:"slots"`           // that these need
+	Room     int            `json:"room,omitempty"`  // of these, slots that elastic jobs keep free for it
+	Reason   waiting.Reason `json:"reason"`
+	Sentence string         `json:"sentence"`
+}
 
 // IneligibleJob is a job that asks for Kolo and is not scaled, because its block has
 // errors or it is switched off.

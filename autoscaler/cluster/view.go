@@ -15,6 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -29,6 +30,7 @@ type View struct {
 	Facts      []Facts         // about Cluster.Jobs, in the same order
 	Ineligible []IneligibleJob // jobs that ask for Kolo and are not managed
 	Blocked    []Blocked       // other jobs that wait for room
+	Rigid      []Rigid         // other jobs that hold slots of a divided pool
 	// Others is the number of workers of each job that is not elastic, without stopping ones.
 	Others map[identity.JobKey]int
 
@@ -74,9 +76,24 @@ type IneligibleJob struct {
 type Blocked struct {
 	Key            identity.JobKey
 	Pool           string
+	Queue          string // of a divided pool that the job's namespace is in; "" is none
 	Priority       int
 	Workers, Slots int // without a place
 	Worker         int // slots of the smallest of these workers
+
+	// The caller sets how many slots elastic jobs keep free for it, and why it waits.
+	Room     int
+	Wait     waiting.Reason
+	Sentence string
+}
+
+// Rigid is a job that is not elastic and holds slots of a pool that is divided between
+// queues.
+type Rigid struct {
+	Key   identity.JobKey
+	Pool  string
+	Queue string // that the job's namespace is in; "" is none
+	Slots int
 }
 
 // View returns the state that is known now.
@@ -87,7 +104,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[identity.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[identity.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}, rigid: map[rigidKey]int{}}
 	b.nodes()
 	b.topologies(&w.trees)
 	b.jobs()
@@ -123,6 +140,7 @@ type viewBuilder struct {
 	unset      []levelOf
 	used       map[classKey]*planner.Class // the cache keeps no others
 	paths      map[*planner.Class][]int
+	rigid      map[rigidKey]int // slots or, in pools that count CPU, MHz
 }
 
 func (b *viewBuilder) nodes() {

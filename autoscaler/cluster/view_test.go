@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	division "github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
 // fixture is a watcher whose store is filled by hand.
@@ -342,6 +343,30 @@ func TestView_Blocked(t *testing.T) {
 
 // TestView_BlockedThatNeverFits has jobs of others that ask for more than any
 // node has: they never start, and elastic jobs must not shrink for them.
+// TestView_Rigid counts what jobs that are not elastic hold of a divided pool, for the queue
+// of their namespace.
+func TestView_Rigid(t *testing.T) {
+	f := newFixture(t)
+	tree, problems := division.New([]division.Queue{{Name: "team", Namespaces: []string{"default"}, Weight: division.WeightUnit}})
+	must.SliceEmpty(t, problems)
+	for name, pool := range f.pools {
+		pool.Tree = tree
+		f.pools[name] = pool
+	}
+	f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
+	f.node("n2", "cpu", "")
+	f.job("elastic", "gpu", groupSpec{"w", 1, "nvidia/gpu", 1, ""})
+	f.alloc("elastic", "w", "n1", "running", "run", "H100-0")
+	f.alloc("web", "x", "n1", "running", "run", "H100-1", "H100-2")
+	f.alloc("web", "x", "n1", "complete", "stop", "H100-3")
+	f.alloc("log", "x", "n1", "running", "run")
+	for range 3 {
+		f.alloc("build", "x", "n2", "running", "run")
+	}
+	key := func(id string) identity.JobKey { return identity.JobKey{Namespace: "default", ID: id} }
+	must.Eq(t, []Rigid{{key("build"), "cpu", "team", 3}, {key("web"), "gpu", "team", 2}}, f.view().Rigid)
+}
+
 // TestView_NeverFits states which jobs no empty node could hold, with the missing numbers.
 func TestView_NeverFits(t *testing.T) {
 	w := func(gpus int, rack string) groupSpec { return groupSpec{"w", 0, "nvidia/gpu", gpus, rack} }

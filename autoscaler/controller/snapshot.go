@@ -63,6 +63,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 		index = append(index, i)
 		s.Jobs = append(s.Jobs, policyJob(j, f, h, c.history.Curve(h.Job, kindKey(j.Key, f))))
 	}
+	s.Fixed = append(s.Fixed, rigidSlots(v, name)...)
 	take(s, reserved)
 	s.ResizeCost = resizeCost(costs, s.ResizeCost)
 	return s, index

@@ -4,6 +4,8 @@
 package report
 
 import (
+	"cmp"
+
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
@@ -21,6 +23,12 @@ func addUse(s *api.Status, r *Round) {
 			if js.Waits != nil {
 				waiting[key{js.Pool, name}]++
 			}
+		}
+	}
+	for _, x := range r.View.Rigid {
+		pool := r.Config.Pool(x.Pool)
+		for name := cmp.Or(x.Queue, queue.Any); name != ""; name = pool.Queues[name].Parent {
+			used[key{x.Pool, name}] += x.Slots
 		}
 	}
 	for i := range s.Pools {

@@ -74,6 +74,9 @@ func Status(r *Round) *api.Status {
 	for _, x := range v.Ineligible {
 		s.Ineligible = append(s.Ineligible, api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off, Problems: x.Problems.Strings()})
 	}
+	for _, x := range v.Blocked {
+		s.Blocked = append(s.Blocked, api.BlockedJob{JobKey: x.Key, Pool: x.Pool, Queue: x.Queue, Workers: x.Workers, Slots: x.Slots, Room: x.Room, Reason: x.Wait, Sentence: x.Sentence})
+	}
 	addWaits(s, r)
 	addUse(s, r)
 	if r.Ample != nil {
