@@ -194,14 +194,16 @@ type SpreadTime struct {
 
 // Requests is what a job requests in its kolo block, including defaults.
 type Requests struct {
-	Kind        string    `json:"kind,omitempty"`
-	Preferred   int       `json:"preferred"`
-	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes; absent means all
-	Slots       int       `json:"slots"`          // of one worker
-	Weight      float64   `json:"weight"`
-	Priority    int       `json:"priority"`
-	Preemptible bool      `json:"preemptible"`
-	Deadline    time.Time `json:"deadline,omitzero"`
+	Kind      string    `json:"kind,omitempty"`
+	Preferred int       `json:"preferred"`
+	Sizes     sizes.Set `json:"sizes,omitzero"` // allowed sizes; absent means all
+	Slots     int       `json:"slots"`          // of one worker or, with a ratio, of one unit
+	// Ratio is the number of workers of each group in one unit, if the groups scale together.
+	Ratio       map[string]int `json:"ratio,omitempty"`
+	Weight      float64        `json:"weight"`
+	Priority    int            `json:"priority"`
+	Preemptible bool           `json:"preemptible"`
+	Deadline    time.Time      `json:"deadline,omitzero"`
 }
 
 // Key returns namespace/id.

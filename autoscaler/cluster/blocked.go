@@ -25,6 +25,7 @@ func (b *viewBuilder) finish() {
 		j, f := &b.view.Jobs[i], &b.view.Facts[i]
 		f.Failed = f.Status == "dead" && j.Count() > 0 && j.Alive() == 0 && f.Completed == 0
 		f.Where = b.where(j)
+		f.Whole = j.HasMinimum()
 		if j.Count() == 0 && !j.Stopped {
 			j.NeverFits = b.neverFits(j)
 		}

@@ -14,6 +14,9 @@ import (
 // empty, or "" if they could.
 func (b *viewBuilder) neverFits(j *planner.Job) string {
 	need := max(1, j.Sizes.Above(j.Min-1))
+	if j.Ratio != nil {
+		return b.gangNeverFits(j, need)
+	}
 	workers, slots := 0, 0
 	var largest *planner.Group // a group none of whose workers fits
 	for g := range j.Groups {
@@ -32,6 +35,32 @@ func (b *viewBuilder) neverFits(j *planner.Job) string {
 	}
 	least := need * j.Groups[0].Need.Slots
 	return fmt.Sprintf("its minimum is %d slots, and the nodes that it may use would have room for %d if they were empty: %d too few", least, slots, least-slots)
+}
+
+// gangNeverFits does what neverFits does for a gang: each group needs room of its own.
+func (b *viewBuilder) gangNeverFits(j *planner.Job, need int) string {
+	all, has, least := map[placement.Place]bool{}, 0, 0
+	for g, n := range j.Shape(need) {
+		group := &j.Groups[g]
+		fit := b.emptyRoom(group, n)
+		switch {
+		case fit == 0:
+			return fmt.Sprintf("group %q: %s", group.Name, b.unfitWorker(group))
+		case fit < n:
+			return fmt.Sprintf("its minimum has %d workers in group %q, and the nodes that these may use would have room for %d if they were empty: %d too few", n, group.Name, fit, n-fit)
+		}
+		least += n * group.Need.Slots
+		for _, at := range group.Class.Places {
+			if !all[at] {
+				all[at] = true
+				has += b.totals[at.Node][at.Bin]
+			}
+		}
+	}
+	if has < least {
+		return fmt.Sprintf("its minimum is %d slots, and the nodes that it may use would have room for %d if they were empty: %d too few", least, has, least-has)
+	}
+	return ""
 }
 
 // unfitWorker states why no node could hold one worker of a group.

@@ -258,27 +258,31 @@ func (b *viewBuilder) job(j *job) {
 	s, notes := ruled(j, pool)
 	out := planner.Job{
 		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
-		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible,
+		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible, Ratio: s.Ratio,
 	}
 	out.Locality = b.locality(j, pool)
 	f := Facts{
 		Observation: history.Observation{
 			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
-			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{},
+			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{}, Unit: s.Unit(),
 		},
 		Spec: s, Tenant: tenant(j, pool), Queue: pool.QueueOf(j.key.Namespace, s.Queue), Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}
 	if j.stopped {
 		out.HoldReason, out.Stopped = "the job is stopped", true
 	}
-	for _, sg := range s.Groups {
+	for k, sg := range s.Groups {
 		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })
 		g := j.groups[i]
 		need := placement.Need{Slots: max(1, g.slots), CPU: g.cpu, Memory: g.memory}
 		if pool.CPUSlot > 0 {
 			need.Slots = max(1, (g.cpu+pool.CPUSlot-1)/pool.CPUSlot)
 		}
-		f.Slots = need.Slots
+		if s.Ratio == nil {
+			f.Slots = need.Slots
+		} else {
+			f.Slots += s.Ratio[k] * need.Slots
+		}
 		f.Counts[g.name] = g.count
 		if sg.Service != "" && !slices.Contains(f.Services, sg.Service) {
 			f.Services = append(f.Services, sg.Service)

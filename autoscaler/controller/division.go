@@ -51,11 +51,11 @@ func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) 
 		low := j.Sizes.Above(max(1, j.Min) - 1)
 		switch {
 		case !movable(j, now):
-			add(d.leaf[i], j.Count()*f.Slots, j.Count()*f.Slots)
+			add(d.leaf[i], f.SlotsOf(j.Count()), f.SlotsOf(j.Count()))
 		case j.Count() > 0 && !j.Preemptible:
-			add(d.leaf[i], low*f.Slots, max(low, j.Sizes.AtMost(j.Max))*f.Slots)
+			add(d.leaf[i], f.SlotsOf(low), f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
 		default:
-			add(d.leaf[i], 0, max(low, j.Sizes.AtMost(j.Max))*f.Slots)
+			add(d.leaf[i], 0, f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
 		}
 	}
 	slots, rigid := ready(v, pool), map[int]int{}

@@ -234,7 +234,7 @@ func spare(v *cluster.View, b *cluster.Blocked, d *division, now time.Time) (all
 			continue
 		}
 		foreign := d != nil && d.leaf[i] != d.leafOf(b)
-		keep := keeps(&v.Jobs[i], b.Priority, foreign, now) * v.Facts[i].Slots
+		keep := v.Facts[i].SlotsOf(keeps(&v.Jobs[i], b.Priority, foreign, now))
 		all -= keep
 		if !foreign {
 			own += keep

@@ -54,7 +54,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 			}
 			// Keep slots for its workers that have no place yet.
 			if j.Frozen == "" && !j.Stopped {
-				reserved += max(0, j.Count()-j.Alive()) * f.Slots
+				reserved += f.SlotsOf(max(0, j.Count()-j.Alive()))
 			}
 			continue
 		}
@@ -126,7 +126,7 @@ func held(v *cluster.View, bins map[placement.Place]int, job int) int {
 		}
 	}
 	if j.Frozen == "" && !j.Stopped {
-		n += max(0, j.Count()-j.Alive()) * v.Facts[job].Slots
+		n += v.Facts[job].SlotsOf(max(0, j.Count()-j.Alive()))
 	}
 	return n
 }
@@ -146,12 +146,18 @@ func take(s *policy.Snapshot, n int) {
 	}
 }
 
+// policyJob returns a job as policies see it. The workers of a gang's unit start and stop
+// together, so a policy sees a unit as one worker that holds the slots of all.
 func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
+	unit := max(1, f.Unit)
+	if unit > 1 {
+		curve = speedup.NewCurve() // trainings report by workers
+	}
 	return policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Namespace: j.Key.Namespace, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(f.Spec.DeadlineOf(h.Submitted)),
-		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
-		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
+		Min: j.Min / unit, Max: j.Max / unit, Preferred: f.Spec.Preferred / unit, Sizes: j.Sizes.Over(unit), PerWorker: f.Slots,
+		Count: j.Settled() / unit, Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
 		Curve: curve, Done: h.Done, Remaining: max(0, h.Work(f.Spec.TotalWork)-h.Done),
 	}
 }

@@ -119,3 +119,71 @@ func sleeping(hcl string) string {
 		"driver = \"raw_exec\"\n      config {\n        command = \"/bin/sleep\"\n        args    = [\"100000\"]\n      }\n      kill_timeout = \"5s\"")
 	return strings.ReplaceAll(hcl, "memory = 512", "memory = 32")
 }
+
+// TestGang scales groups in a ratio, and leaves a change half written, as a leader does that
+// dies between two writes.
+func TestGang(t *testing.T) {
+	w := start(t)
+	d := w.agent(t, "one", w.Address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+	hcl := pageJob(t, "scale-groups-in-a-ratio.md")
+
+	t.Log("whole units start, and go when another job comes")
+	w.register(t, strings.Replace(hcl, `job "train"`, `job "a"`, 1))
+	w.eventuallyGroups(t, "a", 2, 8)
+	w.register(t, strings.Replace(hcl, `job "train"`, `job "b"`, 1))
+	w.eventuallyGroups(t, "a", 1, 4)
+	w.eventuallyGroups(t, "b", 1, 4)
+	w.neverTooMuch(t, "a", "b")
+
+	t.Log("the leader dies between two writes: the next completes the change, or takes it back")
+	d.kill(os.Kill)
+	for job, counts := range map[string][2]int{"a": {2, 4}, "b": {1, 3}} {
+		for g, group := range []string{"ps", "workers"} {
+			n := int64(counts[g])
+			_, _, err := w.API.Jobs().ScaleWithRequest(job, &api.ScalingRequest{
+				Count: &n, Target: map[string]string{"Group": group}, Message: "kolo: half of a change", Meta: map[string]any{"kolo": map[string]any{"cause": "grow"}},
+			}, nil)
+			must.NoError(t, err)
+		}
+	}
+	d = w.agent(t, "two", w.Address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+	w.eventuallyGroups(t, "a", 1, 4)
+	w.eventuallyGroups(t, "b", 1, 4)
+
+	t.Log("the other's room is for another unit")
+	w.purgeJob(t, "b")
+	w.eventuallyGroups(t, "a", 2, 8)
+	w.neverTooMuch(t, "a")
+	w.purge(t, "a")
+}
+
+// eventuallyGroups waits for the running servers and workers of a job.
+func (w *world) eventuallyGroups(t *testing.T, job string, servers, workers int) {
+	t.Helper()
+	want := map[string]int{"ps": servers, "workers": workers}
+	var got map[string]int
+	waitFor(t, time.Minute, fmt.Sprintf("%s to have %v", job, want), func() bool {
+		got = map[string]int{}
+		allocs, _, err := w.API.Jobs().Allocations(job, false, nil)
+		if err != nil {
+			return false
+		}
+		for _, a := range allocs {
+			if a.ClientStatus == api.AllocClientStatusRunning && a.DesiredStatus == api.AllocDesiredStatusRun {
+				got[a.TaskGroup]++
+			}
+		}
+		info, _, err := w.API.Jobs().Info(job, nil)
+		if err != nil {
+			return false
+		}
+		for _, g := range info.TaskGroups {
+			if *g.Count != want[*g.Name] {
+				return false
+			}
+		}
+		return got["ps"] == servers && got["workers"] == workers
+	})
+}

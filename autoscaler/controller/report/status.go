@@ -62,7 +62,7 @@ func Status(r *Round) *api.Status {
 		js := jobStatus(j, f, r.Jobs[i], r.Wants[i], waits[j.Key], r.Now)
 		js.Spread = spreadOf(r, i)
 		p := pools[j.Pool]
-		p.Used += j.Alive() * f.Slots
+		p.Used += f.SlotsOf(j.Alive())
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
 			p.Waiting++
 		}
@@ -140,6 +140,12 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Preemptible: j.Preemptible, Deadline: f.Spec.DeadlineOf(h.Submitted),
 		},
+	}
+	for g, n := range j.Ratio {
+		if js.Requests.Ratio == nil {
+			js.Requests.Ratio = map[string]int{}
+		}
+		js.Requests.Ratio[j.Groups[g].Name] = n
 	}
 	switch {
 	case h.Frozen:

@@ -88,6 +88,11 @@ type Job struct {
 	Sizes       sizes.Set // allowed totals
 	Preemptible bool
 	Started     bool // had a worker once
+	Incomplete  bool // never had the workers of its minimum
+
+	// Ratio is the number of workers of each group in one unit, if the groups start and
+	// scale together; nil if they do not. Min, Max and Sizes are then multiples of its sum.
+	Ratio []int
 
 	Stopped bool // by its user; HoldReason is set, too
 
@@ -212,6 +217,7 @@ const (
 	Rollback Cause = "rollback" // workers that found no place
 	Move     Cause = "move"     // the same, to groups that have room
 	Migrate  Cause = "migrate"  // half of a move of workers that train, to other groups
+	Repair   Cause = "repair"   // of a gang that is not whole
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 
