@@ -115,8 +115,12 @@ func (q *request) run() {
 func (q *request) wants() map[identity.JobKey]planner.Want {
 	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
-		a := &q.decision.Allocations[k]
-		out[key] = planner.Want{Count: a.Count * q.units[k], Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed}
+		a, unit := &q.decision.Allocations[k], q.units[k]
+		w := planner.Want{Count: a.Count * unit, Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed}
+		if unit > 1 && w.Reason != "" {
+			w.Reason += fmt.Sprintf(" (in units of %d workers)", unit)
+		}
+		out[key] = w
 	}
 	return out
 }
