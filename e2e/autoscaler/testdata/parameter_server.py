@@ -25,7 +25,7 @@ def cluster() -> dict[str, list[str]]:
 
 
 spec = cluster()
-task = {"type": role, "index": spec[role].index(os.environ["NOMAD_ADDR_tf"])}  # noqa: SIM112  # Nomad's name
+task = {"type": role, "index": spec[role].index(os.environ["NOMAD_ADDR_peer"])}  # noqa: SIM112  # Nomad's name
 os.environ["TF_CONFIG"] = json.dumps({"cluster": spec, "task": task})
 os.environ["GRPC_FAIL_FAST"] = "use_caller"
 

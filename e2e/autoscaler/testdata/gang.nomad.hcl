@@ -10,36 +10,45 @@ variable "result" {
   type = string
 }
 
-# Each role is a group, and a unit is a chief, a server and two workers.
+variable "roles" {
+  type        = string
+  description = "comma-separated"
+}
+
+variable "ratio" {
+  type = string
+}
+
+# Each role is a group. They find each other by a template.
 job "train" {
   type = "batch"
 
   dynamic "group" {
-    for_each = ["chief", "ps", "worker"]
+    for_each = split(",", var.roles)
     labels   = [group.value]
     content {
       scaling {
         min = 0
-        max = 2
+        max = 3
         policy {
           kolo {
-            gang  = ["ps", "worker", "chief"]
-            ratio = "1:2:1"
+            gang  = split(",", var.roles)
+            ratio = var.ratio
           }
         }
       }
 
       network {
-        port "tf" {}
+        port "peer" {}
       }
 
       service {
         name     = group.value
-        port     = "tf"
+        port     = "peer"
         provider = "nomad"
       }
 
-      task "tf" {
+      task "train" {
         driver       = "raw_exec"
         kill_timeout = "5s"
 
@@ -58,7 +67,7 @@ job "train" {
           destination = "local/members"
           change_mode = "noop" # the script reads it until all are there
           data        = <<-EOT
-            {{- range $role := split "," "chief,ps,worker" }}{{ range nomadService $role }}
+            {{- range $role := split "," "${var.roles}" }}{{ range nomadService $role }}
             {{ $role }} {{ .Address }}:{{ .Port }}{{ end }}{{ end }}
           EOT
         }
