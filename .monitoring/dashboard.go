@@ -51,11 +51,26 @@ var rows = []struct {
 			{"{{pool}}: used", `max by (pool) (kolo_pool_slots_used{` + pool + `})`},
 			{"{{pool}}: all", `max by (pool) (kolo_pool_slots{` + pool + `})`},
 		}},
+		{"Slots of the queues", "With the guarantee of each.", "short", false, []query{
+			{"{{pool}}/{{queue}}: used", `max by (pool, queue) (kolo_queue_slots_used{` + pool + `})`},
+			{"{{pool}}/{{queue}}: guaranteed", `max by (pool, queue) (kolo_queue_slots_guaranteed{` + pool + `}) > 0`},
+		}},
 		{"Workers by namespace", "Absent with telemetry { per_job = false }.", "short", true, []query{
 			{"{{namespace}}", `sum by (namespace) (kolo_job_running)`},
 		}},
 		{"Slots that jobs would use in addition", "If the pool had more room.", "short", true, []query{
 			{"{{pool}}/{{queue}}", `sum by (pool, queue) (kolo_slots_wanted{` + pool + `}) > 0`},
+		}},
+	}},
+	{"What are slots used for?", []chart{
+		{"Use of slots", "The glossary defines the uses. Slots that are productive train steps which are kept.", "percentunit", true, []query{
+			{"{{use}}", `sum by (use) (rate(kolo_slot_seconds_total{` + pool + `}[$__rate_interval])) / on () group_left () sum(rate(kolo_slot_seconds_total{` + pool + `}[$__rate_interval]))`},
+		}},
+		{"Not productive, by namespace", "Slots of which it is known that they do not train.", "short", true, []query{
+			{"{{namespace}}", `sum by (namespace) (rate(kolo_slot_seconds_total{` + pool + `,use!~"productive|unknown"}[$__rate_interval]))`},
+		}},
+		{"Budgets", "Used part of the present period.", "percentunit", false, []query{
+			{"{{pool}}/{{queue}}", `max by (pool, queue) (kolo_queue_budget_used_slot_hours{` + pool + `}) / max by (pool, queue) (kolo_queue_budget_slot_hours{` + pool + `})`},
 		}},
 	}},
 	{"What do resizes cost?", []chart{

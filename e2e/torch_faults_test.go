@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/agent/stall"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -83,6 +85,23 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 		tr.waitSize(ctx, 2)
 		must.NoError(t, tr.record().CheckRollbacks(1))
 		must.Len(t, 1, tr.record().PIDs(0))
+	})
+
+	t.Run("is stopped", func(t *testing.T) {
+		t.Parallel() // it waits most of the time
+		tr := startTorch(ctx, t, c, trainingOptions{count: 3, config: map[string]any{"np": 3, "stall_timeout": "auto"}, args: []string{"--audit=1"}})
+		tr.waitSize(ctx, 3)
+		tr.waitProgress(ctx, 2*stall.Enough)
+		must.NoError(t, syscall.Kill(tr.slotOf(1).PID, syscall.SIGSTOP))
+		tr.waitEvent(ctx, `(stall_timeout = "auto"); the cause is rank 1`, "stopped by a signal")
+		tr.waitStarts(ctx, 4) // one process more: it is replaced alone
+		tr.waitSize(ctx, 3)
+		tr.finish(ctx)
+		r := tr.record()
+		must.Len(t, 1, r.PIDs(0))
+		must.NoError(t, r.CheckRollbacks(1))
+		must.NoError(t, r.CheckEffective(samples))
+		must.NoError(t, r.CheckUses())
 	})
 }
 

@@ -27,6 +27,7 @@ type Status struct {
 	Pools      []PoolStatus    `json:"pools"`
 	Jobs       []JobStatus     `json:"jobs"`
 	Ineligible []IneligibleJob `json:"ineligible,omitempty"`
+	Blocked    []BlockedJob    `json:"blocked,omitempty"`
 }
 
 // Leader is the autoscaler that leads.
@@ -187,7 +188,7 @@ type Waits struct {
 	Reason   waiting.Reason `json:"reason"`
 	Sentence string         `json:"sentence"`
 	Queue    string         `json:"queue"`              // of the configuration; "*" is none of them
-	Position int            `json:"position,omitempty"` // from 1; absent if the job is paused or held
+	Position int            `json:"position,omitempty"` // from 1; absent if it is in no queue
 	Slots    int            `json:"slots"`              // that it needs at least
 	Since    time.Time      `json:"since"`
 
@@ -229,18 +230,32 @@ type SpreadTime struct {
 
 // Requests holds the settings of a job's kolo block, including defaults.
 type Requests struct {
-	Kind        string    `json:"kind,omitempty"`
-	Preferred   int       `json:"preferred"`
-	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes; absent means all
-	Slots       int       `json:"slots"`          // of one worker
-	Weight      float64   `json:"weight"`
-	Priority    int       `json:"priority"`
-	Preemptible bool      `json:"preemptible"`
-	Deadline    time.Time `json:"deadline,omitzero"`
+	Kind      string    `json:"kind,omitempty"`
+	Preferred int       `json:"preferred"`
+	Sizes     sizes.Set `json:"sizes,omitzero"` // allowed sizes; absent means all
+	Slots     int       `json:"slots"`          // of one worker or, with a ratio, of one unit
+	// Ratio is the number of workers of each group in one unit, if the groups scale together.
+	Ratio       map[string]int `json:"ratio,omitempty"`
+	Weight      float64        `json:"weight"`
+	Priority    int            `json:"priority"`
+	Preemptible bool           `json:"preemptible"`
+	Deadline    time.Time      `json:"deadline,omitzero"`
 }
 
 // Key returns namespace/id.
 func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
+
+// BlockedJob is a job without a kolo block that waits in Nomad for slots.
+type BlockedJob struct {
+	identity.JobKey
+	Pool     string         `json:"pool"`
+	Queue    string         `json:"queue,omitempty"` // of a pool that is divided; absent is none
+	Workers  int            `json:"workers"`         // without a place
+	Slots    int            `json:"slots"`           // that these need
+	Room     int            `json:"room,omitempty"`  // of these, slots that elastic jobs keep free for it
+	Reason   waiting.Reason `json:"reason"`
+	Sentence string         `json:"sentence"`
+}
 
 // IneligibleJob is a job that asks for Kolo and is not scaled, because its block has
 // errors or it is switched off.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // finish computes CPU slots and collects the demand of jobs that are not elastic.
@@ -24,8 +25,49 @@ func (b *viewBuilder) finish() {
 		j, f := &b.view.Jobs[i], &b.view.Facts[i]
 		f.Failed = f.Status == "dead" && j.Count() > 0 && j.Alive() == 0 && f.Completed == 0
 		f.Where = b.where(j)
+		f.Whole = j.HasMinimum()
+		if j.Count() == 0 && !j.Stopped {
+			j.NeverFits = b.neverFits(j)
+		}
 	}
 	b.blocked()
+	b.rigids()
+}
+
+// rigidKey identifies a job that is not elastic in a pool.
+type rigidKey struct {
+	pool string
+	job  identity.JobKey
+}
+
+// countRigid counts what an allocation of a job that is not elastic holds of a pool that is
+// divided. Nodes that take no workers are no part of what is divided.
+func (b *viewBuilder) countRigid(n *planner.Node, a *alloc, slots int) {
+	pool := b.pools(n.Pool)
+	switch {
+	case pool.Tree == nil || n.State != planner.Ready:
+	case pool.CPUSlot > 0:
+		b.rigid[rigidKey{n.Pool, a.job}] += a.cpu
+	case slots > 0:
+		b.rigid[rigidKey{n.Pool, a.job}] += slots
+	}
+}
+
+// rigids collects the jobs that are not elastic and hold slots of divided pools.
+func (b *viewBuilder) rigids() {
+	for key, n := range b.rigid {
+		pool := b.pools(key.pool)
+		if pool.CPUSlot > 0 {
+			n /= pool.CPUSlot // parts of a slot do not add up on one node; whole ones count
+		}
+		if n > 0 {
+			ns := key.job.Namespace
+			b.view.Rigid = append(b.view.Rigid, Rigid{Key: key.job, Pool: key.pool, Queue: pool.QueueOf(ns, ns), Slots: n})
+		}
+	}
+	slices.SortFunc(b.view.Rigid, func(x, y Rigid) int {
+		return cmp.Or(cmp.Compare(x.Pool, y.Pool), strings.Compare(x.Key.String(), y.Key.String()))
+	})
 }
 
 // blocked collects the unplaced workers of jobs that are not elastic. It leaves out
@@ -43,7 +85,7 @@ func (b *viewBuilder) blocked() {
 			continue
 		}
 		pool := b.pools(j.pool)
-		out := Blocked{Key: j.key, Pool: j.pool, Priority: j.priority}
+		out := Blocked{Key: j.key, Pool: j.pool, Queue: pool.QueueOf(j.key.Namespace, j.key.Namespace), Priority: j.priority}
 		if rule, ok := pool.RuleOf(j.key.Namespace, j.key.Namespace); ok && rule.MaxPriority > 0 {
 			out.Priority = min(out.Priority, rule.MaxPriority)
 		}

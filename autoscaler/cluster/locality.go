@@ -72,10 +72,10 @@ func (b *viewBuilder) where(j *planner.Job) history.Where {
 }
 
 // locality returns how close together a job's workers must be, or nil if it does
-// not matter.
+// not matter. A gang is placed by its ratio.
 func (b *viewBuilder) locality(j *job, pool config.Pool) *planner.Locality {
 	s, tree := j.spec, b.view.Topologies[j.pool]
-	if !pool.Aware || tree == nil || s.Locality == jobspec.Blind {
+	if !pool.Aware || tree == nil || s.Locality == jobspec.Blind || s.Ratio != nil {
 		return nil
 	}
 	out := &planner.Locality{Level: s.Level}

@@ -15,6 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -29,6 +30,7 @@ type View struct {
 	Facts      []Facts         // about Cluster.Jobs, in the same order
 	Ineligible []IneligibleJob // jobs that ask for Kolo and are not managed
 	Blocked    []Blocked       // other jobs that wait for room
+	Rigid      []Rigid         // other jobs that hold slots of a divided pool
 	// Others is the number of workers of each job that is not elastic, without stopping ones.
 	Others map[identity.JobKey]int
 
@@ -76,9 +78,24 @@ type IneligibleJob struct {
 type Blocked struct {
 	Key            identity.JobKey
 	Pool           string
+	Queue          string // of a divided pool that the job's namespace is in; "" is none
 	Priority       int
 	Workers, Slots int // without a place
 	Worker         int // slots of the smallest of these workers
+
+	// The caller sets how many slots elastic jobs keep free for it, and why it waits.
+	Room     int
+	Wait     waiting.Reason
+	Sentence string
+}
+
+// Rigid is a job that is not elastic and holds slots of a pool that is divided between
+// queues.
+type Rigid struct {
+	Key   identity.JobKey
+	Pool  string
+	Queue string // that the job's namespace is in; "" is none
+	Slots int
 }
 
 // View returns the state that is known now.
@@ -89,7 +106,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[identity.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[identity.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}, rigid: map[rigidKey]int{}}
 	b.nodes()
 	b.topologies(&w.trees)
 	b.jobs()
@@ -117,6 +134,7 @@ type viewBuilder struct {
 
 	nodeAt     map[string]int
 	binAt      []map[string]int // by node: device group to bin
+	totals     [][]int          // slots by node and bin, whoever holds them
 	jobAt      map[identity.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string
@@ -124,6 +142,7 @@ type viewBuilder struct {
 	unset      []levelOf
 	used       map[classKey]*planner.Class // the cache keeps no others
 	paths      map[*planner.Class][]int
+	rigid      map[rigidKey]int // slots or, in pools that count CPU, MHz
 }
 
 func (b *viewBuilder) nodes() {
@@ -146,8 +165,10 @@ func (b *viewBuilder) nodes() {
 			b.view.Packed[n.NodePool] = true
 		}
 		bins := map[string]int{}
+		var totals []int
 		if pool.CPUSlot > 0 {
 			out.Bins = []planner.Bin{{}} // set once all CPU held by other jobs is known
+			totals = []int{max(0, n.cpu) / pool.CPUSlot}
 		}
 		for _, g := range n.groups {
 			if pool.CPUSlot > 0 || !matches(g.id, pool.Device) {
@@ -155,13 +176,14 @@ func (b *viewBuilder) nodes() {
 			}
 			bins[g.id] = len(out.Bins)
 			out.Bins = append(out.Bins, planner.Bin{Type: g.id, Slots: g.healthy})
+			totals = append(totals, g.healthy+len(g.sick))
 			if !slices.Contains(b.types[n.NodePool], g.id) {
 				b.types[n.NodePool] = append(b.types[n.NodePool], g.id)
 			}
 		}
 		b.nodeAt[id] = len(b.view.Nodes)
 		b.view.Nodes = append(b.view.Nodes, out)
-		b.binAt = append(b.binAt, bins)
+		b.binAt, b.totals = append(b.binAt, bins), append(b.totals, totals)
 	}
 }
 
@@ -238,27 +260,31 @@ func (b *viewBuilder) job(j *job) {
 	s, notes := ruled(j, pool)
 	out := planner.Job{
 		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
-		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible,
+		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible, Ratio: s.Ratio,
 	}
 	out.Locality = b.locality(j, pool)
 	f := Facts{
 		Observation: history.Observation{
 			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
-			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{},
+			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{}, Unit: s.Unit(),
 		},
 		Spec: s, Tenant: tenant(j, pool), Queue: pool.QueueOf(j.key.Namespace, s.Queue), Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}
 	if j.stopped {
 		out.HoldReason, out.Stopped = "the job is stopped", true
 	}
-	for _, sg := range s.Groups {
+	for k, sg := range s.Groups {
 		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })
 		g := j.groups[i]
 		need := placement.Need{Slots: max(1, g.slots), CPU: g.cpu, Memory: g.memory}
 		if pool.CPUSlot > 0 {
 			need.Slots = max(1, (g.cpu+pool.CPUSlot-1)/pool.CPUSlot)
 		}
-		f.Slots = need.Slots
+		if s.Ratio == nil {
+			f.Slots = need.Slots
+		} else {
+			f.Slots += s.Ratio[k] * need.Slots
+		}
 		f.Counts[g.name] = g.count
 		if sg.Service != "" && !slices.Contains(f.Services, sg.Service) {
 			f.Services = append(f.Services, sg.Service)

@@ -73,11 +73,14 @@ func (b *viewBuilder) takeOff(n int, a *alloc) {
 	node := &b.view.Nodes[n]
 	node.CPU -= a.cpu
 	node.Memory -= a.memory
+	slots := 0
 	for _, d := range a.devices {
 		if bin, ok := b.binAt[n][d.group]; ok {
 			node.Bins[bin].Slots -= len(d.ids)
+			slots += len(d.ids)
 		}
 	}
+	b.countRigid(node, a, slots)
 }
 
 // checkHealth finds workers that a change of the count could kill, because Nomad

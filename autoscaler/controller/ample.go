@@ -56,6 +56,9 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 		}
 		for i := range v.Jobs {
 			j := &v.Jobs[i]
+			if j.Pool == name && j.NeverFits != "" {
+				counts[i] = j.Sizes.Above(j.Min - 1) // no policy is asked about it
+			}
 			if j.Pool != name || !movable(j, now) {
 				continue
 			}
@@ -82,7 +85,7 @@ func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Ti
 	if next := a.at.Add(max(ampleEvery, ampleShare*a.took)); a.counts != nil && next.After(now) {
 		return next
 	}
-	q := &request{policy: p.policy, snap: withRoom(p.last.snap), keys: p.last.keys}
+	q := &request{policy: p.policy, snap: withRoom(p.last.snap), keys: p.last.keys, units: p.last.units}
 	q.snap.State, q.snap.Changed = slices.Clone(c.history.States[pool]), true
 	q.run()
 	*a = ampleCounts{counts: map[identity.JobKey]int{}, fingerprint: p.fingerprint, at: now, took: q.took}

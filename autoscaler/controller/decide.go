@@ -21,6 +21,7 @@ type request struct {
 	snap        *policy.Snapshot
 	fingerprint uint64            // of snap
 	keys        []identity.JobKey // of the snapshot's jobs
+	units       []int             // workers that each of them starts and stops together
 
 	done     bool // the rest is set; guarded by the controller's lock
 	decision policy.Decision
@@ -101,7 +102,7 @@ func (c *Controller) request(v *cluster.View, pool string, p *poolPolicy, now ti
 	q := &request{policy: p.policy, snap: snap, fingerprint: snap.Fingerprint()}
 	snap.Changed, snap.First = q.fingerprint != p.fingerprint, p.fingerprint == 0
 	for _, i := range index {
-		q.keys = append(q.keys, v.Jobs[i].Key)
+		q.keys, q.units = append(q.keys, v.Jobs[i].Key), append(q.units, max(1, v.Facts[i].Unit))
 	}
 	return q
 }
@@ -117,8 +118,12 @@ func (q *request) run() {
 func (q *request) wants() map[identity.JobKey]planner.Want {
 	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
-		a := &q.decision.Allocations[k]
-		out[key] = planner.Want{Count: a.Count, Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed, Stops: a.Stops}
+		a, unit := &q.decision.Allocations[k], q.units[k]
+		w := planner.Want{Count: a.Count * unit, Reason: a.Reason, Wait: a.Wait, Reclaimed: a.Reclaimed, Stops: a.Stops}
+		if unit > 1 && w.Reason != "" {
+			w.Reason += fmt.Sprintf(" (in units of %d workers)", unit)
+		}
+		out[key] = w
 	}
 	return out
 }

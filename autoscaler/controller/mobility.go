@@ -30,7 +30,7 @@ func (c *Controller) addMobility(v *cluster.View, now time.Time) {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		tree := v.Topologies[j.Pool]
 		pool := c.cfg.Pool(j.Pool)
-		if !pool.Aware || tree == nil || len(j.Groups) < 2 || !movable(j, now) {
+		if !pool.Aware || tree == nil || len(j.Groups) < 2 || j.Ratio != nil || !movable(j, now) {
 			continue
 		}
 		h := c.job(j.Key)

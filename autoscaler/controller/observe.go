@@ -114,7 +114,7 @@ func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *hi
 // fill sets the fields of the planner's job from its history.
 func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
-	j.Started = !known.FirstStart.IsZero()
+	j.Started, j.Incomplete = !known.FirstStart.IsZero(), !known.Whole
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
 	known.BoundMove(now, c.cfg.Planner.MoveTimeout)
 	if j.Moving = known.Moving(j.Groups); j.Moving != nil {

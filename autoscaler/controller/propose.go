@@ -51,7 +51,7 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 	for i := range view.Jobs {
 		var decided bool
 		if wants[i], decided = wanted[view.Jobs[i].Key]; !decided {
-			wants[i].Count = view.Jobs[i].Settled()
+			wants[i] = undecided(&view.Jobs[i])
 		}
 	}
 	plan := planner.Make(&view.Cluster, wants, now, options)
@@ -84,6 +84,7 @@ func (c *Controller) proposals(view *cluster.View, line string, poolOf func(stri
 		c.fill(j, f, now)
 	}
 	c.addMobility(view, now)
+	c.loans.divided = divide(view, poolOf, now)
 	c.loans.reserve(view, now)
 	var requests []*request
 	var out []api.Proposal

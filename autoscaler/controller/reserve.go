@@ -4,10 +4,12 @@
 package controller
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -33,6 +35,8 @@ import (
 type loans struct {
 	at time.Time // of the last observation
 	of map[loanKey]*loan
+
+	divided map[string]*division // now, by pool
 }
 
 type loanKey struct{ pool, namespace string }
@@ -185,44 +189,58 @@ func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Ti
 }
 
 // reserve reserves slots in the view for waiting jobs that are not elastic. It takes
-// slots that elastic jobs of the same or lower priority can spare, and only if a worker
-// fits into them. It returns the number of slots for each job.
+// slots that elastic jobs can spare, in a divided pool within what the job's queue is
+// entitled to, and only if a worker fits into them. It returns the number of slots for each
+// job.
 func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int {
 	given := map[identity.JobKey]int{}
 	v.Reserved = map[string]int{}
-	for _, b := range v.Blocked { // highest priority first
-		if r.isPaused(loanKey{b.Pool, b.Key.Namespace}, now) {
+	for i := range v.Blocked { // highest priority first
+		b := &v.Blocked[i]
+		if key := (loanKey{b.Pool, b.Key.Namespace}); r.isPaused(key, now) {
+			b.Wait, b.Sentence = waiting.Held, "Nomad placed nothing into the room that was made for jobs of its namespace; room is made again at "+r.of[key].paused.Format(time.TimeOnly)
 			continue
 		}
-		n := min(b.Slots, max(0, spare(v, b.Pool, b.Priority, now)-v.Reserved[b.Pool]))
+		d := r.divided[b.Pool]
+		all, own := spare(v, b, d, now)
+		n := min(b.Slots, max(0, all-v.Reserved[b.Pool]))
+		b.Wait, b.Sentence = waiting.NoRoom, fmt.Sprintf("it needs %d slots, and elastic jobs can spare %d for it", b.Slots, n)
+		if d != nil && d.entitled(b, own) < n {
+			n = d.entitled(b, own)
+			b.Sentence = d.explain(b, n)
+		}
 		if n < b.Worker {
 			continue
 		}
-		given[b.Key] = n
+		if n == b.Slots {
+			b.Wait, b.Sentence = waiting.Settling, fmt.Sprintf("%d slots are kept free for it", n)
+		}
+		if d != nil {
+			d.rigid[d.leafOf(b)] += n
+		}
+		given[b.Key], b.Room = n, n
 		v.Reserved[b.Pool] += n
 	}
 	return given
 }
 
-// spare returns how many slots of a pool are free or could be released by elastic jobs for a
-// job of the given priority.
-func spare(v *cluster.View, pool string, priority int, now time.Time) int {
-	n := ready(v, pool)
+// spare returns how many slots of a pool are free or could be released by elastic jobs for
+// another job, and how many the elastic jobs of its own queue keep. d is nil if the pool is
+// not divided.
+func spare(v *cluster.View, b *cluster.Blocked, d *division, now time.Time) (all, own int) {
+	all = ready(v, b.Pool)
 	for i := range v.Jobs {
-		j := &v.Jobs[i]
-		if j.Pool != pool {
+		if v.Jobs[i].Pool != b.Pool {
 			continue
 		}
-		keep := j.Count()
-		if j.Priority <= priority && movable(j, now) {
-			keep = min(keep, j.Min)
-			if j.Preemptible && j.Priority < priority {
-				keep = 0
-			}
+		foreign := d != nil && d.leaf[i] != d.leafOf(b)
+		keep := v.Facts[i].SlotsOf(keeps(&v.Jobs[i], b.Priority, foreign, now))
+		all -= keep
+		if !foreign {
+			own += keep
 		}
-		n -= keep * v.Facts[i].Slots
 	}
-	return n
+	return all, own
 }
 
 // ready returns how many slots of a pool are on nodes that take workers, without those that

@@ -94,6 +94,7 @@ func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 		c.log.Warn("room was made for jobs that are not elastic, and Nomad placed none of them; elastic jobs have it for now",
 			"pool", key.pool, "namespace", key.namespace, "placement_timeout", c.cfg.Planner.PlacementTimeout, "again_at", c.loans.of[key].paused)
 	}
+	c.loans.divided = divide(v, c.cfg.Pool, now)
 	return c.loans.keep(v, now, &c.cfg.Planner.Options)
 }
 
@@ -102,7 +103,7 @@ func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, time.Time) {
 	wants := make([]planner.Want, len(v.Jobs))
 	for i := range wants {
-		wants[i].Count = v.Jobs[i].Settled()
+		wants[i] = undecided(&v.Jobs[i])
 	}
 	wake := now.Add(c.cfg.Planner.Tick)
 	for _, name := range v.Pools() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -18,7 +19,16 @@ import (
 // movable reports whether a policy may decide about the job now. Any other job counts as
 // foreign workload.
 func movable(j *planner.Job, now time.Time) bool {
-	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now)
+	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now) && j.NeverFits == ""
+}
+
+// undecided returns what is wanted for a job that no policy decides about: what it has.
+func undecided(j *planner.Job) planner.Want {
+	w := planner.Want{Count: j.Settled()}
+	if j.NeverFits != "" {
+		w.Wait, w.Reason = waiting.NeverFits, string(waiting.NeverFits)+": "+j.NeverFits
+	}
+	return w
 }
 
 // snapshot returns a pool as its policy sees it, and the index in v of each of its jobs. It
@@ -45,7 +55,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 			}
 			// Keep slots for its workers that have no place yet.
 			if j.Frozen == "" && !j.Stopped {
-				reserved += max(0, j.Count()-j.Alive()) * f.Slots
+				reserved += f.SlotsOf(max(0, j.Count()-j.Alive()))
 			}
 			continue
 		}
@@ -54,6 +64,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 		index = append(index, i)
 		s.Jobs = append(s.Jobs, policyJob(j, f, h, c.history.Curve(h.Job, kindKey(j.Key, f))))
 	}
+	s.Fixed = append(s.Fixed, rigidSlots(v, name)...)
 	take(s, reserved)
 	s.ResizeCost = resizeCost(costs, s.ResizeCost)
 	return s, index
@@ -116,7 +127,7 @@ func held(v *cluster.View, bins map[placement.Place]int, job int) int {
 		}
 	}
 	if j.Frozen == "" && !j.Stopped {
-		n += max(0, j.Count()-j.Alive()) * v.Facts[job].Slots
+		n += v.Facts[job].SlotsOf(max(0, j.Count()-j.Alive()))
 	}
 	return n
 }
@@ -136,13 +147,19 @@ func take(s *policy.Snapshot, n int) {
 	}
 }
 
+// policyJob returns a job as policies see it. The workers of a gang's unit start and stop
+// together, so a policy sees a unit as one worker that holds the slots of all.
 func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
+	unit := max(1, f.Unit)
+	if unit > 1 {
+		curve = speedup.NewCurve() // trainings report by workers
+	}
 	permanent := slices.ContainsFunc(j.Groups, func(g planner.Group) bool { return g.Min > 0 })
 	return policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Namespace: j.Key.Namespace, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(f.Spec.DeadlineOf(h.Submitted)),
-		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
-		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime, Pardoned: h.Pardoned, Permanent: permanent,
+		Min: j.Min / unit, Max: j.Max / unit, Preferred: f.Spec.Preferred / unit, Sizes: j.Sizes.Over(unit), PerWorker: f.Slots,
+		Count: j.Settled() / unit, Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime, Pardoned: h.Pardoned, Permanent: permanent,
 		Curve: curve, Done: h.Done, Remaining: max(0, h.Work(f.Spec.TotalWork)-h.Done),
 	}
 }

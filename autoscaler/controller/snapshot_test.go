@@ -14,8 +14,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
@@ -47,6 +49,25 @@ func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
 			must.Eq(t, tc.free, free)
 		})
 	}
+}
+
+// A policy sees a gang in units, and what it wants is workers again.
+func TestSnapshot_Gang(t *testing.T) {
+	v := twoRacks(t, 4)
+	j := &v.Jobs[0]
+	j.Groups = []planner.Group{{Name: "ps"}, {Name: "workers"}}
+	j.Ratio, j.Min, j.Max, j.Sizes = []int{1, 4}, 5, 20, sizes.Every(5, 5)
+	j.Groups[0].Count, j.Groups[1].Count = 2, 8
+	v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{Preferred: 10}, Observation: history.Observation{Slots: 9, Unit: 5, Created: 1}}}
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
+	c.history.Job(j.Key, &v.Facts[0].Observation, time.Unix(1_800_000_000, 0))
+	q := c.request(v, "gpu", &poolPolicy{}, time.Unix(1_800_000_000, 0))
+	must.Len(t, 1, q.snap.Jobs)
+	got := &q.snap.Jobs[0]
+	must.Eq(t, []int{1, 4, 2, 2, 9}, []int{got.Min, got.Max, got.Preferred, got.Count, got.PerWorker})
+	must.True(t, got.Sizes.All())
+	q.decision = policy.Decision{Allocations: []policy.Allocation{{Count: 3, Reason: "grows"}}}
+	must.Eq(t, planner.Want{Count: 15, Reason: "grows (in units of 5 workers)"}, q.wants()[j.Key])
 }
 
 // One namespace names a queue for each of its seven jobs, and another has a single job.

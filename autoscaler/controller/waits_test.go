@@ -117,10 +117,36 @@ func TestController_WaitsInOnePot(t *testing.T) {
 	c := w.config()
 	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu"}
 	a, _ := w.start(c)
-	w.job("first", 8, 8)
-	w.eventually(map[string]int{"first": 8})
-	w.job("second", 9, 16)
-	w.eventuallyWaits(a, "second", waiting.NoRoom, "*", 1, 9)
+	w.job("first", 3, 3)
+	w.job("paused", 5, 5)
+	w.eventually(map[string]int{"first": 3, "paused": 5})
+	must.NoError(t, a.SetPaused(t.Context(), "a test", identity.JobKey{Namespace: "default", ID: "paused"}, true))
+	w.job("second", 4, 16)
+	w.eventuallyWaits(a, "second", waiting.NoRoom, "*", 1, 4)
 	w.in("mine", "third", 2, 4)
 	w.eventuallyWaits(a, "third", waiting.InQueue, "*", 2, 2)
+}
+
+// A job that the nodes could never hold is refused with the missing number and keeps no other
+// from starting. It starts once there are nodes for it.
+func TestController_RefusesWhatNeverFits(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Pools["default"] = config.Pool{Name: "default", Policy: "fifo", Device: "gpu"}
+	a, _ := w.start(c)
+	w.job("never", 9, 9)
+	got := w.eventuallyWaits(a, "never", waiting.NeverFits, "*", 0, 9)
+	must.Eq(t, "its minimum is 9 slots, and the nodes that it may use would have room for 8 if they were empty: 1 too few", got.Sentence)
+	w.job("behind", 4, 4)
+	w.eventually(map[string]int{"behind": 4, "never": 0})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { // for who adds nodes
+		lacks := statusOf(a.Status(), "never").Lacks
+		return lacks != nil && lacks.Slots == 9
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+
+	t.Log("a node that makes it possible joins")
+	w.nomad.AddNodes(1, 4)
+	w.eventuallyWaits(a, "never", waiting.InQueue, "*", 1, 9)
+	w.nomad.AddNodes(1, 4)
+	w.eventually(map[string]int{"behind": 4, "never": 9})
 }

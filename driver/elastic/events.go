@@ -75,7 +75,16 @@ type Trained struct{ Generation uint64 }
 
 // Stalled reports that a ring made no step for too long, because one of its processes
 // hangs, and that the leader has cut its connections.
-type Stalled struct{ Generation uint64 }
+type Stalled struct {
+	Generation uint64
+	// Causes are the processes that are known to be the cause, and Why states what they do,
+	// for messages. If there are none, the cause is a process that does not leave.
+	Causes []Proc
+	Why    string
+	// Doubtful states that the time was derived from earlier steps. If no member leaves the
+	// ring, none waits for another, so all may be working; each then has CommitTimeout.
+	Doubtful bool
+}
 
 // Intruded reports that a process outside the ring is connected to a member. The ring
 // is broken, so that the next one forms without that process.

@@ -123,14 +123,25 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 	if d.broken && c.kept && !d.told {
 		m.restartIdle()
 	}
-	limit, after := m.opt.BarrierTimeout, "others left it, or it broke"
+	if d.stalled != nil && c.kept {
+		m.killCauses(d.stalled)
+	}
+	if c.kept && d.kept.IsZero() {
+		d.kept = m.now
+	}
+	since, limit, after := d.since, m.opt.BarrierTimeout, "others left it, or it broke"
 	switch {
 	case d.told:
 		limit, after = m.opt.CommitTimeout, "it was told of a change (commit_timeout)"
-	case d.stalled && c.kept:
+	case d.stalled != nil && c.kept:
+		if d.stalled.Doubtful {
+			since = d.kept // until then all may have been working
+		}
 		limit, after = stallGrace, "the ring made no step for too long (stall_timeout)"
+	case d.stalled != nil && d.stalled.Doubtful && c.out == 0 && c.lost == 0:
+		limit, after = m.opt.CommitTimeout, "the ring made no step for too long (stall_timeout, commit_timeout)"
 	}
-	if m.wake(d.since.Add(limit)) {
+	if m.wake(since.Add(limit)) {
 		m.killMembers(func(*slot) bool { return true }, "it has not left ring %d in %s after %s", m.last.Generation, limit, after)
 	}
 }
@@ -149,6 +160,14 @@ func (m *Machine) breakRing(d *dissolving) {
 func (m *Machine) restartIdle() {
 	m.killMembers(func(s *slot) bool { return s.idle }, "it hangs in ring %d, which broke: it has used hardly any CPU time for %s",
 		m.last.Generation, IdleTime)
+}
+
+// killCauses kills the members that are known to be the cause of a stall. The caller makes
+// sure that others keep the state.
+func (m *Machine) killCauses(ev *Stalled) {
+	m.killMembers(func(s *slot) bool {
+		return slices.ContainsFunc(ev.Causes, func(p Proc) bool { return m.proc(p) == s })
+	}, "it is %s, and ring %d made no step (stall_timeout)", ev.Why, m.last.Generation)
 }
 
 // killMembers kills the matching members that are still in the ring, and reports each

@@ -36,11 +36,12 @@ type intact struct {
 // killed.
 type dissolving struct {
 	since   time.Time
-	noticed bool // the members leave because of a notice
-	broken  bool // the ring lost a member, and its connections are cut
-	stalled bool // the ring made no steps
-	told    bool // members were notified of a change, and none failed: those still in the ring may be busy until their commit
-	failed  bool // a member was lost unexpectedly
+	noticed bool      // the members leave because of a notice
+	broken  bool      // the ring lost a member, and its connections are cut
+	stalled *Stalled  // the ring made no steps; nil if it did
+	kept    time.Time // since when a member that has the state has left; zero if none has
+	told    bool      // members were notified of a change, and none failed: those still in the ring may be busy until their commit
+	failed  bool      // a member was lost unexpectedly
 }
 
 func (*noRing) isPhase()     {}
@@ -81,7 +82,7 @@ func (m *Machine) startDissolving() *dissolving {
 // connections. Members that do not hang notice and leave; the others are killed.
 func (m *Machine) stalled(ev Stalled) {
 	if m.Up() && m.last.Generation == ev.Generation {
-		m.phase = &dissolving{since: m.now, noticed: m.noticed(), broken: true, stalled: true}
+		m.phase = &dissolving{since: m.now, noticed: m.noticed(), broken: true, stalled: &ev}
 	}
 }
 
@@ -142,7 +143,7 @@ func (m *Machine) rememberTold() {
 	case *training:
 		p.told = true
 	case *dissolving:
-		p.told = !p.stalled && !p.failed
+		p.told = p.stalled == nil && !p.failed
 	}
 }
 

@@ -40,6 +40,67 @@ func TestAnAdoptedRingDoesNotInheritAStall(t *testing.T) {
 	s.expect("stop b:0")
 }
 
+// The process that is known to be the cause of a stall is killed as soon as another has left
+// the ring with the state, and it alone: the others form the next ring, which it joins again.
+func TestTheCauseOfAStallIsReplacedAlone(t *testing.T) {
+	stalled := func(t *testing.T, doubtful bool, causes ...string) *script {
+		s := newScript(t, Options{NP: 3, MinNP: 1, Framework: torch, SlotRestarts: 0, CommitTimeout: 5 * time.Minute})
+		for i, name := range []string{"a", "b", "c"} {
+			s.join(name, i, 1)
+		}
+		s.wait(time.Second)
+		s.arrive("a:0", "b:0", "c:0")
+		s.up("a:0", "b:0", "c:0")
+		s.event(Trained{1})
+		ev := Stalled{Generation: 1, Why: "stopped by a signal", Doubtful: doubtful}
+		for _, name := range causes {
+			ev.Causes = append(ev.Causes, s.proc(name))
+		}
+		s.did, s.events = nil, nil
+		s.event(ev)
+		return s
+	}
+	t.Run("known", func(t *testing.T) {
+		s := stalled(t, true, "b:0")
+		s.expect() // it may be the last with the state
+		s.waiting("a:0")
+		s.expect("stop b:0")
+		must.Eq(t, []string{"rank 1 (host b, slot 0) is killed: it is stopped by a signal, and ring 1 made no step (stall_timeout)"}, s.events)
+		s.waiting("c:0")
+		s.die("b:0", "signal: killed")
+		s.up("a:0", "c:0")
+		s.wait(time.Second)
+		s.expect("form 2: a:0 c:0", "start b:0 2/3")
+		s.arrive("b:0")
+		s.expect("notify a:0")
+		s.waiting("a:0", "c:0")
+		s.expect("form 3: a:0 c:0 b:0")
+	})
+	t.Run("it has left", func(t *testing.T) {
+		s := stalled(t, true, "b:0")
+		s.waiting("b:0", "a:0", "c:0")
+		s.expect("form 2: a:0 b:0 c:0")
+	})
+	t.Run("unknown", func(t *testing.T) {
+		s := stalled(t, true)
+		s.waiting("a:0", "c:0")
+		s.wait(stallGrace)
+		s.expect("stop b:0")
+	})
+	t.Run("none waits for another", func(t *testing.T) {
+		s := stalled(t, true)
+		s.wait(4 * time.Minute)
+		s.expect() // all may evaluate
+		s.waiting("a:0", "b:0", "c:0")
+		s.expect("form 2: a:0 b:0 c:0")
+	})
+	t.Run("none waits for another, by a fixed time", func(t *testing.T) {
+		s := stalled(t, false)
+		s.wait(time.Minute)
+		s.expect("stop a:0", "stop b:0", "stop c:0")
+	})
+}
+
 // When the last member of a ring is back, its time to leave starts again, because it may
 // hold the only copy of the state.
 func TestASurvivorThatIsBackGetsTimeToLeaveItsRing(t *testing.T) {

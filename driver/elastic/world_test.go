@@ -172,15 +172,23 @@ func (w *world) step(ev Event) {
 	}
 }
 
-// stall does what a leader does when the newest ring seems to have stalled.
+// stall does what a leader does when the newest ring seems to have stalled. The leader may
+// know which processes are the cause, and may be mistaken.
 func (w *world) stall() {
+	ev := Stalled{Generation: w.newest.Generation, Why: "stopped", Doubtful: w.pick(2) == 0}
+	known, mistaken := w.pick(2) == 0, w.pick(8) == 0
+	for _, m := range w.newest.Members {
+		if h := w.host(m.Proc.Slot.Host); known && h != nil && (h.slots[m.Proc.Slot.Local].hung || mistaken && w.pick(2) == 0) {
+			ev.Causes = append(ev.Causes, m.Proc)
+		}
+	}
 	if w.m.Up() && w.m.last.Generation == w.newest.Generation {
 		w.slow[w.newest.Generation] = true
 		for _, h := range w.hosts {
 			h.send(Break{w.newest.Generation})
 		}
 	}
-	w.step(Stalled{w.newest.Generation})
+	w.step(ev)
 }
 
 func isTick(ev Event) bool { _, ok := ev.(Tick); return ok }

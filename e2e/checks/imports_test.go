@@ -93,7 +93,7 @@ type rule struct {
 // horovod and torch are two frameworks. Only the program lists these, and passes agent and
 // launcher their parts.
 func driverRules() map[string]rule {
-	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "task/plaintext", "agent/process", "agent/wire"}
+	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "task/plaintext", "agent/process", "agent/stall", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "discovery/nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
@@ -132,9 +132,10 @@ func driverRules() map[string]rule {
 		"agent/config":     {uses: []string{"task/settings"}},
 		"agent/events":     {},
 		"agent/process":    {uses: []string{"discovery/hostnet", "sandbox/ownthread", "task/plaintext"}},
+		"agent/stall":      {pure: true},
 		"agent/wire":       {uses: []string{"sandbox/attest", "elastic"}},
 		"agent/host":       {uses: base},
-		"agent/leader":     {uses: []string{"sandbox/attest", "elastic", "task/settings", "agent/config", "task/plaintext", "agent/wire"}},
+		"agent/leader":     {uses: []string{"sandbox/attest", "elastic", "task/settings", "agent/config", "task/plaintext", "agent/stall", "agent/wire"}},
 		"agent/framework":  {uses: slices.Concat(base, framework)},
 		"agent/port":       {},
 		"agent/statusapi":  {uses: []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}},

@@ -174,8 +174,8 @@ class Client:
         return self._attested >= (generation, round_)
 
     def progress(self, generation: int, fields: Mapping[str, Any]) -> None:
-        """Reports progress. Never waits: a report is dropped while the agent is too busy to read."""
-        self._send({"type": "progress", "generation": generation, **fields}, wait=False)
+        """Reports progress. Does not wait: a report is dropped while the agent is too busy to read, unless it states that a step is slow."""
+        self._send({"type": "progress", "generation": generation, **fields}, wait="slow" in fields)
 
     def changing(self, generation: int) -> bool:
         """Whether the agent wants the group to change."""

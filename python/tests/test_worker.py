@@ -68,6 +68,8 @@ class Worker(unittest.TestCase):
         self.assertEqual({"type": "formed", "generation": 4, "round": 1}, self.agent.next())
         client.progress(4, {"step": 2})
         self.assertEqual({"type": "progress", "generation": 4, "step": 2}, self.agent.next())
+        client.progress(4, {"slow": "evaluation"})
+        self.assertEqual({"type": "progress", "generation": 4, "slow": "evaluation"}, self.agent.next())
 
     def test_there_is_no_next_place(self):
         client = self.client()

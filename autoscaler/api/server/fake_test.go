@@ -44,6 +44,7 @@ func (f *fake) Status() *api.Status {
 		Autoscaler: "fake", Ready: true,
 		Jobs:       []api.JobStatus{{JobKey: identity.JobKey{Namespace: "red", ID: "red-job"}}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-job"}}},
 		Ineligible: []api.IneligibleJob{{JobKey: identity.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-bad"}}},
+		Blocked:    []api.BlockedJob{{JobKey: identity.JobKey{Namespace: "red", ID: "red-plain"}}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-plain"}}},
 		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Use: []api.QueueUse{{Queue: "*", Used: 2}}, Problem: "decided 9 for red-job and blue-job"}},
 	}
 }

@@ -102,6 +102,9 @@ func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error)
 	if out.Ineligible, err = seen(ctx, sc, s.Ineligible, func(j *api.IneligibleJob) identity.JobKey { return j.JobKey }); err != nil {
 		return nil, err
 	}
+	if out.Blocked, err = seen(ctx, sc, s.Blocked, func(j *api.BlockedJob) identity.JobKey { return j.JobKey }); err != nil {
+		return nil, err
+	}
 	out.Pools = append([]api.PoolStatus{}, s.Pools...)
 	for i := range out.Pools {
 		if out.Pools[i].Problem != "" {

@@ -247,7 +247,7 @@ func (w *world) crowd(t *testing.T) {
 	w.nomad.Register(nomadtest.Job{ID: "waits", Max: 8, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"min": 5}}}})
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		_, metrics := w.do(t, "GET", "/v1/metrics", "")
-		return strings.Contains(metrics, `kolo_jobs_waiting{pool="default",queue="*",reason="no-room"} 1`)
+		return strings.Contains(metrics, `kolo_jobs_waiting{pool="default",queue="*",reason="never-fits"} 1`)
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 

@@ -6,8 +6,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +73,15 @@ func gapText(g history.Gap) string {
 	return text + ", lost steps unknown"
 }
 
+// ratioText returns the workers of each group in one unit, or "" if there is no ratio.
+func ratioText(ratio map[string]int) string {
+	var parts []string
+	for _, group := range slices.Sorted(maps.Keys(ratio)) {
+		parts = append(parts, fmt.Sprintf("%d %s", ratio[group], group))
+	}
+	return strings.Join(parts, ", ")
+}
+
 func drawJob(j *api.Job) string {
 	var out strings.Builder
 	if s := j.Job; s != nil {
@@ -85,6 +96,9 @@ func drawJob(j *api.Job) string {
 		}
 		if s.Waits != nil {
 			rows = append(rows, []string{"Expected start", expectedStart(s.Waits.Expected)})
+		}
+		if r := ratioText(s.Requests.Ratio); r != "" {
+			rows = append(rows, []string{"Unit", r})
 		}
 		if p := jobProgress(s); p != "" {
 			rows = append(rows, []string{"Progress", p})

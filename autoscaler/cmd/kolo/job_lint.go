@@ -40,6 +40,10 @@ Usage: kolo job lint [options] <file>...
 
 Options:
 
+  -batch-queue=<pools>
+    Comma-separated node pools that have a batch_queue (Nomad 2.1): jobs that would
+    hold up these queues are reported.
+
   -json
     Print the findings as a JSON array.
 
@@ -61,7 +65,7 @@ func (c *jobLintCommand) AutocompleteArgs() complete.Predictor { return complete
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *jobLintCommand) AutocompleteFlags() complete.Flags {
 	return complete.Flags{
-		"-json": complete.PredictNothing, "-max-kill-timeout": complete.PredictAnything,
+		"-batch-queue": complete.PredictAnything, "-json": complete.PredictNothing, "-max-kill-timeout": complete.PredictAnything,
 		"-var": complete.PredictAnything, "-var-file": complete.PredictFiles("*"),
 	}
 }
@@ -79,7 +83,9 @@ const maxJobText = 2 << 20
 func (c *jobLintCommand) Run(args []string) int {
 	o := lint.Options{ReadFiles: true}
 	var asJSON bool
+	var queued string
 	f := c.flags("job lint")
+	f.StringVar(&queued, "batch-queue", "", "")
 	f.BoolVar(&asJSON, "json", false, "")
 	f.DurationVar(&o.MaxKillTimeout, "max-kill-timeout", lint.MaxKillTimeout, "")
 	f.Var((*repeated)(&o.Vars), "var", "")
@@ -87,6 +93,7 @@ func (c *jobLintCommand) Run(args []string) int {
 	if err := parse(f, args, 1, 1000); err != nil {
 		return c.usage(err, f, c.Help())
 	}
+	o.QueuedPools = strings.FieldsFunc(queued, func(r rune) bool { return r == ',' || r == ' ' })
 	for _, v := range os.Environ() {
 		if strings.HasPrefix(v, "NOMAD_VAR_") {
 			o.Env = append(o.Env, v)

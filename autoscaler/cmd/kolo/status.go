@@ -158,6 +158,9 @@ func drawStatus(s *api.Status) string {
 			fmt.Fprintf(&out, "\n\n%s: %s.", s.Jobs[i].JobKey, n)
 		}
 	}
+	for _, b := range s.Blocked {
+		fmt.Fprintf(&out, "\n\n%s has no kolo block and waits for %s: %s: %s.", b.JobKey, counted(b.Slots, "slot"), b.Reason, b.Sentence)
+	}
 	for _, a := range s.Ineligible {
 		if a.Off {
 			fmt.Fprintf(&out, "\n\n%s is switched off (scaling.enabled = false, or stopped).", a.JobKey)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 )
@@ -113,4 +114,18 @@ func TestWanted(t *testing.T) {
 		must.Eq(t, want, wanted(&p))
 		must.StrContains(t, drawStatus(&api.Status{Ready: true, Pools: []api.PoolStatus{p}}), want)
 	}
+}
+
+// A job without a kolo block that waits is in the status, with its reason.
+func TestDrawStatus_Blocked(t *testing.T) {
+	s := &api.Status{Ready: true, Blocked: []api.BlockedJob{{
+		JobKey: identity.JobKey{Namespace: "b", ID: "plain"}, Slots: 3, Reason: waiting.NoRoom, Sentence: "it needs 3 slots, and elastic jobs can spare 1 for it",
+	}}}
+	must.StrContains(t, drawStatus(s), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
+}
+
+// The groups of a gang are shown with the workers of each in one unit.
+func TestDrawJob_Ratio(t *testing.T) {
+	out := drawJob(&api.Job{Job: &api.JobStatus{Requests: api.Requests{Ratio: map[string]int{"workers": 4, "ps": 1}}}})
+	must.StrContains(t, out, "1 ps, 4 workers")
 }

@@ -34,6 +34,9 @@ var (
 	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
 	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
 	waitsDesc      = prometheus.NewDesc("kolo_jobs_waiting", "Jobs with no workers, by queue and reason.", []string{"pool", "queue", "reason"}, nil)
+	queueUsedDesc  = prometheus.NewDesc("kolo_queue_slots_used", "Slots that jobs of a queue hold.", []string{"pool", "queue"}, nil)
+	borrowedDesc   = prometheus.NewDesc("kolo_queue_slots_borrowed", "Slots that jobs of a queue hold beyond its guarantee.", []string{"pool", "queue"}, nil)
+	guaranteeDesc  = prometheus.NewDesc("kolo_queue_slots_guaranteed", "Slots that a queue is guaranteed.", []string{"pool", "queue"}, nil)
 	decayedDesc    = prometheus.NewDesc("kolo_queue_borrowed_slot_hours", "Slot-hours that a queue borrowed, decayed by its half-life.", []string{"pool", "queue"}, nil)
 	budgetDesc     = prometheus.NewDesc("kolo_queue_budget_slot_hours", "Budget of a queue for the present period.", []string{"pool", "queue"}, nil)
 	spentDesc      = prometheus.NewDesc("kolo_queue_budget_used_slot_hours", "Slot-hours that count in the budget of a queue in the present period.", []string{"pool", "queue"}, nil)
@@ -48,7 +51,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, wantDesc, gpuDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, queueUsedDesc, borrowedDesc, guaranteeDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, wantDesc, gpuDesc}
 )
 
 // gauges sends gauges to ch.
@@ -117,13 +120,13 @@ func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity
 	}
 }
 
-// queueGauges sends what queues used over time. A queue is shown to those who may read jobs
+// queueGauges sends what queues use now, and what they used over time. A queue is shown to those who may read jobs
 // of one of its namespaces.
 func queueGauges(gauge func(*prometheus.Desc, float64, ...string), s *api.Status, sees func(identity.JobKey) bool) {
 	for i := range s.Pools {
-		p, namespaces := &s.Pools[i], map[string][]string{}
+		p, namespaces, guarantees := &s.Pools[i], map[string][]string{}, map[string]int{}
 		for _, q := range p.Queues {
-			namespaces[q.Name] = q.Namespaces
+			namespaces[q.Name], guarantees[q.Name] = q.Namespaces, q.Guarantee
 		}
 		for _, u := range p.Use {
 			of := namespaces[u.Queue]
@@ -133,6 +136,9 @@ func queueGauges(gauge func(*prometheus.Desc, float64, ...string), s *api.Status
 			if !slices.ContainsFunc(of, func(ns string) bool { return sees(identity.JobKey{Namespace: strings.TrimSuffix(ns, "*")}) }) {
 				continue
 			}
+			gauge(queueUsedDesc, float64(u.Used), p.Name, u.Queue)
+			gauge(borrowedDesc, float64(u.Borrowed), p.Name, u.Queue)
+			gauge(guaranteeDesc, float64(guarantees[u.Queue]), p.Name, u.Queue)
 			if u.Decayed != nil {
 				gauge(decayedDesc, *u.Decayed, p.Name, u.Queue)
 			}

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
@@ -19,12 +20,18 @@ func addUse(s *api.Status, r *Round) {
 	used, waiting := map[key]int{}, map[key]int{}
 	for i := range s.Jobs {
 		js := &s.Jobs[i]
-		pool, held := r.Config.Pool(js.Pool), r.View.Jobs[i].Alive()*r.View.Facts[i].Slots
+		pool, held := r.Config.Pool(js.Pool), r.View.Facts[i].SlotsOf(r.View.Jobs[i].Alive())
 		for name := queueOf(pool, js); name != ""; name = pool.Queues[name].Parent {
 			used[key{js.Pool, name}] += held
 			if js.Waits != nil {
 				waiting[key{js.Pool, name}]++
 			}
+		}
+	}
+	for _, x := range r.View.Rigid {
+		pool := r.Config.Pool(x.Pool)
+		for name := cmp.Or(x.Queue, queue.Any); name != ""; name = pool.Queues[name].Parent {
+			used[key{x.Pool, name}] += x.Slots
 		}
 	}
 	for i := range s.Pools {

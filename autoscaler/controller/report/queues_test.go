@@ -92,11 +92,19 @@ queue "hidden" { namespaces = ["secret"] }`, "x/1 a 50 1")
 		}
 		return out
 	}
-	must.Eq(t, []string{
+	all := series(func(identity.JobKey) bool { return true })
+	for _, want := range []string{
 		"kolo_queue_borrowed_slot_hours gpu a 48.0", "kolo_queue_borrowed_slot_hours gpu hidden 0.0",
 		"kolo_queue_budget_slot_hours gpu a 100.0", "kolo_queue_budget_used_slot_hours gpu a 12.5",
-	}, series(func(identity.JobKey) bool { return true }))
-	must.Len(t, 3, series(func(k identity.JobKey) bool { return k.Namespace == "default" }))
+		fmt.Sprintf("kolo_queue_slots_used gpu a %d.0", s.Pools[0].Use[0].Used), fmt.Sprintf("kolo_queue_slots_used gpu * %d.0", other.Used),
+		fmt.Sprintf("kolo_queue_slots_borrowed gpu * %d.0", other.Borrowed), "kolo_queue_slots_guaranteed gpu a 0.0",
+	} {
+		must.SliceContains(t, all, want)
+	}
+	must.Len(t, 4+3*4, all, must.Sprint("slots of a, forgets, hidden and *"))
+	for _, one := range series(func(k identity.JobKey) bool { return k.Namespace == "default" }) {
+		must.StrNotContains(t, one, "hidden")
+	}
 	must.SliceEmpty(t, series(func(identity.JobKey) bool { return false }))
 }
 

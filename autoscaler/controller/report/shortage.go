@@ -20,7 +20,7 @@ func addShortage(s *api.Status, r *Round) {
 	}
 	short := planner.Shortages(&v.Cluster, r.Wants, r.Ample, r.Plan, r.Now)
 	for _, x := range short {
-		j, lack := &v.Jobs[x.Job], &api.Lack{Slots: x.Workers * v.Facts[x.Job].Slots}
+		j, lack := &v.Jobs[x.Job], &api.Lack{Slots: v.Facts[x.Job].SlotsOf(x.Workers)}
 		if j.Locality != nil && j.Locality.Within > 0 {
 			lack.Level = j.Locality.Level
 		}

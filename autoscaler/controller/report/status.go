@@ -65,7 +65,7 @@ func Status(r *Round) *api.Status {
 		js.Spread = spreadOf(r, i)
 		js.Usage = usageOf(r, j.Key)
 		p := pools[j.Pool]
-		p.Used += j.Alive() * f.Slots
+		p.Used += f.SlotsOf(j.Alive())
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
 			p.Waiting++
 		}
@@ -76,6 +76,9 @@ func Status(r *Round) *api.Status {
 	}
 	for _, x := range v.Ineligible {
 		s.Ineligible = append(s.Ineligible, api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off, Problems: x.Problems.Strings()})
+	}
+	for _, x := range v.Blocked {
+		s.Blocked = append(s.Blocked, api.BlockedJob{JobKey: x.Key, Pool: x.Pool, Queue: x.Queue, Workers: x.Workers, Slots: x.Slots, Room: x.Room, Reason: x.Wait, Sentence: x.Sentence})
 	}
 	addWaits(s, r)
 	addUse(s, r)
@@ -151,6 +154,12 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Preemptible: j.Preemptible, Deadline: f.Spec.DeadlineOf(h.Submitted),
 		},
+	}
+	for g, n := range j.Ratio {
+		if js.Requests.Ratio == nil {
+			js.Requests.Ratio = map[string]int{}
+		}
+		js.Requests.Ratio[j.Groups[g].Name] = n
 	}
 	switch {
 	case h.Frozen:

@@ -76,7 +76,7 @@ func occupied(v *cluster.View, pool string, t *cluster.Topology, parts [][]topol
 			continue
 		}
 		for _, p := range parts[j] {
-			n := p.Workers * v.Facts[j].Slots
+			n := v.Facts[j].SlotsOf(p.Workers)
 			slots.Add(p.Leaf, -min(n, slots.At(p.Leaf).Free), n)
 		}
 	}

@@ -27,13 +27,13 @@ func addWaits(s *api.Status, r *Round) {
 			continue
 		}
 		wait := waits[j.Key]
-		w := &api.Waits{Queue: queueOf(r.Config.Pool(j.Pool), js), Slots: j.Sizes.Above(max(1, j.Min)-1) * f.Slots, Since: js.Seen}
+		w := &api.Waits{Queue: queueOf(r.Config.Pool(j.Pool), js), Slots: f.SlotsOf(j.Sizes.Above(max(1, j.Min) - 1)), Since: js.Seen}
 		if js.State == api.StateSuspended {
 			w.Since = r.Jobs[i].LastChange
 		}
 		w.Reason, w.Sentence = why(r, i, &wait)
 		js.Waits = w
-		if w.Reason != waiting.Paused && w.Reason != waiting.Held {
+		if w.Reason != waiting.Paused && w.Reason != waiting.Held && w.Reason != waiting.NeverFits {
 			lines.join(i, js)
 		}
 	}

@@ -193,6 +193,7 @@ func TestJob_Refuses(t *testing.T) {
 		"two jobs":              {"meta.rack", "job \"a\" {}\njob \"b\" {}\n", "j.hcl: 2 job blocks"},
 		"no elastic group":      {"meta.rack", "job \"a\" {\n  group \"b\" {\n    scaling {\n      max = 2\n    }\n  }\n}\n", "j.hcl:1: no group has scaling { policy { kolo {} } }"},
 		"bound already":         {"meta.rack", "job \"j\" {\n" + elastic("w", "    constraint {\n      attribute = \"${meta.rack}\"\n      value = \"r1\"\n    }\n", "", "") + "}\n", `j.hcl:3: group "w" is bound to a value of meta.rack already; remove the constraint`},
+		"a gang":                {"meta.rack", "job \"j\" {\n" + elastic("w", "", "      max = 8\n", "\n          gang = [\"w\", \"v\"]\n        ") + "}\n", "the groups of a gang are placed by their ratio"},
 		"a level inside a node": {"device.island", "job \"j\" {\n" + plain + "}\n", "a group cannot be bound to a value of device.island: it is inside a node"},
 		"kolo is no block":      {"meta.rack", "job \"j\" {\n  group \"w\" {\n    scaling {\n      policy {\n        kolo = {}\n      }\n    }\n  }\n}\n", "j.hcl:5: kolo is not a block; write kolo { … }"},
 		"deeper than is read":   {"meta.rack", strings.Repeat("a {", 70), "nested"},

@@ -120,6 +120,9 @@ func (j *job) group(b *hclsyntax.Block) (*group, error) {
 	if g.kolo = only(policy.Body, jobspec.Key); g.kolo == nil {
 		return nil, nil //nolint:nilnil // the caller asks for nil
 	}
+	if a := g.kolo.Body.Attributes["gang"]; a != nil {
+		return nil, j.wrong(a.SrcRange, "the groups of a gang are placed by their ratio, not by topology, and are not expanded")
+	}
 	g.min, g.max = g.scaling.Body.Attributes["min"], g.scaling.Body.Attributes["max"]
 	if len(b.Labels) != 1 {
 		return nil, j.wrong(b.DefRange(), "a group has one name")

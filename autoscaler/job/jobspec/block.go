@@ -42,6 +42,8 @@ type block struct {
 	locality, level             field[string]
 	preemptible, powers         field[bool]
 	sizes                       field[[]int]
+	gang                        field[[]string]
+	ratio                       field[string]
 }
 
 // keys maps each key of the block to its decoder. Blocks are read in alphabetical
@@ -62,6 +64,8 @@ var keys = map[string]key{
 	"preemptible":   define(func(b *block) *field[bool] { return &b.preemptible }, truth),
 	"powers_of_two": define(func(b *block) *field[bool] { return &b.powers }, truth),
 	"sizes":         define(func(b *block) *field[[]int] { return &b.sizes }, wholes),
+	"gang":          define(func(b *block) *field[[]string] { return &b.gang }, names),
+	"ratio":         define(func(b *block) *field[string] { return &b.ratio }, text),
 }
 
 // key describes how to read the value of a key, and how to merge it with the value

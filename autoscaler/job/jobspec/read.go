@@ -133,16 +133,16 @@ func (r *reader) group(g *api.TaskGroup) {
 // finish sets defaults and makes the checks that involve the whole job.
 func (r *reader) finish() {
 	s, b := &r.spec, &r.kolo
-	sumMin, sumMax := 0, 0
+	r.gang()
+	sumMin, sumMax := 0, s.most()
 	s.CanWait = true
 	for _, g := range s.Groups {
 		sumMin += g.Min
-		sumMax += g.Max
 		s.CanWait = s.CanWait && g.Min == 0
 		if g.Device != s.Groups[0].Device {
 			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for device %q where group %q asks for %q", g.Device, s.Groups[0].Name, s.Groups[0].Device),
 				"use one device type for all elastic groups of a job")
-		} else if g.Devices != s.Groups[0].Devices {
+		} else if g.Devices != s.Groups[0].Devices && s.Ratio == nil {
 			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("holds %d devices per worker where group %q holds %d", g.Devices, s.Groups[0].Name, s.Groups[0].Devices),
 				"use the same number of devices per worker in all elastic groups of a job")
 		}
@@ -153,12 +153,12 @@ func (r *reader) finish() {
 	s.Max = min(sumMax, MaxWorkers)
 	if b.max.set {
 		s.Max = int(b.max.value)
-		r.within(b.max.where, s.Max, max(1, sumMin), sumMax, "scaling.max of all groups")
+		r.within(b.max.where, s.Max, max(s.Unit(), sumMin), sumMax, "scaling.max of all groups")
 	}
-	s.Min = max(1, sumMin)
+	s.Min = max(s.Unit(), sumMin)
 	if b.min.set {
 		s.Min = int(b.min.value)
-		r.within(b.min.where, s.Min, max(1, sumMin), s.Max, "the largest size")
+		r.within(b.min.where, s.Min, max(s.Unit(), sumMin), s.Max, "the largest size")
 		if s.Min > sumMin && !s.CanWait {
 			r.problem(b.min.where, fmt.Sprintf("the job would wait for %d workers but scaling.min = %d starts it with fewer", s.Min, sumMin),
 				"write scaling { min = 0 } so that it can wait with none, or remove kolo.min")
@@ -235,6 +235,11 @@ func (r *reader) sizes() sizes.Set {
 	}
 	var out sizes.Set
 	switch {
+	case s.Ratio != nil:
+		out = r.inUnits()
+		for _, n := range out.Listed() {
+			r.within(cmp.Or(b.sizes.where, b.powers.where), n, s.Min, s.Max, "the largest size")
+		}
 	case b.sizes.set:
 		out = sizes.List(b.sizes.value...)
 		for _, n := range out.Listed() {

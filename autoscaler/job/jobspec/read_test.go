@@ -215,7 +215,7 @@ func TestRead_Malformed(t *testing.T) {
 		job  *api.Job
 		want string
 	}{
-		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline kind level locality max min"},
+		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline gang kind level locality max min"},
 		"misspelt minimum":            {job(kv("mim", 2.0)), "did you mean min?"},
 		"misspelt preemptible":        {job(kv("preemptable", true)), "did you mean preemptible?"},
 		"former name":                 {job(kv("suspendable", true)), "it is called preemptible now"},

@@ -11,8 +11,12 @@ import (
 
 // Spec is one job's request to the autoscaler, including all defaults.
 type Spec struct {
-	// Groups holds the elastic groups in the order of the job. There is at least one.
+	// Groups holds the elastic groups in the order of the job or, if they are in a ratio, of
+	// its gang. There is at least one.
 	Groups []Group
+	// Ratio is the number of workers of each group in one unit, if the groups are in a
+	// ratio. All totals below are then multiples of its sum.
+	Ratio []int
 
 	Min       int // workers of all groups while running, at least 1
 	Max       int // workers of all groups

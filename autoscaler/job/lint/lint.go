@@ -61,6 +61,8 @@ type Options struct {
 	ReadFiles bool
 	// MaxKillTimeout is the longest kill_timeout that clients grant.
 	MaxKillTimeout time.Duration
+	// QueuedPools lists the node pools that have a batch_queue (Nomad 2.1).
+	QueuedPools []string
 }
 
 const (
@@ -156,6 +158,7 @@ type checker struct {
 
 func (c *checker) check() {
 	c.koloBlock()
+	c.batchQueue()
 	var workers []*worker
 	for _, g := range c.job.TaskGroups[:min(len(c.job.TaskGroups), maxGroups)] {
 		for _, t := range g.Tasks[:min(len(g.Tasks), maxTasks)] {

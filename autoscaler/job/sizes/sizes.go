@@ -113,6 +113,21 @@ func (s Set) Fit(n, low, high int) int {
 	return 0
 }
 
+// Over returns the set of the numbers divided by a unit that divides all of them.
+func (s Set) Over(unit int) Set {
+	if unit <= 1 {
+		return s
+	}
+	if s.list != nil {
+		out := make([]int, len(s.list))
+		for i, n := range s.list {
+			out[i] = n / unit
+		}
+		return List(out...)
+	}
+	return Every(s.first/unit, s.step/unit)
+}
+
 // Count returns how many numbers of the set are between low and high (inclusive).
 func (s Set) Count(low, high int) int {
 	if low = s.Above(low - 1); low == 0 || low > high {

@@ -107,3 +107,15 @@ func TestSet_JSON(t *testing.T) {
 		})
 	}
 }
+
+// Divided by a unit, a set has the quotients of its numbers.
+func TestSet_Over(t *testing.T) {
+	for _, s := range []Set{List(5, 10, 40), Every(5, 5), Every(10, 15), List(20)} {
+		over := s.Over(5)
+		for n := range 60 {
+			must.Eq(t, s.Contains(5*n), over.Contains(n), must.Sprint(s, " over 5 contains ", n))
+		}
+	}
+	must.Eq(t, List(3), List(3).Over(1))
+	must.True(t, Every(5, 5).Over(5).All())
+}

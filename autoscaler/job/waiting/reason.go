@@ -22,7 +22,8 @@ const (
 const (
 	NoRoom     Reason = "no-room"    // its minimum is more than its queue or its pool may use now
 	Fragmented Reason = "fragmented" // the pool has enough free slots, but not where its workers fit
-	Constraint Reason = "constraint" // the nodes that it may use are too few for its minimum, even without the workers of others
+	Constraint Reason = "constraint" // the nodes that it may use are too few for its minimum next to jobs that are not elastic
+	NeverFits  Reason = "never-fits" // the nodes that it may use are too few for its minimum, even if they were empty
 	Settling   Reason = "settling"   // a change is under way, after which it starts
 )
 
@@ -38,5 +39,5 @@ const Unknown Reason = "unknown"
 
 // All returns the reasons in the order of the documentation.
 func All() []Reason {
-	return []Reason{OverLimit, WaitsForGuarantee, Reservation, Budget, InQueue, NoRoom, Fragmented, Constraint, Settling, Paused, Held, Invalid, Unknown}
+	return []Reason{OverLimit, WaitsForGuarantee, Reservation, Budget, InQueue, NoRoom, Fragmented, Constraint, NeverFits, Settling, Paused, Held, Invalid, Unknown}
 }

@@ -14,6 +14,7 @@ type Job struct {
 	FirstSeen  time.Time      `json:"first_seen"`
 	Submitted  time.Time      `json:"submitted,omitzero"` // first in this life: scaling changes Nomad's time
 	FirstStart time.Time      `json:"first_start,omitzero"`
+	Whole      bool           `json:"whole,omitempty"`      // it once had the workers of its minimum
 	LastChange time.Time      `json:"last_change,omitzero"` // of the count
 	Attained   float64        `json:"attained"`             // slot-seconds
 	RunTime    float64        `json:"run_time"`             // seconds with workers
@@ -99,10 +100,15 @@ type Observation struct {
 	Completed uint64
 	Counts    map[string]int // workers asked for, by group
 	Running   int            // workers that exist and are not being stopped
-	Slots     int            // of one worker
+	Slots     int            // of one unit
+	Unit      int            // workers of one unit: 1 unless the job's groups are in a ratio; 0 means 1
+	Whole     bool           // its minimum has workers, in each group
 	Oldest    time.Time      // creation of the oldest known worker
 	Where     Where          // place of the workers, if the pool has a topology
 }
+
+// SlotsOf returns the slots of a number of the job's workers.
+func (o *Observation) SlotsOf(workers int) int { return workers * o.Slots / max(1, o.Unit) }
 
 // newJob begins a history. The past of a job with older workers is estimated.
 func newJob(o *Observation, now time.Time) *Job {
@@ -117,7 +123,7 @@ func newJob(o *Observation, now time.Time) *Job {
 	if o.Running > 0 {
 		j.FirstStart = o.Oldest
 		j.RunTime = now.Sub(o.Oldest).Seconds()
-		j.Attained = j.RunTime * float64(o.Running*o.Slots)
+		j.Attained = j.RunTime * float64(o.SlotsOf(o.Running))
 		j.Had = map[int]float64{o.Running: j.RunTime}
 	}
 	return j
@@ -127,6 +133,7 @@ func newJob(o *Observation, now time.Time) *Job {
 // last observation. It returns the history of the job's next life if that has begun, else
 // j.
 func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
+	j.Whole = j.Whole || o.Whole
 	if o.Running > 0 {
 		if j.FirstStart.IsZero() {
 			j.FirstStart = now
@@ -135,7 +142,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 			}
 		}
 		j.RunTime += dt.Seconds()
-		j.Attained += dt.Seconds() * float64(o.Running*o.Slots)
+		j.Attained += dt.Seconds() * float64(o.SlotsOf(o.Running))
 	}
 	count := 0
 	for _, n := range o.Counts {

@@ -246,3 +246,14 @@ func TestJob_CostOfAResize(t *testing.T) {
 	}
 	must.Len(t, gapsLimit, r.Costs)
 }
+
+// A job that had its minimum once stays whole.
+func TestJob_Whole(t *testing.T) {
+	j := newJob(observed(1, 1, 0), t0)
+	for _, tc := range []struct{ now, want bool }{{false, false}, {true, true}, {false, true}} {
+		o := observed(1, 1, 0)
+		o.Whole = tc.now
+		j = j.observe(o, t0, 0)
+		must.Eq(t, tc.want, j.Whole)
+	}
+}

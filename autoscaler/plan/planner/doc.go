@@ -21,7 +21,11 @@
 //     reports that the allocations have ended.
 //   - Minimum: a job keeps at least its minimum while it runs, unless it is
 //     suspended. Only preemptible jobs are suspended.
-//   - Gang: a job starts only when its minimum fits, now and on real nodes.
+//   - Gang: a job starts only when its minimum fits, now and on real nodes. If its first
+//     workers find no place after all, it goes back to none.
+//   - Ratio: groups in a ratio (Job.Ratio) have whole units of workers. If a crash between
+//     two writes broke one, the next plan repairs that before it does anything else to the
+//     job.
 //   - Frozen: after one of its workers has completed, a job is never touched again
 //     (Nomad would run the completed workers a second time).
 //   - Hold: a job is left alone for its hold time after a change (except for the second

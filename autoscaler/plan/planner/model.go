@@ -89,6 +89,11 @@ type Job struct {
 	Sizes       sizes.Set // allowed totals
 	Preemptible bool
 	Started     bool // had a worker once
+	Incomplete  bool // never had the workers of its minimum
+
+	// Ratio is the number of workers of each group in one unit, if the groups start and
+	// scale together; nil if they do not. Min, Max and Sizes are then multiples of its sum.
+	Ratio []int
 
 	Stopped bool // by its user; HoldReason is set, too
 
@@ -96,6 +101,10 @@ type Job struct {
 	Frozen          string // a worker completed, or the job ended: never again
 	HoldReason      string // stopped, paused, invalid, deployment running: while it lasts
 	UnhealthyReason string // a worker sits on an unhealthy node: while it lasts
+
+	// NeverFits is why the nodes could not hold the minimum of a job without workers, even
+	// if they were empty; "" if they could. Only other nodes change that.
+	NeverFits string
 
 	LastChange   time.Time // of any count, by anyone
 	PendingSince time.Time // since when workers wait for a place; zero when none does
@@ -213,6 +222,7 @@ const (
 	Rollback Cause = "rollback" // workers that found no place
 	Move     Cause = "move"     // the same, to groups that have room
 	Migrate  Cause = "migrate"  // half of a move of workers that train, to other groups
+	Repair   Cause = "repair"   // of a gang that is not whole
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 

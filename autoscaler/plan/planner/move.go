@@ -48,8 +48,11 @@ func (m *Moving) Underway(counts []int) bool {
 }
 
 // Settled returns the job's number of workers without the effect of a move. Halfway through
-// a move, the job has more or fewer workers.
+// a move, the job has more or fewer workers. Of a gang, whole units count.
 func (job *Job) Settled() int {
+	if job.Ratio != nil {
+		return job.wholeUnits(job.counts())
+	}
 	if !job.moves() {
 		return job.Count()
 	}

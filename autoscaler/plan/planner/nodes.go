@@ -151,6 +151,13 @@ func (d *nodeDemand) promise(wants []Want, p *Plan) {
 func (d *nodeDemand) takeFree(j, n int) int {
 	taken := 0
 	groups := d.cluster.Jobs[j].Groups
+	if d.cluster.Jobs[j].Ratio != nil {
+		counts, taken := d.free.splitUnits(j, max(0, n))
+		for g, k := range counts {
+			d.free.take(j, g, k-groups[g].Count)
+		}
+		return taken
+	}
 	for g := range groups {
 		if taken >= n {
 			break
@@ -166,8 +173,20 @@ func (d *nodeDemand) takeFree(j, n int) int {
 }
 
 // add adds the nodes that n workers of a job need, in addition to the new nodes counted so
-// far.
+// far. The groups of a gang need theirs one after the other.
 func (d *nodeDemand) add(s Shortage, n int) {
+	job := &d.cluster.Jobs[s.Job]
+	if job.Ratio == nil {
+		d.addTo(s, job.Groups, n)
+		return
+	}
+	for g, k := range job.Shape(n) {
+		d.addTo(s, job.Groups[g:g+1], k)
+	}
+}
+
+// addTo adds the nodes that n workers need in one of the groups.
+func (d *nodeDemand) addTo(s Shortage, groups []Group, n int) {
 	if n <= 0 {
 		return
 	}
@@ -175,7 +194,6 @@ func (d *nodeDemand) add(s Shortage, n int) {
 	var bestAsk placement.Ask
 	var bestTypes map[string]bool
 	nodes := 0
-	groups := d.cluster.Jobs[s.Job].Groups
 	for g := range groups {
 		if groups[g].Class == nil || groups[g].Count >= groups[g].Max {
 			continue

@@ -15,7 +15,7 @@ import (
 // a guarantee. wants is in the order of c.Jobs, and jobs grow in that order. Make only reads
 // c.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, coming: map[string]bool{}}
+	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, repairs: map[int]bool{}, coming: map[string]bool{}}
 	for j := range c.Jobs {
 		b.target[j] = b.targetOf(j, wants[j])
 	}
@@ -29,6 +29,8 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	b.capacity = newCapacity(c, now)
 	for j := range c.Jobs {
 		switch {
+		case b.repairs[j]:
+			b.repair(j, wants[j])
 		case b.unplaced[j] && c.Jobs[j].moves() && b.target[j] < c.Jobs[j].Count():
 			b.shrink(j, wants[j])
 		case b.unplaced[j] && !c.Jobs[j].moves():
@@ -60,6 +62,7 @@ type planBuilder struct {
 	unplaced map[int]bool    // jobs with workers that found no place in time
 	acted    map[int]bool    // jobs that have an action
 	moving   map[int]bool    // jobs whose move is half done
+	repairs  map[int]bool    // gangs that are not whole
 	gangs    []int           // jobs that wait for room to start
 	load     []int           // elastic workers by node; nil until a pool that packs needs it
 	coming   map[string]bool // pools with jobs that wait for room that is coming
@@ -112,6 +115,10 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 			b.wait(j, want, job.ManualUntil, "a user set the count by hand")
 		}
 		b.requeueAt(job.ManualUntil)
+		return count
+	}
+	if job.ragged() {
+		b.repairs[j] = true // before anything else is done to the job
 		return count
 	}
 	if b.overdue(j) {
@@ -168,10 +175,10 @@ func (job *Job) floor() int {
 	return n
 }
 
-// mayStop reports whether 0 workers keep the promises made to the job: it has
-// not begun, or it may be suspended.
+// mayStop reports whether 0 workers keep the promises made to the job: it never had its
+// minimum, or it may be suspended.
 func (job *Job) mayStop() bool {
-	return job.floor() == 0 && (!job.Started || job.Preemptible)
+	return job.floor() == 0 && (!job.Started || job.Incomplete || job.Preemptible)
 }
 
 // releasing returns the pools in which more room is coming, and until when to wait for it.

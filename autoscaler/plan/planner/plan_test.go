@@ -190,7 +190,7 @@ func TestMake(t *testing.T) {
 		"take back: in time":   {nodes(8).with("a", func(j *Job) { j.Groups[0].Count = 4; j.PendingSince = now.Add(-30 * time.Second) }, 0, 0), []int{4}, "a 4→2 rollback", ""},
 		"take back: a gang that half started goes back to none": {
 			nodes(8).with("a", func(j *Job) {
-				j.Min, j.Started, j.Groups[0].Count = 4, false, 4
+				j.Min, j.Incomplete, j.Groups[0].Count = 4, true, 4
 				j.PendingSince = now.Add(-time.Minute)
 			}, 0, 0), []int{4}, "a 4→0 rollback", ""},
 		"take back: a started job keeps its minimum": {

@@ -65,6 +65,16 @@ func (b *planBuilder) lastWait() *Wait { return &b.plan.Waits[len(b.plan.Waits)-
 // lacks returns what keeps a job from starting for which there is no room.
 func (b *planBuilder) lacks(j int) waiting.Reason {
 	job := &b.Jobs[j]
+	if job.Ratio != nil {
+		slots := 0
+		for g, n := range job.Shape(job.smallest()) {
+			slots += n * job.Groups[g].Need.Slots
+		}
+		if b.capacity.pool[job.Pool] < slots {
+			return waiting.NoRoom
+		}
+		return waiting.Fragmented
+	}
 	need, worker := job.smallest(), math.MaxInt
 	for g := range job.Groups {
 		worker = min(worker, job.Groups[g].Need.Slots)

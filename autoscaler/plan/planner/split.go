@@ -22,6 +22,9 @@ func (b *planBuilder) shrink(j int, w Want) {
 	slices.SortStableFunc(order, func(x, y int) int { return job.Groups[x].Count - job.Groups[y].Count })
 	counts := job.counts()
 	left := from - to
+	if job.Ratio != nil {
+		counts, left, order = job.Shape(to), 0, nil
+	}
 	// Workers that have no place yet go before any that train.
 	for _, g := range order {
 		n := min(left, b.pending(j, g), counts[g]-job.Groups[g].Min)
@@ -31,7 +34,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 		}
 	}
 	var first []int // decides between groups that are equal by the job's locality
-	if b.Packed[job.Pool] {
+	if b.Packed[job.Pool] && job.Ratio == nil {
 		order = b.emptying(j, order, counts, left)
 		first = order
 	}
@@ -134,6 +137,9 @@ func (job *Job) counts() []int {
 // many found room. Groups that hold most of the job come first, then those with most room,
 // for few groups and then few nodes.
 func (c *capacity) split(j, n int) ([]int, int) {
+	if c.cluster.Jobs[j].Ratio != nil {
+		return c.splitUnits(j, n)
+	}
 	return c.splitOver(j, n, func(int) bool { return false })
 }
 
@@ -196,5 +202,8 @@ func (b *planBuilder) action(j int, counts []int, cause Cause, reason string) Ac
 		a.Reason = fmt.Sprintf("%d→%d", a.From, a.To)
 	}
 	slices.SortStableFunc(a.Steps, func(x, y Step) int { return (x.To - x.From) - (y.To - y.From) })
+	if job.Ratio != nil {
+		job.inOrder(a.Steps)
+	}
 	return a
 }

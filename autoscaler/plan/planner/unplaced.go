@@ -8,11 +8,15 @@ import (
 	"time"
 )
 
-// placed returns how many of the job's workers have a place.
+// placed returns how many of the job's workers have a place; of a gang, in whole units.
 func (b *planBuilder) placed(j int) int {
-	n := b.Jobs[j].Count()
-	for g := range b.Jobs[j].Groups {
-		n -= b.pending(j, g)
+	counts, n := b.Jobs[j].counts(), 0
+	for g := range counts {
+		counts[g] -= b.pending(j, g)
+		n += counts[g]
+	}
+	if b.Jobs[j].Ratio != nil {
+		return b.Jobs[j].wholeUnits(counts)
 	}
 	return n
 }
@@ -58,6 +62,12 @@ func (b *planBuilder) rollbackTo(j, placed int) int {
 // If there is no room, it rolls them back.
 func (b *planBuilder) relocateUnplaced(j int) {
 	job := &b.Jobs[j]
+	if job.Ratio != nil { // the place of its workers is their group
+		if b.target[j] < job.Count() {
+			b.shrink(j, Want{})
+		}
+		return
+	}
 	from, loose := job.Count(), 0
 	for g := range job.Groups {
 		loose += b.relocatable(j, g)

@@ -76,6 +76,7 @@ type Host struct {
 	completed   bool
 	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
 	restarts    atomic.Bool // processes can't change their ring
+	watching    *watching   // nil unless the leader asked what the processes do
 	requested   uint64      // generation of the last ring that was notified, as far as the host knows; see elastic.HostInfo.Noticed
 
 	leaving    bool

@@ -69,6 +69,11 @@ type activity struct {
 	// held states that one of the threads waits for a disk or a file server, or was stopped, for
 	// example by a debugger. Such a process does not hang, because this passes.
 	held bool
+	// disk states that one waits for a disk or a file server, and traced that a debugger
+	// holds one. runs states that one runs or waits for a CPU.
+	disk, traced, runs bool
+	// stopped states that a signal has stopped all threads of one of the processes.
+	stopped bool
 }
 
 func activityOf(pid int) activity {
@@ -76,23 +81,33 @@ func activityOf(pid int) activity {
 	pids, _ := localpeer.Descendants(pid) // none if the process is gone
 	for _, p := range pids {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p))
+		stopped := 0
 		for _, path := range threads {
 			stat, _ := os.ReadFile(path) // empty if the thread is gone
-			a.add(stat)
+			if a.add(stat) == 'T' {
+				stopped++
+			}
 		}
+		a.stopped = a.stopped || stopped > 0 && stopped == len(threads)
 	}
 	return a
 }
 
-// add adds the values of a line in the format of /proc/<pid>/stat.
-func (a *activity) add(stat []byte) {
+// add adds the values of a line in the format of /proc/<pid>/stat, and returns the thread's
+// state, 0 if unknown.
+func (a *activity) add(stat []byte) (letter byte) {
 	const state, utime, stime = 0, 11, 12 // counted after the command, which is in brackets and may contain anything
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= stime {
-		return
+		return 0
 	}
 	user, _ := strconv.ParseInt(string(fields[utime]), 10, 64)
 	system, _ := strconv.ParseInt(string(fields[stime]), 10, 64)
 	a.used += time.Duration(user+system) * clockTick
-	a.held = a.held || bytes.ContainsAny(fields[state], "DTt")
+	letter = fields[state][0]
+	a.held = a.held || letter == 'D' || letter == 'T' || letter == 't'
+	a.disk = a.disk || letter == 'D'
+	a.traced = a.traced || letter == 't'
+	a.runs = a.runs || letter == 'R'
+	return letter
 }

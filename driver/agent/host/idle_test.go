@@ -145,7 +145,7 @@ func TestActivity(t *testing.T) {
 	var a activity
 	a.add(line("python3", "S"))
 	a.add(line("a) D 1 (b", "R"))
-	must.Eq(t, activity{used: 2400 * time.Millisecond}, a)
+	must.Eq(t, activity{used: 2400 * time.Millisecond, runs: true}, a)
 	for _, state := range []string{"D", "T", "t"} {
 		a = activity{}
 		a.add(line("python3", state))

@@ -38,6 +38,7 @@ func (h *Host) poll() {
 			h.watchIdle(h.proc(local), s)
 		}
 	}
+	h.watchRing(time.Now())
 	h.retireInTime()
 	if h.leaving && !h.killed && time.Now().After(h.deadline) {
 		h.killed = true

@@ -28,9 +28,14 @@ func (h *Host) readProgress(s *slot) {
 func (h *Host) reportLast(s *slot) {
 	h.readProgress(s)
 	if s.State == elastic.InRing && s.latest.Newest() > 0 {
-		last := s.latest
-		h.send(&wire.ToLeader{Progress: &last})
+		h.sendProgress(s)
 	}
+}
+
+func (h *Host) sendProgress(s *slot) {
+	p := s.latest
+	s.latest.Made, s.latest.Slowest = 0, 0
+	h.send(&wire.ToLeader{Progress: &p})
 }
 
 // progressed handles progress that a process reports through its endpoint.
@@ -45,14 +50,23 @@ func (h *Host) report(s *slot, lines []wire.Progress) {
 	if s.State != elastic.InRing {
 		return
 	}
-	first := len(lines) > 0 && s.latest.Newest() == 0
+	before := s.latest.Newest()
 	for _, l := range lines {
-		s.take(l)
+		made := s.latest.Made
+		if l.Slow == nil || l.Counts() {
+			s.take(l)
+		}
+		switch {
+		case l.Slow != nil:
+			h.slowed(s, *l.Slow)
+		case l.Step != nil && s.latest.Made > made:
+			h.slowed(s, "")
+		}
 	}
+	first := before == 0 && s.latest.Newest() > 0
 	if first || s.unsent && time.Since(s.sent) >= time.Second {
 		s.sent, s.unsent = time.Now(), false
-		p := s.latest
-		h.send(&wire.ToLeader{Progress: &p})
+		h.sendProgress(s)
 	}
 }
 
@@ -67,6 +81,10 @@ func (s *slot) take(l wire.Progress) {
 			p.First, p.FirstSamples, p.FirstAt = l.Step, l.Samples, l.At
 		}
 	}
+	numbered := l.Step != nil && (p.Step == nil || *p.Step != *l.Step)
+	if numbered || p.Step == nil && l.Step == nil && l.SteppedAt > p.SteppedAt { // a step with a number may touch the file, too
+		s.step(&p, time.Now())
+	}
 	if l.Step != nil { // a line may be about something else
 		if p.Step != nil {
 			p.Every = max(p.Every, *l.Step-*p.Step)
@@ -76,4 +94,14 @@ func (s *slot) take(l wire.Progress) {
 	p.SteppedAt = max(p.SteppedAt, l.SteppedAt)
 	p.FirstSteppedAt = cmp.Or(p.FirstSteppedAt, p.SteppedAt)
 	s.latest, s.unsent = p, true
+}
+
+// step counts a new step that is seen now. It does not compare the times of the lines, because
+// the clock may be set.
+func (s *slot) step(p *wire.Progress, now time.Time) {
+	if !s.stepped.IsZero() {
+		p.Slowest = max(p.Slowest, now.Sub(s.stepped).Seconds())
+	}
+	p.Made++
+	s.stepped = now
 }

@@ -134,7 +134,7 @@ func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
 	s.rank, s.Idle, s.watch, s.connected = m.Assignment.Rank, false, nil, nil
-	s.latest, s.unsent = wire.Progress{}, false
+	s.latest, s.unsent, s.stepped, s.slow = wire.Progress{}, false, time.Time{}, ""
 	s.forming, s.listed = time.Now().Add(formingReport), 0
 	if s.Restarts {
 		h.withdrawRequest()

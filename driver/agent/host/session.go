@@ -27,6 +27,7 @@ func (h *Host) Attach(s Session) error {
 			h.session = nil
 		}
 		h.reportConnected()
+		h.reportSlow()
 	})
 	defer h.post(func() {
 		if h.session == s {
@@ -99,6 +100,8 @@ func (h *Host) handle(m *wire.ToAgent) {
 		h.countFailure(m.Failed.Slot.Local)
 	case m.Break != nil:
 		h.breakRing(m.Break.Generation)
+	case m.Watch != nil:
+		h.watch(*m.Watch)
 	case m.Look != nil:
 		h.look(*m.Look)
 	case m.Attest != nil:

@@ -28,6 +28,8 @@ type slot struct {
 	latest   wire.Progress
 	sent     time.Time // when progress was last reported to the leader
 	unsent   bool      // latest is newer than the last report
+	stepped  time.Time // when its last step in this ring was seen, zero if none was
+	slow     string    // why its next step takes long, empty if it does not; see wire.Slow
 	// stopAt is when a process that was asked for its checkpoint is stopped; zero if it
 	// was not asked.
 	stopAt time.Time

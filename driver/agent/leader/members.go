@@ -240,6 +240,9 @@ func (l *Leader) tick(ctx context.Context) {
 		}
 	}
 	l.checkQuorum(ctx)
+	if l.isAuto() {
+		l.auto.ticked(now, &l.stepped)
+	}
 	l.checkStall(ctx, now)
 	l.lookAgain(now)
 	l.lookForming(now)

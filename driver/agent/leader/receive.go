@@ -44,7 +44,12 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.step(ctx, *m.Notifiable)
 	case m.Idle != nil:
 		l.step(ctx, *m.Idle)
+	case m.Watched != nil:
+		l.watched(id, m.Watched)
+	case m.Slow != nil:
+		l.slowed(m.Slow, time.Now())
 	case m.Exited != nil:
+		l.stopSlow(m.Exited.Proc, time.Now())
 		l.releaseFor(ctx, m.Exited.Proc)
 		ev := m.Exited.SlotExited
 		ev.Status = plaintext.Line(ev.Status, plaintext.Limit) // from another host, whose tenant may control the text
@@ -68,6 +73,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 				(before == nil || *before != *m.Progress.Step) {
 				l.stepped = time.Now()
 			}
+			l.countSteps(m.Progress, time.Now())
 			l.reportResize(l.stats.progress(*m.Progress))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // checkStall warns of a ring that no longer makes steps, and breaks it after
@@ -18,8 +19,8 @@ import (
 // known to report steps, a ring that makes no first step counts, too. Time is measured by
 // this machine's clock, because the hosts' clocks may differ.
 func (l *Leader) checkStall(ctx context.Context, now time.Time) {
-	if !l.stats.reports || !l.machine.Up() || l.machine.Ending() || !l.hearsAll() {
-		l.stepped = now
+	if !l.stats.reports && !l.auto.sees || !l.machine.Up() || l.machine.Ending() || !l.hearsAll() {
+		l.stepped, l.auto.look = now, nil
 		return
 	}
 	quiet := now.Sub(l.stepped).Seconds()
@@ -29,19 +30,27 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 		warn = min(warn, limit/2)
 	}
 	generation := l.ring.Generation
-	if quiet > warn && l.stallReported != generation {
-		l.stallReported = generation
+	if cause, reported := l.likely(now); quiet > warn && *reported != generation {
+		*reported = generation
 		l.broadcast(&wire.ToAgent{Event: &elastic.TaskEvent{Text: fmt.Sprintf(
-			"ring %d has made no step for %.0f s: a process may hang, while the others wait for it in a collective (stall)", generation, quiet)}})
+			"ring %d has made no step for %.0f s: %s (stall)", generation, quiet, cause)}})
 	}
-	if limit > 0 && quiet > limit {
+	switch {
+	case l.o.Config.StallTimeout == settings.Auto:
+		l.checkAuto(ctx, now)
+	case limit > 0 && quiet > limit:
 		l.broadcast(&wire.ToAgent{Event: &elastic.TaskEvent{Text: fmt.Sprintf(
 			"ring %d has made no step for %.0f s (stall_timeout): it is broken and formed again without processes that hang", generation, quiet)}})
-		l.stats.fail()
-		l.stats.leave(now)
-		l.breakRing(elastic.Break{Generation: generation})
-		l.step(ctx, elastic.Stalled{Generation: generation})
+		l.breakStalled(ctx, now, elastic.Stalled{Generation: generation})
 	}
+}
+
+// breakStalled breaks a ring that makes no steps.
+func (l *Leader) breakStalled(ctx context.Context, now time.Time, ev elastic.Stalled) {
+	l.stats.fail()
+	l.stats.leave(now)
+	l.breakRing(elastic.Break{Generation: ev.Generation})
+	l.step(ctx, ev)
 }
 
 // hearsAll reports whether every host of the ring is in session. A host without a session

@@ -30,6 +30,8 @@ type ToLeader struct {
 	Ends       *Ends                   `json:"ends,omitempty"`
 	Notifiable *elastic.SlotNotifiable `json:"notifiable,omitempty"`
 	Idle       *elastic.SlotIdle       `json:"idle,omitempty"`
+	Watched    *Watched                `json:"watched,omitempty"`
+	Slow       *Slow                   `json:"slow,omitempty"`
 	Exited     *Exited                 `json:"exited,omitempty"`
 	Puts       *RingPuts               `json:"puts,omitempty"`
 	Progress   *Progress               `json:"progress,omitempty"`
@@ -107,6 +109,7 @@ type ToAgent struct {
 	Form    *elastic.Ring        `json:"form,omitempty"`
 	Notify  *Notify              `json:"notify,omitempty"`
 	Break   *elastic.Break       `json:"break,omitempty"`
+	Watch   *Watch               `json:"watch,omitempty"`
 	Look    *Look                `json:"look,omitempty"`
 	Attest  *Attest              `json:"attest,omitempty"`
 	Failed  *elastic.Failed      `json:"failed,omitempty"`

@@ -27,10 +27,24 @@ type Progress struct {
 	// generation, whether or not the script reported their numbers.
 	SteppedAt      float64 `json:"stepped_at,omitempty"`
 	FirstSteppedAt float64 `json:"first_stepped_at,omitempty"`
+	// Made is the number of new steps that the host has seen since its last message about
+	// this process, and Slowest the longest time in seconds between two of them, 0 if
+	// unknown. A host of an earlier version reports neither.
+	Made    int     `json:"made,omitempty"`
+	Slowest float64 `json:"slowest,omitempty"`
+	// Slow is the reason, in a line of the script, why its next step takes long. It is
+	// empty if this is over, and nil if the line is about something else. A host passes it
+	// on in a message of its own; see the type Slow.
+	Slow *string `json:"-"`
 }
 
 // Newest returns when the script last reported anything, 0 if never.
 func (p *Progress) Newest() float64 { return max(p.At, p.SteppedAt) }
+
+// Counts reports whether a line of a script states anything that is counted.
+func (p *Progress) Counts() bool {
+	return p.Step != nil || p.Samples != nil || p.Epoch != nil || p.TotalSteps != nil || p.Loss != nil
+}
 
 // MaxCount is the largest count that a script may report. Up to it, a float64 represents
 // every whole number. Sums of larger ones might not be representable in JSON.
@@ -48,4 +62,8 @@ func (p *Progress) Bound() {
 			*v = 0
 		}
 	}
+	p.Slowest = min(max(p.Slowest, 0), maxSlowest)
 }
+
+// maxSlowest bounds Slowest, in seconds, so that its multiples are durations.
+const maxSlowest = 30 * 24 * 3600

@@ -19,6 +19,19 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// word is a JSON string, "" for null, or nil for any other value or none.
+type word struct{ v *string }
+
+// UnmarshalJSON never fails, as that of number.
+func (w *word) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		w.v = new(string)
+	} else if json.Unmarshal(b, &w.v) != nil {
+		w.v = nil
+	}
+	return nil
+}
+
 // notNumbers matches values that Python's json writes for a diverged loss and that are not
 // valid JSON. It may match inside strings, too.
 var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
@@ -31,10 +44,11 @@ func ParseProgress(line []byte) (Progress, bool) {
 	var v struct {
 		Step, Samples, Epoch, Loss number
 		TotalSteps                 number `json:"total_steps"`
+		Slow                       word
 	}
 	if json.Unmarshal(ValidJSON(line), &v) != nil {
 		return Progress{}, false
 	}
-	p := Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v}
+	p := Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v, Slow: v.Slow.v}
 	return p, p != (Progress{})
 }

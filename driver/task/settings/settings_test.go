@@ -27,10 +27,30 @@ func TestReadSetsWhatIsGiven(t *testing.T) {
 func TestCommitLimitIsTheStallTimeoutUnlessGiven(t *testing.T) {
 	for given, want := range map[Training]time.Duration{
 		{}:                                    10 * time.Minute,
+		{StallTimeout: Auto}:                  10 * time.Minute,
 		{StallTimeout: Duration(time.Minute)}: time.Minute,
 		{StallTimeout: Duration(time.Minute), CommitTimeout: Duration(20 * time.Minute)}: 20 * time.Minute,
 	} {
 		must.Eq(t, want, given.CommitLimit())
+	}
+}
+
+func TestStallTimeoutIsADurationOrAWord(t *testing.T) {
+	for given, want := range map[string]Duration{"auto": Auto, "off": 0, "0s": 0, "90s": Duration(90 * time.Second)} {
+		var training, read Training
+		must.SliceEmpty(t, training.Read(map[string]any{"stall_timeout": given}, 1))
+		must.Eq(t, want, training.StallTimeout)
+		text, err := json.Marshal(training)
+		must.NoError(t, err)
+		must.NoError(t, json.Unmarshal(text, &read))
+		must.Eq(t, training, read, must.Sprint("as the plugin passes it to the agent"))
+	}
+	for given, want := range map[string]string{
+		"soon": `stall_timeout = "soon": neither a duration nor "auto" or "off"; write it like "90s", or "auto"`,
+		"Auto": `stall_timeout = "Auto": neither a duration nor "auto" or "off"; write it like "90s", or "auto"`,
+		"-1ns": `stall_timeout = "-1ns": must be at least 0s`,
+	} {
+		must.Eq(t, []string{want}, new(Training).Read(map[string]any{"stall_timeout": given}, 1).Strings())
 	}
 }
 

@@ -37,7 +37,8 @@ type Training struct {
 	// StallTimeout bounds the time without a step, for a script that reports steps. It
 	// counts from the last step, or from when the ring was connected. After that the ring
 	// is broken and formed again without the processes that hang. With 0, a stall is only
-	// reported, after a minute or the time of thirty steps.
+	// reported, after a minute or the time of thirty steps. With Auto, the time follows from
+	// the ring's own steps; see package stall.
 	StallTimeout Duration `json:"stall_timeout,omitempty"`
 	// CommitTimeout bounds how long a process that was notified of a change may be busy
 	// before it leaves its ring. It counts once others have left the ring or have run out
@@ -57,10 +58,13 @@ type Training struct {
 	OnRingLost string `json:"on_ring_lost"`
 }
 
+// Auto is the StallTimeout of a job whose own steps show how long one may take.
+const Auto Duration = -1
+
 // CommitLimit returns CommitTimeout if it is set. Otherwise it returns StallTimeout, within
-// which a healthy script makes a step, or ten minutes if that is not set either.
+// which a healthy script makes a step, or ten minutes if that is not set either, or Auto.
 func (t *Training) CommitLimit() time.Duration {
-	return time.Duration(cmp.Or(t.CommitTimeout, t.StallTimeout, Duration(10*time.Minute)))
+	return time.Duration(cmp.Or(t.CommitTimeout, max(t.StallTimeout, 0), Duration(10*time.Minute)))
 }
 
 // Bind sets every field to its default and returns the settings that fill them.
@@ -87,8 +91,7 @@ func (t *Training) others() []Setting {
 			"how long to wait for more newcomers before a change"),
 		Time(span(&t.FinishTimeout), "finish_timeout", 10*time.Minute, 0,
 			"bound for the wait for the others once one slot has exited with 0"),
-		Time(span(&t.StallTimeout), "stall_timeout", 0, 0,
-			"how long a script that reports steps may make none before the ring is formed again without the processes that hang").shown("none"),
+		stallTimeout(&t.StallTimeout),
 		Time(span(&t.CommitTimeout), "commit_timeout", 0, time.Second,
 			"how long a process that was notified of a change may be busy before its next commit, once others have left the ring").shown("stall_timeout, else 10m"),
 		Time(span(&t.LeaveTimeout), "leave_timeout", 25*time.Second, time.Second,
@@ -96,6 +99,28 @@ func (t *Training) others() []Setting {
 		OneOf(&t.OnRingLost, "on_ring_lost", []string{"fail", "restart"},
 			"what to do when no process holds the training state"),
 	}
+}
+
+// stallTimeout declares the setting of a Training's StallTimeout.
+func stallTimeout(p *Duration) Setting {
+	s := Time((*time.Duration)(p), "stall_timeout", 0, 0,
+		`how long a script that reports steps may make none before the ring is formed again without the processes that hang; "auto" derives it from the ring's own steps`).shown("none")
+	duration := s.set
+	s.set = func(value any) error {
+		switch text := textOf(value); text {
+		case "auto":
+			*p = Auto
+		case "off":
+			*p = 0
+		default:
+			if _, err := time.ParseDuration(text); err != nil {
+				return problem.Problem{Text: `neither a duration nor "auto" or "off"`, Remedy: `write it like "90s", or "auto"`}
+			}
+			return duration(value)
+		}
+		return nil
+	}
+	return s
 }
 
 // Renamed maps earlier names of settings to the current ones.
@@ -149,14 +174,23 @@ func (t *Training) complete(slots int) (problems problem.List) {
 	return append(problems, t.Uneven()...)
 }
 
-// Duration is a time.Duration that is encoded as text ("1m30s").
+// Duration is a time.Duration that is encoded as text ("1m30s"), or Auto ("auto").
 type Duration time.Duration
 
 // MarshalText returns d in the format of time.Duration.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+func (d Duration) MarshalText() ([]byte, error) {
+	if d == Auto {
+		return []byte("auto"), nil
+	}
+	return []byte(time.Duration(d).String()), nil
+}
 
 // UnmarshalText parses the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(b []byte) error {
+	if string(b) == "auto" {
+		*d = Auto
+		return nil
+	}
 	v, err := time.ParseDuration(string(b))
 	*d = Duration(v)
 	return err

@@ -23,6 +23,7 @@ class Reports:
     sent: float = 0.0  # time of the last report
     held: Optional[Dict[str, Any]] = None  # the next report
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)  # set by the script with progress()
+    slow: str = ""  # why the next step takes long; empty if it does not
 
 
 @dataclasses.dataclass

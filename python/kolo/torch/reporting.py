@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import numbers
 import os
 import time
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
 
@@ -24,7 +25,7 @@ INTERVAL = 0.02  # seconds between two reports to the agent
 def connect(send: Optional[Callable[[Mapping[str, Any]], None]], interval: float = 0.0) -> None:
     """Sets where reports go. Reports are at least interval seconds apart. In between, only the newest report is kept."""
     reports = context.reports
-    reports.send, reports.interval, reports.sent, reports.held = send, interval, 0.0, None
+    reports.send, reports.interval, reports.sent, reports.held, reports.slow = send, interval, 0.0, None, ""
 
 
 def progress(**fields: Any) -> None:
@@ -57,6 +58,27 @@ def flush() -> None:
     numbered = {name: _number(value) for name, value in reports.held.items()}
     reports.sent, reports.held = time.monotonic(), None
     reports.send({name: value for name, value in numbered.items() if value is not None})
+
+
+@contextlib.contextmanager
+def slow(reason: str) -> Iterator[None]:
+    """States within the block that the next step takes long, on any rank. An older agent ignores this."""
+    if not reason:
+        raise ValueError("slow() needs a reason, such as \"evaluation\"")
+    outer = context.reports.slow
+    _state_slow(reason)
+    try:
+        yield
+    finally:
+        _state_slow(outer)
+
+
+def _state_slow(reason: str) -> None:
+    flush()  # a step that is reported later would end the statement
+    reports = context.reports
+    reports.slow = reason
+    if reports.send is not None:
+        reports.send({"slow": reason})
 
 
 def _number(value: Any) -> Any:

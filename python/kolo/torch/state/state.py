@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
+from .. import reporting
 from .core import Core
 
 
@@ -62,6 +63,18 @@ class State:
     def check(self) -> None:
         """Lets the group change here, as commit does, but does not save the state. So a failure still goes back to the last commit."""
         self._core.check()
+
+    def slow(self, reason: str) -> ContextManager[None]:
+        """States that the next step takes long on purpose, such as an evaluation.
+
+            with state.slow("evaluation"):
+                evaluate(state.model)
+
+        While the block runs on any rank, stall_timeout = "auto" does not break the group,
+        for at most an hour. A fixed stall_timeout counts as always. The block ends before
+        the next commit.
+        """
+        return reporting.slow(reason)
 
     def save(self) -> None:
         """Saves the state in memory, such as after loading a checkpoint. The group does not change here."""

@@ -1,0 +1,140 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// division is how a divided pool is shared if jobs that are not elastic count like all
+// others. Elastic jobs make room for such a job only within the share of its queue: opting
+// in to Kolo must not cost a queue what it is entitled to.
+type division struct {
+	layout *queue.Layout
+	leaf   []int // by index of View.Jobs; -1 for jobs of other pools
+	share  []int // slots, by node of the layout
+	rigid  []int // slots of jobs that are not elastic, or kept free for them, by node
+}
+
+// divide returns the divisions of the pools that are divided, by name.
+func divide(v *cluster.View, pools func(string) config.Pool, now time.Time) map[string]*division {
+	out := map[string]*division{}
+	for _, b := range v.Blocked {
+		if tree := pools(b.Pool).Tree; tree != nil && out[b.Pool] == nil {
+			out[b.Pool] = newDivision(v, b.Pool, tree, now)
+		}
+	}
+	return out
+}
+
+func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) *division {
+	d := &division{layout: tree.Layout(), leaf: make([]int, len(v.Jobs))}
+	demand := map[int]queue.Demand{}
+	add := func(leaf, firm, wanted int) {
+		demand[leaf] = queue.Demand{Firm: demand[leaf].Firm + firm, Wanted: demand[leaf].Wanted + wanted}
+	}
+	for i := range v.Jobs {
+		j, f := &v.Jobs[i], &v.Facts[i]
+		d.leaf[i] = -1
+		if j.Pool != pool {
+			continue
+		}
+		d.leaf[i] = d.layout.Leaf(f.Queue, j.Key.Namespace)
+		low := j.Sizes.Above(max(1, j.Min) - 1)
+		switch {
+		case !movable(j, now):
+			add(d.leaf[i], f.SlotsOf(j.Count()), f.SlotsOf(j.Count()))
+		case j.Count() > 0 && !j.Preemptible:
+			add(d.leaf[i], f.SlotsOf(low), f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
+		default:
+			add(d.leaf[i], 0, f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
+		}
+	}
+	slots, rigid := ready(v, pool), map[int]int{}
+	for _, r := range v.Rigid {
+		if r.Pool == pool {
+			leaf := d.layout.Leaf(r.Queue, r.Key.Namespace)
+			add(leaf, r.Slots, r.Slots)
+			rigid[leaf] += r.Slots
+			slots += r.Slots
+		}
+	}
+	for _, b := range v.Blocked {
+		if b.Pool == pool {
+			add(d.layout.Leaf(b.Queue, b.Key.Namespace), 0, b.Slots)
+		}
+	}
+	d.layout.At(seconds(now))
+	d.layout.Fit(slots)
+	demands := make([]queue.Demand, len(d.layout.Nodes))
+	d.rigid = make([]int, len(d.layout.Nodes))
+	for leaf := range demands {
+		demands[leaf], d.rigid[leaf] = demand[leaf], rigid[leaf]
+	}
+	d.share = d.layout.Divide(slots, demands)
+	return d
+}
+
+// leafOf returns the node of the layout that a waiting job counts for.
+func (d *division) leafOf(b *cluster.Blocked) int { return d.layout.Leaf(b.Queue, b.Key.Namespace) }
+
+// entitled returns how many more slots a job that is not elastic may get, if the elastic
+// jobs of its own queue keep kept slots.
+func (d *division) entitled(b *cluster.Blocked, kept int) int {
+	leaf := d.leafOf(b)
+	return max(0, d.share[leaf]-d.rigid[leaf]-kept)
+}
+
+// explain states why a job gets no more slots than its queue is entitled to.
+func (d *division) explain(b *cluster.Blocked, n int) string {
+	leaf, of := d.leafOf(b), fmt.Sprintf("namespace %q", b.Key.Namespace)
+	if name := d.layout.Queue(leaf); name != "" {
+		of = fmt.Sprintf("queue %q", name)
+	}
+	return fmt.Sprintf("it needs %d slots, and elastic jobs make room for %d: %s is entitled to %d slots now, including those that its jobs need", b.Slots, n, of, d.share[leaf])
+}
+
+// rigidSlots returns what jobs that are not elastic hold of a pool that is divided, with the
+// slots that are kept free for them. It counts for their queues.
+func rigidSlots(v *cluster.View, pool string) (out []policy.Fixed) {
+	room := map[string]int{} // by job
+	for _, b := range v.Blocked {
+		if b.Pool == pool {
+			room[b.Key.String()] = b.Room
+		}
+	}
+	for _, r := range v.Rigid {
+		if r.Pool == pool {
+			out = append(out, policy.Fixed{Queue: r.Queue, Namespace: r.Key.Namespace, Slots: r.Slots + room[r.Key.String()]})
+			delete(room, r.Key.String())
+		}
+	}
+	for _, b := range v.Blocked {
+		if n := room[b.Key.String()]; b.Pool == pool && n > 0 {
+			out = append(out, policy.Fixed{Queue: b.Queue, Namespace: b.Key.Namespace, Slots: n})
+		}
+	}
+	return out
+}
+
+// keeps returns how many workers an elastic job keeps while it makes room for a job of a
+// priority. foreign is set if the other job is in another queue, where priorities do not
+// count.
+func keeps(j *planner.Job, priority int, foreign bool, now time.Time) int {
+	keep := j.Count()
+	if (foreign || j.Priority <= priority) && movable(j, now) {
+		keep = min(keep, j.Min)
+		if j.Preemptible && (foreign || j.Priority < priority) {
+			keep = 0
+		}
+	}
+	return keep
+}

@@ -1,0 +1,56 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package stall
+
+// Activity describes what a process did while its host watched it.
+type Activity string
+
+// The activities of a process. An unknown one, such as that of a host which does not answer,
+// is the empty text.
+const (
+	// Stopped means that all threads of one of its processes were stopped by a signal.
+	Stopped Activity = "stopped"
+	// Disk means that a thread waited for a disk or a file server all the time, and the
+	// process used hardly any CPU time.
+	Disk Activity = "disk"
+	// Idle means that it used hardly any CPU time: it hangs, or waits for another process.
+	Idle Activity = "idle"
+	// Busy means that it used CPU time, waited for a CPU, or was held by a debugger.
+	Busy Activity = "busy"
+)
+
+// Verdict states what the processes of a ring do that makes no steps.
+type Verdict struct {
+	// Causes are the ranks that keep the others from going on. Without any, the cause is
+	// unknown.
+	Causes []int
+	// Patient states that a process may still be working, so that the ring should get more
+	// time.
+	Patient bool
+	// Why describes the causes or, without any, the whole ring, for messages.
+	Why string
+}
+
+// Judge compares the processes of a ring, by rank. With Gloo a process that waits for others
+// is idle, with NCCL it may be busy, so only a process that is stopped, or waits for a disk, is
+// known to be the cause. If all are idle, the one that hangs shows when the connections are cut:
+// it alone does not notice.
+func Judge(ranks []Activity) Verdict {
+	of := map[Activity][]int{}
+	for rank, a := range ranks {
+		of[a] = append(of[a], rank)
+	}
+	switch {
+	case of[Stopped] != nil:
+		return Verdict{Causes: of[Stopped], Why: "stopped by a signal"}
+	case of[Busy] != nil:
+		return Verdict{Patient: true, Why: "a process uses CPU time"}
+	case of[Disk] != nil:
+		return Verdict{Causes: of[Disk], Patient: true, Why: "waiting for a disk or a file server"}
+	case len(of[Idle]) == len(ranks):
+		return Verdict{Why: "all processes wait, and use hardly any CPU time"}
+	default:
+		return Verdict{Patient: true, Why: "it is unknown what the processes do"}
+	}
+}

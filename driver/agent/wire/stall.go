@@ -1,0 +1,37 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import "github.com/kolo-nomad/kolo/driver/elastic"
+
+// Watch asks the hosts of a ring that makes no steps what their processes do. Hosts of an
+// earlier version don't answer.
+type Watch struct {
+	Ring RingID `json:"ring"`
+	// Number distinguishes the requests of a leader.
+	Number int `json:"number"`
+}
+
+// Watched answers a Watch, after elastic.IdleTime.
+type Watched struct {
+	Ring   RingID `json:"ring"`
+	Number int    `json:"number"`
+	// Activities are those of the host's processes in the ring; see package stall.
+	Activities []Activity `json:"activities"`
+}
+
+// Activity is what one process did while it was watched.
+type Activity struct {
+	Proc     elastic.Proc `json:"proc"`
+	Activity string       `json:"activity"`
+}
+
+// Slow reports that a script states that its next step takes long on purpose, or that this
+// is over. A host repeats it after it has registered.
+type Slow struct {
+	Proc       elastic.Proc `json:"proc"`
+	Generation uint64       `json:"generation"`
+	// Reason is the script's, such as "evaluation". It is empty if this is over.
+	Reason string `json:"reason,omitempty"`
+}
