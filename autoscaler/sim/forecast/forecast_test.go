@@ -73,6 +73,12 @@ func TestStarts_Declared(t *testing.T) {
 	}
 }
 
+// A snapshot has its jobs in any order, not only in that of their arrival.
+func TestStarts_AnyOrder(t *testing.T) {
+	got := starts(t, pool(t, "fifo", 4, waiting("a-next", 4), running("b", 4, 300)))
+	must.InDelta(t, now+300, got[0].Earliest, 0.01)
+}
+
 // Lengths by kind give a range, and the job's own age shortens it: it is none of the short ones.
 func TestStarts_ByKind(t *testing.T) {
 	q := pool(t, "fifo", 4, running("a", 4, 0), waiting("next", 4))
@@ -200,7 +206,7 @@ func (c *counter) Allocate(s *policy.Snapshot) policy.Decision {
 
 // Any numbers that a job reports are taken without an error, and change no snapshot.
 func TestStarts_AnyReports(t *testing.T) {
-	for _, x := range []float64{0, 1e-9, 1, 1e12, 1e300} {
+	for _, x := range []float64{0, 5e-324, 1e-9, 1, 1e12, 1e300} {
 		a, b := running("a", 4, x), waiting("next", 4)
 		a.Done, a.RunTime, b.Remaining = x, x, x
 		a.Curve = speedup.NewCurve(speedup.Point{Size: 4, StepTime: max(1e-9, x)})
