@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,7 @@ func TestWait(t *testing.T) {
 		code    int
 		says    []string
 		silent  string
+		unknown time.Duration // a minute if 0
 	}{
 		"until it is complete":           {answers: []answer{waits, starts, trains, trains, done}, says: []string{"a/j: waiting: no-room: nothing is free\n", "running: 2 workers\n", "2 train together\n", "a/j: complete\n"}},
 		"until it runs":                  {answers: []answer{unknown, waits, starts, done}, args: []string{"-for", "running"}, says: []string{"unknown to the autoscaler", "running: 2 workers"}, silent: "complete"},
@@ -52,7 +54,7 @@ func TestWait(t *testing.T) {
 		"errors in between":              {answers: []answer{waits, broken, done}, says: []string{"no leader", "a/j: complete"}},
 		"complete, and never so large":   {answers: []answer{trains, done}, args: []string{"-for", "size=4"}, code: 1, says: []string{"a/j will not be size=4: it is complete"}},
 		"a job with an error":            {answers: []answer{invalid}, code: 1, says: []string{"a/j is left alone: min is above max"}},
-		"a job that nobody knows":        {answers: []answer{unknown}, code: 1, says: []string{"Error: kolo does not look after a job a/j"}},
+		"a job that nobody knows":        {answers: []answer{unknown}, code: 1, says: []string{"Error: kolo does not look after a job a/j"}, unknown: 20 * time.Millisecond},
 		"no answer to the first request": {answers: []answer{broken}, code: 1, says: []string{"Error: no leader"}},
 		"too long":                       {answers: []answer{waits}, args: []string{"-timeout", "50ms"}, code: exitTimeout, says: []string{"a/j is not complete after 50ms"}},
 		"JSON":                           {answers: []answer{waits, done}, args: []string{"-json"}, says: []string{`"state": "complete"`}, silent: "no-room"},
@@ -74,7 +76,7 @@ func TestWait(t *testing.T) {
 			}))
 			t.Cleanup(s.Close)
 			ui := cli.NewMockUi()
-			command := &waitCommand{apiCommand: apiCommand{meta: meta{UI: ui}}, every: time.Millisecond, unknown: 20 * time.Millisecond}
+			command := &waitCommand{apiCommand: apiCommand{meta: meta{UI: ui}}, every: time.Millisecond, unknown: cmp.Or(c.unknown, time.Minute)}
 			code := command.Run(append(append([]string{"-address", s.URL}, c.args...), "a/j"))
 			out := ui.OutputWriter.String() + ui.ErrorWriter.String()
 			must.EqOp(t, c.code, code, must.Sprint(out))
