@@ -36,6 +36,7 @@ var (
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
+	holdsDesc      = prometheus.NewDesc("kolo_job_slots", "Slots of the workers that exist.", jobLabels, nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
@@ -43,7 +44,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, countDesc, runningDesc, wantDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, countDesc, runningDesc, holdsDesc, wantDesc}
 )
 
 // gauges sends gauges to ch.
@@ -96,6 +97,7 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 		if j := &s.Jobs[i]; sees(j.JobKey) {
 			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+			gauge(holdsDesc, float64(j.Running*j.Requests.Slots), j.Namespace, j.ID)
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
 		}
 	}
