@@ -6,6 +6,7 @@ package forecast_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -202,6 +203,22 @@ type counter struct {
 func (c *counter) Allocate(s *policy.Snapshot) policy.Decision {
 	c.work += len(s.Jobs)
 	return c.Policy.Allocate(s)
+}
+
+// The memory of a forecast is bounded, whatever sizes jobs ask for.
+func TestStarts_BoundedMemory(t *testing.T) {
+	var jobs []policy.Job
+	for i := range 200 {
+		j := waiting(fmt.Sprintf("w%03d", i), 1)
+		j.Max = 100_000
+		jobs = append(jobs, j)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := forecast.Starts(t.Context(), pool(t, "fifo", 100_000, jobs...))
+	must.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	must.Less(t, 8<<30, after.TotalAlloc-before.TotalAlloc) // of all 20 simulations together; it was 88 GB
 }
 
 // Any numbers that a job reports are taken without an error, and change no snapshot.

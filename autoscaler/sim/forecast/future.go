@@ -128,12 +128,16 @@ const bound = 1e12
 
 func within(x float64) float64 { return max(0, min(x, bound)) }
 
+// sizes limits the sizes of which step times are tabulated, over all present jobs. Beyond them,
+// more workers gain nothing.
+const sizes = 1 << 20
+
 // curve returns the step times of a job whose step on one worker takes so long.
 func (f *future) curve(j *policy.Job, one float64) *trace.Curve {
 	if known := f.curves[j.ID]; known != nil {
 		return known
 	}
-	times := make([]float64, max(1, min(j.Max, f.most)))
+	times := make([]float64, max(1, min(j.Max, f.most/max(1, j.PerWorker), sizes/f.present)))
 	for i := range times {
 		times[i] = one / j.Curve.Speedup(i+1)
 	}
