@@ -145,7 +145,7 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 	}
 	for _, i := range arrived[max(0, len(arrived)-arrivalsKept):] {
 		j := &v.Jobs[i]
-		fresh := &job{Job: &history.Job{FirstSeen: past(i).FirstSeen, Total: past(i).Total}}
+		fresh := &job{Job: &history.Job{FirstSeen: past(i).FirstSeen, Submitted: past(i).Submitted, Total: past(i).Total}}
 		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: policyJob(j, &v.Facts[i], fresh, curve(i)), Length: length(j.Key)})
 	}
 	return q

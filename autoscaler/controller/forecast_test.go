@@ -135,6 +135,23 @@ type outside struct{ policy.Policy }
 
 func (p outside) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return p.Allocate(s), nil }
 
+// A job that may arrive has as much time as one that has.
+func TestController_ForecastDeadlines(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	for _, id := range []string{"runs", "waits"} {
+		w.nomad.Register(nomadtest.Job{ID: id, Max: 4, GPUs: 1, CPU: 100, Priority: 50,
+			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "deadline": "2h"}}}})
+	}
+	w.eventuallyExpected(a, "waits", func(*api.Waits) bool { return true })
+	pools := a.toForecast()
+	must.Len(t, 1, pools)
+	must.SliceNotEmpty(t, pools[0].question.Arrivals)
+	for _, arrived := range pools[0].question.Arrivals {
+		must.InDelta(t, 2*3600, arrived.Job.Deadline-arrived.Job.Submit, 600)
+	}
+}
+
 // The error of a forecast may name jobs that a caller may not read, so the status does not have it.
 func TestController_ForecastFails(t *testing.T) {
 	w := newWorld(t, 1, 4)

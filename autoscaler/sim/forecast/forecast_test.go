@@ -133,6 +133,39 @@ func TestStarts_Arrivals(t *testing.T) {
 	must.Greater(t, alone.Latest+100, overtaken.Latest)
 }
 
+// Jobs that arrive have as much time until their deadline as those that they are copies of.
+func TestStarts_Deadlines(t *testing.T) {
+	q := pool(t, "fifo", 4, running("a", 4, 3000), waiting("next", 4))
+	for i := range 20 {
+		j := running(fmt.Sprint("due", i), 4, 100)
+		j.Submit = now - 4000 + 200*float64(i)
+		j.Deadline = j.Submit + 500
+		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: j})
+	}
+	seen := &deadlines{Policy: q.Policy}
+	q.Policy = seen
+	starts(t, q)
+	must.SliceNotEmpty(t, seen.of)
+	for _, d := range seen.of {
+		must.InDelta(t, 500, d, 1e-3)
+	}
+}
+
+// deadlines notes how much time the jobs have that arrive in simulations.
+type deadlines struct {
+	policy.Policy
+	of []float64
+}
+
+func (p *deadlines) Allocate(s *policy.Snapshot) policy.Decision {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.Submit > now {
+			p.of = append(p.of, j.Deadline-j.Submit)
+		}
+	}
+	return p.Policy.Allocate(s)
+}
+
 // The pool's queues count: a queue below its guarantee gets the next slots.
 func TestStarts_Queues(t *testing.T) {
 	tree, problems := queue.New([]queue.Queue{{Name: "a", Namespaces: []string{"a"}, Guarantee: 4, Weight: queue.WeightUnit}, {Name: "b", Namespaces: []string{"b"}, Guarantee: 4, Weight: queue.WeightUnit}})

@@ -100,6 +100,9 @@ func (f *future) arrive(rng *rand.Rand, busier float64, add func(j policy.Job, l
 		}
 		a := &f.q.Arrivals[rng.IntN(len(f.q.Arrivals))]
 		j := a.Job
+		if j.Deadline > 0 {
+			j.Deadline += at - j.Submit
+		}
 		j.ID, j.Submit = string(arriving)+strconv.Itoa(n), at
 		j.Count, j.Done, j.Attained, j.RunTime, j.FirstStart, j.LastChange, j.Resizes, j.Held = 0, 0, 0, 0, 0, 0, 0, ""
 		add(j, a.Length, at)
