@@ -36,6 +36,8 @@ func TestWait(t *testing.T) {
 	}
 	unknown, broken := answer{code: 404, text: "kolo does not look after a job a/j"}, answer{code: 503, text: "no leader"}
 	waits, starts, trains := status(api.StateWaiting, 0, 0), status(api.StateRunning, 2, 0), status(api.StateRunning, 2, 2)
+	stopped := answer{code: 200, job: api.Job{Job: &api.JobStatus{JobKey: key, State: api.StateHeld, HoldReason: "the job is stopped"}}}
+	off := answer{code: 200, job: api.Job{Ineligible: &api.IneligibleJob{JobKey: key, Off: true}}}
 	done := status(api.StateComplete, 0, 0)
 	invalid := answer{code: 200, job: api.Job{Ineligible: &api.IneligibleJob{JobKey: key, Problems: []string{"min is above max"}}}}
 
@@ -52,6 +54,7 @@ func TestWait(t *testing.T) {
 		"until it has a size":            {answers: []answer{starts, trains}, args: []string{"-for", "size=2"}, says: []string{"2 train together"}},
 		"until it waits":                 {answers: []answer{trains, waits}, args: []string{"-for", "waiting"}, says: []string{"no-room"}},
 		"errors in between":              {answers: []answer{waits, broken, done}, says: []string{"no leader", "a/j: complete"}},
+		"stopped for a while":            {answers: []answer{trains, stopped, off, trains, done}, says: []string{"a/j: stopped, or its kolo block is off\n", "a/j: held: the job is stopped\n", "a/j: complete\n"}},
 		"complete, and never so large":   {answers: []answer{trains, done}, args: []string{"-for", "size=4"}, code: 1, says: []string{"a/j will not be size=4: it is complete"}},
 		"a job with an error":            {answers: []answer{invalid}, code: 1, says: []string{"a/j is left alone: min is above max"}},
 		"a job that nobody knows":        {answers: []answer{unknown}, code: 1, says: []string{"Error: kolo does not look after a job a/j"}, unknown: 20 * time.Millisecond},
