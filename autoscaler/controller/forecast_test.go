@@ -135,6 +135,22 @@ type outside struct{ policy.Policy }
 
 func (p outside) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return p.Allocate(s), nil }
 
+// A job that is run again is older than others by its creation in Nomad, and younger by its arrival.
+func TestController_ForecastOfAJobThatIsRunAgain(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.forecastEvery = 20 * time.Millisecond
+	a, _ := w.start(w.config())
+	w.job("again", 1, 1)
+	w.eventually(map[string]int{"again": 1})
+	must.True(t, w.nomad.Complete("again"))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return statusOf(a.Status(), "again").State == api.StateComplete }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	w.job("runs", 4, 4)
+	w.eventually(map[string]int{"runs": 4})
+	w.job("again", 1, 1)
+	got := w.eventuallyExpected(a, "again", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+	must.StrContains(t, got.Unknown, "too little is known")
+}
+
 // A job that may arrive has as much time as one that has.
 func TestController_ForecastDeadlines(t *testing.T) {
 	w := newWorld(t, 1, 4)
