@@ -33,14 +33,11 @@ func (e *engine) begin() {
 	}
 }
 
-// resume takes a job that has just arrived to its present state. Workers that find no place
-// are gone.
+// resume shows the policy a job that has just arrived in its present state, as describe does
+// without one. Workers that find no place are gone.
 func (e *engine) resume(j *job) {
-	if e.cfg.Present == nil {
-		return
-	}
+	e.view = append(e.view, e.cfg.Present.Jobs[j.num])
 	v := &e.view[len(e.view)-1]
-	*v = e.cfg.Present.Jobs[j.num]
 	workers := v.Count
 	v.Count = 0
 	j.left = max(0, j.Steps-v.Done)

@@ -44,6 +44,7 @@ var (
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
 	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id"}, jobLabels...), nil)
+	holdsDesc      = prometheus.NewDesc("kolo_job_slots", "Slots of the workers that exist.", jobLabels, nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
@@ -51,7 +52,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, queueUsedDesc, borrowedDesc, guaranteeDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, wantDesc, gpuDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, queueUsedDesc, borrowedDesc, guaranteeDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, holdsDesc, wantDesc, gpuDesc}
 )
 
 // gauges sends gauges to ch.
@@ -105,6 +106,7 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 		if j := &s.Jobs[i]; sees(j.JobKey) {
 			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+			gauge(holdsDesc, float64(j.Running*j.Requests.Slots), j.Namespace, j.ID)
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
 		}
 	}
