@@ -5,10 +5,13 @@
 
 import random
 import unittest
+from unittest import mock
 
 import torch
 from torch.utils.data import DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
+import kolo.torch as kolo
+from kolo.integrations.batches import RankBatches, Step
 from kolo.integrations.samplers import Order
 
 
@@ -74,8 +77,26 @@ class Orders(unittest.TestCase):
         sampler = SubsetRandomSampler([1, 2, 3])
         order = self.order(sampler)
         sampler.indices = [1, 2]
-        with self.assertRaisesRegex(ValueError, "in another order"):
+        with self.assertRaisesRegex(ValueError, "a SubsetRandomSampler gives 2 samples in epoch 1, and its length was 3 at the start"):
             order(1)
+
+    def test_indices_that_are_tensors(self):
+        """Count as their values: the text of a tensor takes long to make, and that of a number of numpy depends on its release."""
+        expected = self.order(SubsetRandomSampler([1, 4, 7])).position.digest
+        self.assertEqual(expected, self.order(SubsetRandomSampler(torch.tensor([1, 4, 7]))).position.digest)
+        self.assertNotEqual(expected, self.order(SubsetRandomSampler([(1,), (4,), (7,)])).position.digest)
+
+    def test_random_numbers_of_gpus(self):
+        """Stay as the script has seeded them. With torch.manual_seed, a GPU that is not in use yet would get the epoch's seed later."""
+        with mock.patch("torch.cuda.manual_seed_all") as seeded:
+            self.order(WeightedRandomSampler([1.0] * 12, 7))(1)
+        seeded.assert_not_called()
+
+    def test_an_epoch_without_samples_left(self):
+        """Such as that of a checkpoint which was made with other data: nothing is drawn."""
+        order = self.order(WeightedRandomSampler([1.0] * 12, 7))
+        order.position.load_state_dict({"epoch": 0, "used": 7, "digest": [0, 0]})
+        self.assertEqual([], list(RankBatches(order.position, order, Step(4, 1), 4, 0, 1)))
 
     def test_a_sampler_without_an_end(self):
         class Endless(Sampler):
@@ -89,6 +110,12 @@ class Orders(unittest.TestCase):
     def test_a_sampler_for_one_of_several_ranks(self):
         with self.assertRaisesRegex(ValueError, "a DistributedSampler of 2 replicas has only a part of the samples: take it out"):
             self.order(DistributedSampler(range(4), 2, 0))
+        other = WeightedRandomSampler([1.0] * 12, 7)
+        other.num_replicas = 2  # such as repeated augmentation has
+        with self.assertRaisesRegex(ValueError, "a WeightedRandomSampler of 2 replicas has only a part of the samples: take it out"):
+            self.order(other)
+        with self.assertRaisesRegex(ValueError, "a ElasticSampler gives each process its own samples: take it out"):
+            self.order(kolo.ElasticSampler(range(4)))
 
 
 if __name__ == "__main__":

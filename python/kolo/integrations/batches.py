@@ -130,8 +130,9 @@ class RankBatches:
         self._deal = deal
 
     def __iter__(self) -> Iterator[List[int]]:
-        left = self.order(self.position.epoch)[self.position.used:]
-        for number in range(self.position.steps(self.step.samples)):
+        steps = self.position.steps(self.step.samples)
+        left = self.order(self.position.epoch)[self.position.used:] if steps else []  # the epoch may be one of a checkpoint, drawn from other data
+        for number in range(steps):
             yield from self._deal(left[number * self.step.samples:(number + 1) * self.step.samples], self.step, self.rank, self.size)
 
     def __len__(self) -> int:
