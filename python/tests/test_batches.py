@@ -221,11 +221,14 @@ class Streams(unittest.TestCase):
             __module__ = "datasets.iterable_dataset"
 
         class Own(Placed):
-            def __init__(self, count):
-                super().__init__(count)
-                self.stream = Stream(count)
+            def __init__(self, part):
+                super().__init__(10)
+                self.part, self.me = part, self
 
-        self.assertEqual([True, False, False], [Source(kind(10)).placed for kind in (Placed, Stream, Own)])
+        self.assertTrue(Source(Own([Placed(10)] * 2)).placed)
+        for inner in Stream(10), [Stream(10)], {"web": Own(Stream(10))}, Own([(Stream(10), 0.5)]):
+            self.assertFalse(Source(Own(inner)).placed)
+        self.assertFalse(Source(Stream(10)).placed)
 
     def test_samples_that_are_looked_at_are_read_later(self):
         for kind in Numbers, Placed:
