@@ -16,7 +16,7 @@ import itertools
 import random
 import sys
 import zlib
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Sequence
 
 import torch
 from torch.utils.data import RandomSampler, SequentialSampler
@@ -55,9 +55,9 @@ class Order:
             self.position.digest = [0, _checksum(self._draw(0))]
             self._check(0, "the second time")
 
-    def __call__(self, epoch: int) -> List[Any]:
+    def __call__(self, epoch: int) -> Sequence[Any]:
         if _is_sequential(self._sampler):
-            return list(range(self.position.samples))
+            return range(self.position.samples)
         if not self._own:
             generator = torch.Generator().manual_seed(self._seed() + epoch)
             return torch.randperm(self.position.samples, generator=generator).tolist()
