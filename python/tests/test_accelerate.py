@@ -163,6 +163,17 @@ class Accelerate(Processes):
             model(torch.zeros(1, 1))
         self.assertIsInstance(accelerator.unwrap_model(model), torch.nn.Linear)
 
+    def test_the_seed_of_the_order(self):
+        """That of the script's DataLoaderConfiguration, which may be 0, or else torch's."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        torch.manual_seed(5)
+        for given, expected in (None, 5), (0, 0), (3, 3):
+            accelerator = ElasticAccelerator(cpu=True, dataloader_config=accelerate.DataLoaderConfiguration(data_seed=given))
+            self.assertEqual(expected, accelerator.progress.seed)
+
     def test_models_divided_among_processes_are_refused(self):
         """By arguments, and by the variables of accelerate launch. Accelerate would ignore some of them while a process is alone."""
         from accelerate.utils import FullyShardedDataParallelPlugin, ParallelismConfig

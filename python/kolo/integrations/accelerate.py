@@ -228,7 +228,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         self.in_group = False
         self._within = False  # in the elastic function
         self._loaders: List[ElasticLoader] = []
-        self.progress = Progress(self._loaders, self.dataloader_config.data_seed or torch.initial_seed() % 2 ** 31)
+        seed = self.dataloader_config.data_seed
+        self.progress = Progress(self._loaders, torch.initial_seed() % 2 ** 31 if seed is None else seed)
         self._state: Optional[kolo.State] = None
         self.register_for_checkpointing(self.progress)
 
