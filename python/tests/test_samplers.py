@@ -14,6 +14,11 @@ import kolo.torch as kolo
 from kolo.integrations.batches import RankBatches, Step
 from kolo.integrations.samplers import Order
 
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
 
 class Own(Sampler):
     """Shuffles with a generator that the test gives."""
@@ -34,24 +39,38 @@ class Orders(unittest.TestCase):
     def order(self, sampler, seed=3):
         return Order(sampler, lambda: seed)
 
+    def seed(self, seed, sampler):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if numpy:
+            numpy.random.seed(seed)
+        if getattr(sampler, "generator", None) is not None:
+            sampler.generator.manual_seed(seed)
+
+    def numbers(self, seed, sampler):
+        """Returns the next random number of each generator."""
+        if seed is not None:
+            self.seed(seed, sampler)
+        own = getattr(sampler, "generator", None)
+        return torch.rand(1), random.random(), numpy and numpy.random.random(), own and torch.rand(1, generator=own)
+
     def test_each_process_draws_the_same(self):
         """Whatever random numbers it has drawn before, and whichever epochs. Its own random numbers go on as if nothing had been drawn."""
         data = range(12)
         for make in (
                 lambda: SequentialSampler(data), lambda: RandomSampler(data), lambda: RandomSampler(data, replacement=True, num_samples=20),
                 lambda: RandomSampler(data, num_samples=5), lambda: SubsetRandomSampler([1, 4, 7, 8, 9, 10, 12], generator=torch.Generator().manual_seed(8)),
-                lambda: WeightedRandomSampler([1.0] * 12, 7), lambda: DistributedSampler(data, 1, 0), lambda: Own(random.shuffle)):
+                lambda: WeightedRandomSampler([1.0] * 12, 7), lambda: DistributedSampler(data, 1, 0), lambda: Own(random.shuffle),
+                lambda: Own(numpy.random.shuffle if numpy else random.shuffle)):
             with self.subTest(make().__class__.__name__):
                 orders = []
                 for epochs in (0, 1, 2), (2,):
-                    torch.manual_seed(len(epochs))
-                    random.seed(len(epochs))
-                    expected = torch.rand(1), random.random()
-                    torch.manual_seed(len(epochs))
-                    random.seed(len(epochs))
-                    order = self.order(make())
+                    sampler = make()
+                    expected = self.numbers(len(epochs), sampler)
+                    self.seed(len(epochs), sampler)
+                    order = self.order(sampler)
                     orders.append([order(epoch) for epoch in epochs][-1])
-                    self.assertEqual(expected, (torch.rand(1), random.random()))
+                    self.assertEqual(expected, self.numbers(None, sampler))
                 self.assertEqual(*orders)
                 self.assertEqual(len(orders[0]), order.position.samples)
                 if type(make()) is not SequentialSampler:
