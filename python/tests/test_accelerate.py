@@ -174,6 +174,17 @@ class Accelerate(Processes):
             accelerator = ElasticAccelerator(cpu=True, dataloader_config=accelerate.DataLoaderConfiguration(data_seed=given))
             self.assertEqual(expected, accelerator.progress.seed)
 
+    def test_loaders_of_the_same_length(self):
+        """Each has an order of its own: a step with batches of both pairs other samples in each epoch."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        loaders = ElasticAccelerator(cpu=True).prepare(*(torch.utils.data.DataLoader(range(20), shuffle=True) for _ in range(2)))
+        one, other = ([batch.item() for batch in loader] for loader in loaders)
+        self.assertEqual(sorted(one), sorted(other))
+        self.assertNotEqual(one, other)
+
     def test_models_divided_among_processes_are_refused(self):
         """By arguments, and by the variables of accelerate launch. Accelerate would ignore some of them while a process is alone."""
         from accelerate.utils import FullyShardedDataParallelPlugin, ParallelismConfig

@@ -77,7 +77,7 @@ DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number 
 class ElasticLoader:
     """Iterates over a DataLoader's batches of this rank that are left in the epoch."""
 
-    def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
+    def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool, number: int) -> None:
         self._streams = streams.is_stream(loader.dataset)
         if self._streams:
             reason = streams.refused(loader.num_workers, loader.persistent_workers)
@@ -90,7 +90,8 @@ class ElasticLoader:
         self._order: Any = None
         self.position: Any = streams.StreamPosition()
         if not self._streams:
-            self._order = Order(loader.sampler, lambda: accelerator.progress.seed, loader.drop_last)
+            # A seed for each loader, so that two loaders of a step do not pair the same samples in each epoch.
+            self._order = Order(loader.sampler, lambda: accelerator.progress.seed + (number << 20), loader.drop_last)
             self.position = self._order.position
         self.trained = False  # an optimizer has stepped with its batches in this epoch; otherwise they are for evaluation
         self._accelerator = accelerator
@@ -247,7 +248,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         return wrapped
 
     def prepare_data_loader(self, data_loader: Any, device_placement: Optional[bool] = None, slice_fn_for_dispatch: Any = None) -> ElasticLoader:
-        loader = ElasticLoader(self, data_loader, self.device_placement if device_placement is None else device_placement)
+        loader = ElasticLoader(self, data_loader, self.device_placement if device_placement is None else device_placement, len(self._loaders))
         self._loaders.append(loader)
         return loader
 
