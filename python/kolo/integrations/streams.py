@@ -24,6 +24,8 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequenc
 
 import torch.utils.data
 
+import kolo.torch as kolo
+
 from .batches import Step
 
 _PARTS = 100  # of an object or list that are searched for a stream; a longer list has samples
@@ -82,6 +84,9 @@ class Source:
     """An iterable data set that can be read from any position within an epoch."""
 
     def __init__(self, items: Any) -> None:
+        if isinstance(items, kolo.ElasticIterable):
+            raise ValueError("an ElasticIterable does not count its samples without kolo.State: give the iterable within it, because Kolo divides the "
+                             "samples among the processes")
         self._items = items
         self.placed = _has_state(items) and not _has_stream(items)
         self._initial = copy.deepcopy(items.state_dict()) if self.placed else None
