@@ -76,6 +76,12 @@ class Orders(unittest.TestCase):
                 if type(make()) is not SequentialSampler:
                     self.assertNotEqual(order(0), order(1))
 
+    def test_the_order_of_a_shuffle(self):
+        """That of torch's permutation, as in earlier releases, so that their checkpoints go on within an epoch."""
+        for count in 1, 1000, 300000:
+            expected = torch.randperm(count, generator=torch.Generator().manual_seed(3 + 2))
+            self.assertEqual(expected.tolist(), list(self.order(RandomSampler(range(count)))(2)))
+
     def test_a_sampler_with_random_numbers_of_its_own(self):
         """Its order is not the same in each process: refused at the start, with what to do."""
         with self.assertRaisesRegex(ValueError, "a Own gives its samples in another order the second time. .* set_epoch"):

@@ -59,8 +59,10 @@ class Order:
         if _is_sequential(self._sampler):
             return range(self.position.samples)
         if not self._own:
+            order = array.array("q", bytes(8 * self.position.samples))  # a list would take six times the memory, and a second for some millions
             generator = torch.Generator().manual_seed(self._seed() + epoch)
-            return torch.randperm(self.position.samples, generator=generator).tolist()
+            torch.randperm(len(order), generator=generator, out=torch.frombuffer(order, dtype=torch.int64))
+            return order
         return self._check(epoch, "than in another process, or before")
 
     def _check(self, epoch: int, than: str) -> List[Any]:
