@@ -45,6 +45,8 @@ type Pool struct {
 	// Aware is set if the operator wrote the levels: workers are then placed by
 	// them.
 	Aware bool
+	// IdleAfter is how long a job makes no step until it is idle; 0 is never.
+	IdleAfter time.Duration
 	// MaxMigrations is how often the workers of one job may move within an hour.
 	MaxMigrations int
 
@@ -66,6 +68,7 @@ func (p *Pool) settings() settings {
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
+		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step after which a job that holds slots is [idle](#idle-jobs).").or("never"),
 		define("share", &p.Share, ShareNone, oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is one pot, unless a [`queue` block](#queue) divides the pool."),
 		define("half_life", &p.HalfLife, 0, halfLife, "Time in which what a queue borrowed comes to [count half](#shares-over-time), for queues that have none of their own; `0s` is at once."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),

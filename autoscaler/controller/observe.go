@@ -81,6 +81,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		}
 		h.Counts = maps.Clone(f.Counts)
 		c.fill(j, f, now)
+		c.reportIdle(j)
 		kinds = append(kinds, kindKey(j.Key, f))
 	}
 	c.addMobility(v, now)
@@ -116,6 +117,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started, j.Incomplete = !known.FirstStart.IsZero(), !known.Whole
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
+	known.idle = idleFor(c.cfg.Pool(j.Pool), j, known.Job)
 	known.BoundMove(now, c.cfg.Planner.MoveTimeout)
 	if j.Moving = known.Moving(j.Groups); j.Moving != nil {
 		j.Moving.Joined = c.joined(known, j, f, now)

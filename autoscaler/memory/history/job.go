@@ -52,6 +52,9 @@ type Job struct {
 	Uncounted bool `json:"uncounted,omitempty"`
 	Tagged    bool `json:"tagged,omitempty"` // a version of the job is tagged by us
 
+	// Quiet is nil until a step is reported, and in pools that do not look for idle jobs.
+	Quiet *Quiet `json:"quiet,omitempty"`
+
 	// Not saved.
 	PendingSince time.Time `json:"-"` // when workers began to wait for a place
 	Size         int       `json:"-"` // of the ring, in slots
@@ -134,6 +137,9 @@ func newJob(o *Observation, now time.Time) *Job {
 // j.
 func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.Whole = j.Whole || o.Whole
+	if o.Running == 0 {
+		j.Quiet = nil // its next start begins with new agents
+	}
 	if o.Running > 0 {
 		if j.FirstStart.IsZero() {
 			j.FirstStart = now
