@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -31,12 +32,47 @@ func (c *Controller) hear(j *job, t target, p *history.Progress, now time.Time) 
 	}
 }
 
-// idleFor returns for how long a job has made no step, if it is idle; else 0.
-func idleFor(pool config.Pool, j *planner.Job, h *history.Job) time.Duration {
-	if quiet := h.QuietFor(); pool.IdleAfter > 0 && quiet >= pool.IdleAfter && j.Alive() > 0 && j.Frozen == "" && !h.Frozen {
-		return quiet
+// noteIdle notes whether the job is idle, and what its pool does about that.
+func (j *job) noteIdle(pool config.Pool, of *planner.Job) {
+	j.idle, j.idleAction = 0, ""
+	quiet := j.QuietFor()
+	if pool.IdleAfter == 0 || quiet < pool.IdleAfter || of.Alive() == 0 || of.Frozen != "" || j.Frozen {
+		return
 	}
-	return 0
+	j.idle = quiet
+	if pool.IdleAction != config.IdleNotify {
+		j.idleAction = pool.IdleAction
+	}
+	if j.idleAction == config.IdleSuspend && !of.Preemptible {
+		j.idleAction = config.IdleShrink
+	}
+}
+
+// smallest returns the smallest size with which a job runs.
+func smallest(j *planner.Job) int { return j.Sizes.Above(max(1, j.Min) - 1) }
+
+// restrain returns what is wanted for the job if its pool does something about idle jobs,
+// given what the policy wants. What the policy takes from the job is taken in any case.
+func (j *job) restrain(of *planner.Job, f *cluster.Facts, w planner.Want) planner.Want {
+	least := smallest(of)
+	switch {
+	case j.idleAction == config.IdleSuspend && !w.Stops:
+		if j.IdleAt == 0 {
+			j.IdleAt = f.Version
+		}
+		return planner.Want{Reclaimed: w.Reclaimed, Reason: j.idleReason("is suspended")}
+	case of.Count() > 0:
+		j.IdleAt = 0
+	}
+	if j.idleAction == config.IdleShrink && w.Count >= least {
+		w.Count, w.Reason = least, j.idleReason("has its minimum until it makes steps again")
+	}
+	return w
+}
+
+// idleReason returns the reason of a count that the job has because it is idle.
+func (j *job) idleReason(so string) string {
+	return fmt.Sprintf("it is idle and %s (no step since %s)", so, j.Quiet.Since.UTC().Format(time.DateTime))
 }
 
 // reportIdle reports once that a job has become idle. The caller holds c.mu.

@@ -27,8 +27,9 @@ type job struct {
 	askedAt       time.Time        // start of the probe that returned the last report
 	completeUntil time.Time        // until then, the training's report of its completion counts
 
-	idle     time.Duration // for how long it made no step, if it is idle; else 0
-	toldIdle bool          // there was an event about it
+	idle       time.Duration // for how long it made no step, if it is idle; else 0
+	idleAction string        // of its pool, if it is idle and not only to be reported
+	toldIdle   bool          // there was an event about it
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.

@@ -54,6 +54,9 @@ type Job struct {
 
 	// Quiet is nil until a step is reported, and in pools that do not look for idle jobs.
 	Quiet *Quiet `json:"quiet,omitempty"`
+	// IdleAt is the version of the job at which it was to be suspended because it was idle; 0
+	// if it may run.
+	IdleAt uint64 `json:"idle_at,omitempty"`
 
 	// Not saved.
 	PendingSince time.Time `json:"-"` // when workers began to wait for a place
@@ -164,6 +167,9 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.followMove(o.Counts, now)
 	if j.StoppedAt > 0 && o.Version > j.StoppedAt && o.Changed != j.LastIndex {
 		j.StoppedAt, j.Pardoned = 0, j.RunTime
+	}
+	if j.IdleAt > 0 && o.Version > j.IdleAt && o.Changed != j.LastIndex {
+		j.IdleAt, j.Quiet = 0, nil // its user registered or scaled it
 	}
 	j = j.freeze(o, now)
 	if j.Frozen || o.Stopped {
