@@ -276,5 +276,5 @@ const (
 	StateRunning   = "running"
 	StateSuspended = "suspended"
 	StateComplete  = "complete"
-	StateHeld      = "held" // stopped, paused, failed
+	StateHeld      = "held" // stopped, paused, failed, suspended because it was idle
 )
