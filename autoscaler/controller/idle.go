@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -39,7 +38,7 @@ func (j *job) noteIdle(pool config.Pool, of *planner.Job) {
 	if pool.IdleAfter == 0 || quiet < pool.IdleAfter || of.Alive() == 0 || of.Frozen != "" || j.Frozen {
 		return
 	}
-	j.idle = quiet
+	j.idle, j.idleSince = quiet, j.Quiet.Since
 	if pool.IdleAction != config.IdleNotify {
 		j.idleAction = pool.IdleAction
 	}
@@ -53,26 +52,32 @@ func smallest(j *planner.Job) int { return j.Sizes.Above(max(1, j.Min) - 1) }
 
 // restrain returns what is wanted for the job if its pool does something about idle jobs,
 // given what the policy wants. What the policy takes from the job is taken in any case.
-func (j *job) restrain(of *planner.Job, f *cluster.Facts, w planner.Want) planner.Want {
-	least := smallest(of)
-	switch {
+func (j *job) restrain(of *planner.Job, w planner.Want) planner.Want {
+	switch least := smallest(of); {
 	case j.idleAction == config.IdleSuspend && !w.Stops:
-		if j.IdleAt == 0 {
-			j.IdleAt = f.Version
-		}
 		return planner.Want{Reclaimed: w.Reclaimed, Reason: j.idleReason("is suspended")}
-	case of.Count() > 0:
-		j.IdleAt = 0
-	}
-	if j.idleAction == config.IdleShrink && w.Count >= least {
+	case j.idleAction == config.IdleShrink && w.Count >= least:
 		w.Count, w.Reason = least, j.idleReason("has its minimum until it makes steps again")
 	}
 	return w
 }
 
+// noteSuspension records that the job is about to be suspended because it is idle, or that
+// this is no longer so. Once it has no workers, only its user ends the suspension.
+func (j *job) noteSuspension(of *planner.Job, version uint64, w planner.Want) {
+	switch {
+	case j.idleAction != config.IdleSuspend || w.Stops:
+		if of.Count() > 0 {
+			j.IdleAt = 0
+		}
+	case j.IdleAt == 0:
+		j.IdleAt = version
+	}
+}
+
 // idleReason returns the reason of a count that the job has because it is idle.
 func (j *job) idleReason(so string) string {
-	return fmt.Sprintf("it is idle and %s (no step since %s)", so, j.Quiet.Since.UTC().Format(time.DateTime))
+	return fmt.Sprintf("it is idle and %s (no step since %s)", so, j.idleSince.UTC().Format(time.DateTime))
 }
 
 // reportIdle reports once that a job has become idle. The caller holds c.mu.

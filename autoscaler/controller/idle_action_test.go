@@ -104,6 +104,29 @@ func TestController_IdleSuspends(t *testing.T) {
 	w.eventually(map[string]int{"p": 4, "n": 2})
 }
 
+// A suspension waits for the hold. Until then it is wanted, and proposed.
+func TestController_IdleWaitsForTheHold(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a := w.idling(func(p *config.Pool) { p.IdleAction = config.IdleSuspend }, func(c *config.Config) { c.Planner.Hold = time.Hour })
+	p := w.trains("p", 4, map[string]any{"min": 1, "preemptible": true})
+	w.eventually(map[string]int{"p": 4})
+	becomes(t, a, "p", steps)
+	p.steps.Store(false)
+	becomes(t, a, "p", func(j *api.JobStatus) bool { return isIdle(j) && j.Want == 0 && j.HoldReason == "resized just now" })
+	w.eventually(map[string]int{"p": 4})
+	proposals, err := a.Propose(t.Context(), "", nil)
+	must.NoError(t, err)
+	must.Len(t, 1, proposals)
+	must.Len(t, 1, proposals[0].Jobs)
+	must.Zero(t, proposals[0].Jobs[0].Want)
+	must.StrHasPrefix(t, "it is idle and is suspended", proposals[0].Jobs[0].Reason)
+	must.Eq(t, 4, proposals[0].Jobs[0].Write)
+
+	p.steps.Store(true)
+	becomes(t, a, "p", func(j *api.JobStatus) bool { return steps(j) && j.Want == 4 && j.HoldReason == "" })
+	w.eventually(map[string]int{"p": 4})
+}
+
 // idleWorld returns a view of a pool of 32 slots with random jobs, some of which are idle.
 func idleWorld(r *rand.Rand, c *Controller, now time.Time) *cluster.View {
 	v := &cluster.View{}
@@ -185,7 +208,8 @@ func checkIdle(t *testing.T, name, action string, seed uint64, now time.Time) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		known := c.job(j.Key)
-		wants[i] = known.restrain(j, &v.Facts[i], decided[j.Key])
+		wants[i] = known.restrain(j, decided[j.Key])
+		known.noteSuspension(j, v.Facts[i].Version, wants[i])
 		where := must.Sprintf("seed %d, %s, %s: %+v wants %+v", seed, action, j.Key, j, wants[i])
 		if known.idle == 0 || action == config.IdleNotify {
 			must.Eq(t, decided[j.Key], wants[i], where)

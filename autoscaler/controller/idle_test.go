@@ -37,9 +37,12 @@ func (x *training) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // idling starts an autoscaler that looks for idle jobs in the default pool.
-func (w *world) idling(edit func(*config.Pool)) *Controller {
+func (w *world) idling(edit func(*config.Pool), edits ...func(*config.Config)) *Controller {
 	c := w.steady()
 	c.Planner.Progress = 2 * time.Millisecond
+	for _, e := range edits {
+		e(c)
+	}
 	p := c.Pools["default"]
 	p.IdleAfter = 50 * time.Millisecond
 	edit(&p)

@@ -28,6 +28,7 @@ type job struct {
 	completeUntil time.Time        // until then, the training's report of its completion counts
 
 	idle       time.Duration // for how long it made no step, if it is idle; else 0
+	idleSince  time.Time     // its last step
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 }
