@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +68,14 @@ func TestController_IdleShrinks(t *testing.T) {
 // until its user registers it again. Another one keeps its minimum.
 func TestController_IdleSuspends(t *testing.T) {
 	w := newWorld(t, 1, 8)
-	w.watchful(8)
+	var suspended atomic.Bool
+	within := watch(t, w.nomad, 8)
+	w.nomad.OnScale = func(job, group string, from, to int) {
+		within(job, group, from, to)
+		if job == "p" && to > 0 && suspended.Load() {
+			t.Errorf("p resumes with %d workers", to)
+		}
+	}
 	suspends := func(p *config.Pool) { p.IdleAction = config.IdleSuspend }
 	a := w.idling(suspends)
 	p := w.trains("p", 4, map[string]any{"min": 1, "preemptible": true})
@@ -87,6 +95,7 @@ func TestController_IdleSuspends(t *testing.T) {
 	becomes(t, a, "p", held)
 
 	t.Log("the next leader leaves it so")
+	suspended.Store(true)
 	a.save(t.Context())
 	b := w.idling(suspends)
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
@@ -99,6 +108,7 @@ func TestController_IdleSuspends(t *testing.T) {
 	w.eventually(map[string]int{"p": 0, "n": 2})
 
 	t.Log("its user registers it again")
+	suspended.Store(false)
 	p.steps.Store(true)
 	w.nomad.Register(nomadtest.Job{ID: "p", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"min": 1, "preemptible": true}}}})
 	w.eventually(map[string]int{"p": 4, "n": 2})
