@@ -257,8 +257,8 @@ type BlockedJob struct {
 	Sentence string         `json:"sentence"`
 }
 
-// IneligibleJob is a job that asks for Kolo and is not scaled, because its block has
-// errors or it is switched off.
+// IneligibleJob is a job with a kolo block that is not scaled, because the block has errors
+// or scaling is switched off.
 type IneligibleJob struct {
 	identity.JobKey
 	Count    int      `json:"count"`
