@@ -29,9 +29,9 @@ const (
 
 func budgetSettings(b *queue.Budget, per, beyond *string) settings {
 	return settings{
-		define("slot_hours", &b.SlotHours, 0, fraction(leastCost, mostSlotHours), "Slot-hours, each by its [cost](#cost-of-slots), that the queue may use in a period.").or("required"),
+		define("slot_hours", &b.SlotHours, 0, fraction(leastCost, mostSlotHours), "Slot-hours that the queue may use in a period. Each counts by its [cost](#cost-of-slots).").or("required"),
 		define("per", per, string(queue.Month), oneOf(string(queue.Day), string(queue.Week), string(queue.Month)), "Calendar period in UTC. A week begins on Monday."),
-		define("beyond", beyond, BeyondBorrow, oneOf(BeyondBorrow, BeyondStop), "Slots that the queue gets once it is spent: those that no other queue wants, or none."),
+		define("beyond", beyond, BeyondBorrow, oneOf(BeyondBorrow, BeyondStop), "Slots of the queue when its budget is spent. `borrow`: those that no other queue wants. `stop`: none."),
 	}
 }
 

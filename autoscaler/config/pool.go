@@ -65,9 +65,9 @@ func (p *Pool) settings() settings {
 	return settings{
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
-		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
-		define("share", &p.Share, ShareNone, oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is one pot, unless a [`queue` block](#queue) divides the pool."),
-		define("half_life", &p.HalfLife, 0, halfLife, "Time in which what a queue borrowed comes to [count half](#shares-over-time), for queues that have none of their own; `0s` is at once."),
+		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
+		define("share", &p.Share, ShareNone, oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, only [`queue` blocks](#queue) divide the pool."),
+		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),
 	}
 }
