@@ -123,7 +123,7 @@ func (t *Telemetry) settings() settings {
 	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
 }
 
-// Usage holds the settings of the account of what jobs used.
+// Usage holds the settings for the account of usage.
 type Usage struct{ KeepDays, Jobs int }
 
 func (u *Usage) settings() settings {

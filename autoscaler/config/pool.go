@@ -52,10 +52,10 @@ type Pool struct {
 	Queues map[string]Queue
 	// Share is ShareNamespaces or ShareNone.
 	Share string
-	// HalfLife is that of past use in queues that have none of their own; 0 forgets it at
-	// once.
+	// HalfLife applies to the past use of queues without a half-life of their own. With 0,
+	// the past does not count.
 	HalfLife time.Duration
-	// SlotCost is the cost of a slot by device type, for CostOf.
+	// SlotCost holds the costs of slots by type of device, or by pattern; see CostOf.
 	SlotCost map[string]float64
 	// Tree is how the pool is divided between its queues; nil if it is one pot.
 	Tree *queue.Tree

@@ -111,7 +111,7 @@ func (p Pool) Rules() []Queue {
 	return out
 }
 
-// Values of a queue's max_time_action.
+// The values of max_time_action in a queue block.
 const (
 	MaxTimeRequeue = "requeue"
 	MaxTimeStop    = "stop"

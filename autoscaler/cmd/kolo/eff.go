@@ -77,7 +77,7 @@ func (c *effCommand) Run(args []string) int {
 	return 0
 }
 
-// efficiency is what kolo eff shows of a job.
+// efficiency holds what kolo eff shows of a job.
 type efficiency struct {
 	identity.JobKey
 	Since string         `json:"since"`
@@ -131,8 +131,8 @@ func scaling(points []speedup.Point) []sizeOfJob {
 	return out
 }
 
-// bestSize returns the size with the most speed × efficiency, nil if fewer than two sizes
-// were measured.
+// bestSize returns the index of the size with the largest product of speed and
+// efficiency. It returns nil if fewer than two sizes were measured.
 func bestSize(sizes []sizeOfJob) *int {
 	if len(sizes) < 2 {
 		return nil

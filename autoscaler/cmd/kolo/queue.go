@@ -107,8 +107,8 @@ func drawQueues(p *poolQueues) string {
 	return out.String() + table(rows)
 }
 
-// addPast adds a column for what queues borrowed over time, and one for their budgets, if
-// any queue has either. rows begins with the headings.
+// addPast adds a column with the slot-hours that queues borrowed, and one with their
+// budgets. It omits a column that would be empty. The first of rows holds the headings.
 func addPast(rows [][]string, queues []queueRow) {
 	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Decayed != nil }) {
 		rows[0] = append(rows[0], "Decayed")

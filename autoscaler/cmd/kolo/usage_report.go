@@ -140,7 +140,7 @@ func (c *apiCommand) readUsage(ctx context.Context, query url.Values) (*api.Stat
 // usageOrders are the values of -sort.
 var usageOrders = []string{"held", "wasted", "idle", "lost", "unknown", "waiting", "failures", "name"}
 
-// sortUsage sorts rows, the largest first. The autoscaler's order is that of names and days.
+// sortUsage sorts rows, the largest first. The autoscaler has sorted them by name or day.
 func sortUsage(rows []api.UsageRow, order string, by usage.By) {
 	if order == "name" || order == "" && by == usage.ByDay {
 		return
@@ -234,7 +234,7 @@ func usageCSV(r *api.UsageReport) string {
 	return out.String()
 }
 
-// formula quotes a name that a spreadsheet would compute.
+// formula quotes a name that a spreadsheet would take for a formula.
 func formula(name string) string {
 	if name != "" && strings.ContainsRune("=+-@", rune(name[0])) && name != "-" {
 		return "'" + name

@@ -68,7 +68,7 @@ func (c *waitCommand) AutocompleteArgs() complete.Predictor { return c.predictJo
 // exitTimeout is the exit code after -timeout.
 const exitTimeout = 3
 
-// errNever is the reason for which a job can no longer get into a state.
+// errNever states why a job can no longer get into a state.
 var errNever = errors.New("it is complete")
 
 // goal reports whether a job is in the state that is waited for. It returns errNever if the job
@@ -174,7 +174,8 @@ func (c *waitCommand) Run(args []string) int {
 	}
 }
 
-// say prints a state if it is another than the last one. With -json it prints nothing.
+// say prints a state if it differs from the last one that was printed. With -json it prints
+// nothing.
 func (c *waitCommand) say(said *string, now string) {
 	if *said != now && !c.json {
 		c.UI.Output(time.Now().Format(time.TimeOnly) + "  " + printable.Line(now))

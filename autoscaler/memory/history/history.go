@@ -18,7 +18,7 @@ type History struct {
 	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
 	States map[string][]byte // what policies asked to keep, by node pool
-	// Queues has what queues used over time, by node pool.
+	// Queues holds the accounts of queues, by node pool.
 	Queues map[string]ledger.Ledger
 }
 

@@ -169,8 +169,8 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	return j
 }
 
-// Stop records that the job has run as long as it may, and has no workers. It may run again
-// once its user registers or scales it.
+// Stop records that the job has run for the longest time that its queue allows, and must
+// have no workers. It may run again after its user has registered or scaled it.
 func (j *Job) Stop(version uint64) {
 	if j.StoppedAt == 0 {
 		j.StoppedAt = version

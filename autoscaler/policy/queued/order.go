@@ -24,8 +24,8 @@ import (
 //     before the head end first (slack). How long a job runs is never taken into account: no
 //     one knows, and what jobs declare is a claim.
 
-// mostTurns bounds how often the policy of a queue is asked again in one turn because it
-// wants to start jobs that must not overtake.
+// mostTurns limits how often the policy of a queue is asked again because it wants to start
+// jobs that must not overtake.
 const mostTurns = 4
 
 // again is the time, in seconds, after which a decision is continued that gave the head its
