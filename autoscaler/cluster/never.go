@@ -38,7 +38,6 @@ func (b *viewBuilder) neverFits(j *planner.Job) string {
 }
 
 // gangNeverFits does the same as neverFits for a gang, each of whose groups needs room.
-// room.
 func (b *viewBuilder) gangNeverFits(j *planner.Job, need int) string {
 	all, has, least := map[placement.Place]bool{}, 0, 0
 	for g, n := range j.Shape(need) {

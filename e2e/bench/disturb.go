@@ -17,13 +17,13 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A deed is a part of a disturbance.
+// A deed is one action of a disturbance.
 type deed struct {
 	at time.Duration
 	do func() error
 }
 
-// disturb does what is due, and slows the straggler.
+// disturb does the deeds that are due, and slows the straggler down.
 func (r *runner) disturb() error {
 	if r.slow != 0 { // it runs in every second turn
 		signal := syscall.SIGSTOP
@@ -125,7 +125,7 @@ func (r *runner) set(hosts []string) error {
 // ranks returns the size of the newest ring.
 func (r *runner) ranks() int { return max(1, r.Record.Last().Size) }
 
-// pid returns the process that had a rank last.
+// pid returns the process that last had the given rank.
 func (r *runner) pid(rank int) int {
 	pids := r.Record.PIDs(rank)
 	if len(pids) == 0 {
@@ -162,7 +162,7 @@ func (r *runner) killHost(host string) error {
 	return nil
 }
 
-// ignoreGone returns err, or nil if it says that the process has ended.
+// ignoreGone returns err, or nil if err means that the process has ended.
 func ignoreGone(err error) error {
 	if errors.Is(err, syscall.ESRCH) {
 		return nil

@@ -22,7 +22,8 @@ type RunResults struct {
 	Steps int    `json:"steps"`
 	// CheckpointSeconds is the measured cost of one checkpoint.
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`
-	// By has the runs by the mean time between events ("1m0s"; "0s" if there are none).
+	// By contains the runs by the mean time between events, such as "1m0s" ("0s" without
+	// events), and by launcher.
 	By map[string]map[string]*Run `json:"by"`
 }
 
@@ -43,9 +44,10 @@ var runLaunchers = []runLauncher{
 	{launcher{Name: "horovodrun", framework: train.Horovod, command: horovodrun.command}, false},
 }
 
-// checkpointEvery returns the number of steps between checkpoints that loses least, by Young's
-// formula (1974; Daly 2006 refines it for checkpoints that are not small): the root of twice the
-// cost of a checkpoint times the mean time between failures.
+// checkpointEvery returns the number of steps between checkpoints with which the least time
+// is lost. By Young's formula (1974), the time between them is the root of twice the cost
+// of a checkpoint times the mean time between failures. Daly (2006) refines the formula for
+// large checkpoints.
 func checkpointEvery(cost float64, every time.Duration) int {
 	if every == 0 {
 		every = time.Hour
@@ -126,7 +128,7 @@ type runner struct {
 	paused   bool
 }
 
-// giveUp is the time without a new step after which a run has failed.
+// giveUp is the time without a new step after which a run counts as failed.
 const giveUp = 2 * time.Minute
 
 func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturbance, every int) (*Run, error) {
@@ -161,8 +163,8 @@ func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturban
 	return r.run, nil
 }
 
-// watch follows the run until it has done all steps or failed. In that case it returns when, in
-// seconds after the first step.
+// watch follows the run until it has done all steps or has failed. It returns the time of
+// the failure in seconds after the first step, or 0.
 func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
 	reached, moved := 0, time.Now()
 	for {
@@ -215,8 +217,8 @@ func (r *runner) failed(why string) string {
 	return why
 }
 
-// survived marks the events before the newest step as survived, except hangs that were ended by
-// the operator.
+// survived marks the events before the newest step as survived, except hangs that the
+// operator has ended.
 func (r *runner) survived(now time.Time) {
 	since := now.Sub(r.first).Seconds()
 	for i := range r.run.Events {
@@ -224,7 +226,8 @@ func (r *runner) survived(now time.Time) {
 		if e.Cause == hang && since-e.At >= patience.Seconds() && !e.Survived {
 			continue
 		}
-		// A step may have been on its way, so two steps have to follow.
+		// A step may have been in progress when the event happened, so two steps have to
+		// follow.
 		if since-e.At > 3*fullStep.Seconds() {
 			e.Survived = true
 		}
