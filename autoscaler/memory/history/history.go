@@ -13,7 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// History holds what is remembered of all jobs. It is not safe for concurrent use.
+// History holds the facts that are remembered about all jobs. It is not safe for
+// concurrent use.
 type History struct {
 	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
