@@ -29,15 +29,15 @@ func (c *effCommand) Help() string {
 Usage: kolo eff [options] [<namespace>/]<job>
 
   Shows the slot-hours that a job held, what they were used for, and how long
-  the job waited. For each size that was measured it shows the time of a step,
+  the job waited. For each size that was measured, it shows the time of a step,
   the speed compared with the smallest size, and the scaling efficiency. The
-  best size is the one with the most speed × efficiency: a larger one costs
-  more slots than it saves time.
+  best size has the largest product of speed and efficiency: a larger size
+  costs more slots than it saves time.
 
 Eff Options:
 
   -since=<period>
-    A number of days such as 30d, today included, or the first day such as
+    A number of days including today, such as 30d, or the first day, such as
     2026-11-01. Days begin at midnight UTC. Default: 30d
 ` + apiHelp)
 }

@@ -108,7 +108,7 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
 			return false
 		case !ok && fitsNow:
-			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take what is reserved for later", c.least)
+			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take slots that are reserved for later", c.least)
 			return false
 		case !ok && at > 0:
 			d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the other jobs of %s need more of its limit of %d than it leaves", c.least, d.label(at), d.layout.Nodes[at].Limit)

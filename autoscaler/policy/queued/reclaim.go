@@ -108,5 +108,5 @@ func (m *member) patience() string {
 	if m.waits == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; it has its share back after it wanted it for %v", time.Duration(m.waits)*time.Second)
+	return fmt.Sprintf("; it gets its share back after it has wanted it for %v", time.Duration(m.waits)*time.Second)
 }
