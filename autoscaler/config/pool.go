@@ -50,7 +50,7 @@ type Pool struct {
 
 	// Queues holds the operator's rules by queue: nested queues, too, and the rule of "*".
 	Queues map[string]Queue
-	// Share is ShareNamespaces or ShareNone.
+	// Share is ShareNamespaces or ShareNone; "" is the default.
 	Share string
 	// HalfLife applies to the past use of queues without a half-life of their own. With 0,
 	// the past does not count.
@@ -66,14 +66,14 @@ func (p *Pool) settings() settings {
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
-		define("share", &p.Share, ShareNone, oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, only [`queue` blocks](#queue) divide the pool."),
+		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, the pool is [not divided](#other-pools).").or("[as below](#divided-pools)"),
 		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),
 	}
 }
 
 func newPool(name string) Pool {
-	p := Pool{Name: name, Policy: builtin.Default, Levels: topology.Default()}
+	p := Pool{Name: name, Policy: builtin.Default, Levels: topology.Default(), Tree: namespaces()}
 	p.settings().reset()
 	return p
 }
@@ -94,11 +94,6 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		}
 		p.Device = ""
 	}
-	diags = append(diags, c.queues(&p, content.Blocks.OfType("queue"), content.Attributes["share"])...)
-	if !diags.HasErrors() {
-		diags = append(diags, p.reservations(content.Blocks.OfType("reservation"))...)
-	}
-	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {
 			diags = append(diags, wrong(pb.DefRange, "Repeated block", "A pool has one policy; remove all but one."))
@@ -107,6 +102,11 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		p.Policy, p.Options = pb.Labels[0], pb.Body
 		diags = append(diags, c.checkPolicy(pb)...)
 	}
+	diags = append(diags, c.queues(&p, content.Blocks.OfType("queue"), content.Attributes["share"])...)
+	if !diags.HasErrors() {
+		diags = append(diags, p.reservations(content.Blocks.OfType("reservation"))...)
+	}
+	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	c.Pools[p.Name] = p
 	return diags
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // Values of a pool's share.
@@ -40,7 +41,8 @@ func (c *Config) queues(p *Pool, blocks hcl.Blocks, share *hcl.Attribute) hcl.Di
 		return diags
 	case r.first != nil && share != nil && p.Share == ShareNone:
 		return hcl.Diagnostics{wrong(*r.first, "Contradiction", `share = "none" makes one pot of the pool, and this divides it; remove one of the two.`)}
-	case r.first == nil && p.Share != ShareNamespaces:
+	case r.first == nil && (p.Share == ShareNone || p.Share == "" && (len(blocks) > 0 || p.sharesByPolicy())):
+		p.Tree = nil
 		return diags
 	}
 	var problems []queue.Problem
@@ -52,6 +54,19 @@ func (c *Config) queues(p *Pool, blocks hcl.Blocks, share *hcl.Attribute) hcl.Di
 		p.Tree = p.Tree.WithHalfLife(p.HalfLife.Seconds())
 	}
 	return diags
+}
+
+// namespaces returns the tree in which each namespace is a queue of weight 1.
+func namespaces() *queue.Tree {
+	tree, _ := queue.New(nil)
+	return tree
+}
+
+// sharesByPolicy reports whether the policy of a pool shares it between tenants itself, or
+// may do so because it is not built in.
+func (p *Pool) sharesByPolicy() bool {
+	_, builtIn := builtin.Policies.Describe(p.Policy)
+	return !builtIn || p.Policy == "weighted-fair"
 }
 
 // reservations reads the reservation blocks of a pool.

@@ -95,11 +95,17 @@ func bare(n queue.Node) queue.Node {
 	return queue.Node{Name: n.Name, Children: n.Children, Guarantee: n.Guarantee, Limit: n.Limit, Weight: n.Weight, MaxJob: n.MaxJob, MaxJobs: n.MaxJobs, MaxTime: n.MaxTime}
 }
 
-// Queues with the keys that they had before, and a pool without queues, leave the pool
-// one pot. So does share = "none"; share = "namespaces" divides it.
+// A pool without queues is divided between namespaces, unless share = "none" or its policy
+// shares it between tenants itself. Queues with the keys that they had before leave the pool
+// one pot.
 func TestParse_Share(t *testing.T) {
 	for src, isDivided := range map[string]bool{
-		``: false,
+		``:                 true,
+		`policy "kolo" {}`: true,
+		`policy "weighted-fair" {
+  shares = { a = 2 }
+}`: false,
+		"share = \"namespaces\"\npolicy \"weighted-fair\" {}": true,
 		`queue "a" { namespaces = ["x"] }
 queue "b" { namespaces = ["x"] }
 queue "*" { max_weight = 2 }`: false,
@@ -117,7 +123,11 @@ queue "*" { max_weight = 2 }`: false,
 		must.NoError(t, err)
 		must.Eq(t, isDivided, c.Pool("gpu").Tree != nil, must.Sprint(src))
 	}
-	must.Nil(t, Default().Pool("gpu").Tree)
+	must.NotNil(t, Default().Pool("gpu").Tree)
+	must.True(t, Default().Pool("gpu").Tree.Plain())
+	c, err := parse("policy_dir = \"/tmp\"\npool \"gpu\" {\n policy \"mine\" {}\n}")
+	must.NoError(t, err)
+	must.Nil(t, c.Pool("gpu").Tree, must.Sprint("a policy that is not built in may share between namespaces"))
 }
 
 // TestParse_WrongTrees has one mistake per line, with its line and what to do.

@@ -50,3 +50,26 @@ func TestRun_Queues(t *testing.T) {
 	_, err = sim.RunTicks(t.Context(), cfg, 10)
 	must.ErrorContains(t, err, "no queues in ticks")
 }
+
+// A job that is stopped because it ran as long as its queue allows has ended, and others
+// have its GPUs.
+func TestRun_StopsJobs(t *testing.T) {
+	tree, problems := queue.New([]queue.Queue{{Name: "a", Weight: queue.WeightUnit, MaxTime: 10, Stops: true}, {Name: "b", Weight: queue.WeightUnit}})
+	must.SliceEmpty(t, problems)
+	curve, err := trace.PowerCurve(1, 1, 8)
+	must.NoError(t, err)
+	tr := &trace.Trace{Jobs: []trace.Job{
+		{ID: "a1", Tenant: "a", Min: 4, Max: 4, Preferred: 4, Steps: 1000, Curve: curve},
+		{ID: "b1", Tenant: "b", Min: 8, Max: 8, Preferred: 8, Steps: 80, Curve: curve},
+	}}
+	info, err := sim.ParseClass("oracle", 0)
+	must.NoError(t, err)
+	res, err := sim.Run(t.Context(), sim.Config{
+		Trace: tr, Nodes: sim.Uniform(2, 4, ""), Queues: tree, Policy: queued.New(tree, parse(t, "elastic-fifo"), nil), Info: info, Hold: 60,
+	})
+	must.NoError(t, err)
+	for k, want := range []float64{10, 20} {
+		must.True(t, res.Jobs[k].Ended)
+		must.InDelta(t, want, res.Jobs[k].JCT(), 1e-6)
+	}
+}

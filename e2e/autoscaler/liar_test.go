@@ -101,7 +101,7 @@ func (w *world) liar(t *testing.T) {
 		})
 	})
 
-	config := strings.NewReplacer(`policy "elastic-fifo" {}`, `policy "kolo" {}`, `hold        = "1s"`, "hold        = \"1s\"\n  progress    = \"200ms\"").Replace(configuration)
+	config := strings.NewReplacer(`policy "elastic-fifo" {}`, "policy \"kolo\" {}\n  share = \"none\"", `hold        = "1s"`, "hold        = \"1s\"\n  progress    = \"200ms\"").Replace(configuration)
 	d := w.agentWith(t, "one", fmt.Sprintf(config, w.Address))
 	waitFor(t, time.Minute, "leadership", d.leads)
 	submit := func(namespace, answer string, weight float64, priority int) {

@@ -8,6 +8,8 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,15 +27,7 @@ func TestQueues(t *testing.T) {
 	if len(w.Nodes) == 1 {
 		t.Skip("the namespaces of a given Nomad are not this test's")
 	}
-	var rules strings.Builder
-	rules.WriteString(minimal)
-	for _, ns := range []string{"research", "courses", "lab-ada"} {
-		_, err := w.API.Namespaces().Register(&api.Namespace{Name: ns}, nil)
-		must.NoError(t, err)
-		fmt.Fprintf(&rules, "namespace %q {\n  capabilities = [\"list-jobs\", \"read-job\", \"read-job-scaling\", \"scale-job\", \"list-scaling-policies\"]\n}\n", ns)
-	}
-	_, err := w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: rules.String()}, nil)
-	must.NoError(t, err)
+	w.namespaces(t, "research", "courses", "lab-ada")
 	d := w.agentWith(t, "one", strings.Replace(fmt.Sprintf(configuration, w.Address), `policy "elastic-fifo" {}`, `policy "elastic-fifo" {}
   queue "research" {
     namespaces = ["research"]
@@ -73,12 +67,78 @@ func TestQueues(t *testing.T) {
 	w.eventuallyIn(t, map[string]int{"lab-ada/two": 0, "courses/firm": 0})
 
 	t.Log("the borrower has it all again when the others are gone")
-	for _, name := range []string{"research/entitled", "lab-ada/one", "lab-ada/two", "courses/firm"} {
+	w.removeIn(t, "research/entitled", "lab-ada/one", "lab-ada/two", "courses/firm")
+	w.eventuallyIn(t, map[string]int{"courses/borrower": slots})
+
+	t.Log("a borrower that is not elastic is suspended as a whole")
+	w.removeIn(t, "courses/borrower")
+	w.submitIn(t, "courses", "rigid", fmt.Sprintf("min = %d\npreemptible = true", slots))
+	w.eventuallyIn(t, map[string]int{"courses/rigid": slots})
+	submitted = time.Now()
+	w.submitIn(t, "research", "entitled", "min = 8")
+	w.eventuallyIn(t, map[string]int{"research/entitled": slots, "courses/rigid": 0})
+	t.Logf("the same with a borrower of fixed size, which loses all its workers: %s", time.Since(submitted).Round(10*time.Millisecond))
+}
+
+// TestQueues_Platform runs the configuration of docs/howto/share-a-pool.md for a platform
+// with many users, with CPU slots in place of GPUs.
+func TestQueues_Platform(t *testing.T) {
+	w := start(t)
+	if len(w.Nodes) == 1 {
+		t.Skip("the namespaces of a given Nomad are not this test's")
+	}
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "howto", "share-a-pool.md"))
+	must.NoError(t, err)
+	_, after, found := strings.Cut(string(text), "## A platform with many users")
+	must.True(t, found)
+	_, after, _ = strings.Cut(after, "```hcl\n")
+	config, _, _ := strings.Cut(after, "```")
+	w.namespaces(t, "user-ada", "user-bob", "course-ml", "project-x")
+	d := w.agentWith(t, "one", strings.NewReplacer("https://nomad.example:4646", w.Address, `pool "default" {`, "planner {\n  hold = \"1s\"\n  tick = \"2s\"\n}\npool \"default\" {\n  cpu_slot = 1000\n").Replace(config))
+	waitFor(t, time.Minute, "leadership", d.leads)
+
+	t.Log("each user has two slots, and a course one")
+	for _, name := range []string{"user-ada/a1", "user-bob/b1", "course-ml/c1"} {
+		ns, id, _ := strings.Cut(name, "/")
+		w.submitIn(t, ns, id, "min = 1")
+	}
+	w.eventuallyIn(t, map[string]int{"user-ada/a1": 2, "user-bob/b1": 2, "course-ml/c1": 1})
+
+	t.Log("a user's jobs share them, and others may not use the pool")
+	w.submitIn(t, "user-ada", "a2", "min = 1")
+	w.eventuallyIn(t, map[string]int{"user-ada/a1": 1, "user-ada/a2": 1, "user-bob/b1": 2})
+	w.submitIn(t, "user-ada", "a3", "min = 1")
+	w.eventuallyReads(t, d, "a3", "over-limit: ")
+	w.submitIn(t, "project-x", "p1", "min = 1")
+	waitFor(t, time.Minute, "the problem of p1", func() bool {
+		s, err := d.status()
+		return err == nil && len(s.Ineligible) == 1 && s.Ineligible[0].ID == "p1"
+	})
+	w.eventuallyIn(t, map[string]int{"project-x/p1": 0, "user-ada/a3": 0, "course-ml/c1": 1})
+}
+
+// namespaces registers namespaces whose jobs the autoscaler may scale.
+func (w *world) namespaces(t *testing.T, names ...string) {
+	t.Helper()
+	var rules strings.Builder
+	rules.WriteString(minimal)
+	for _, ns := range names {
+		_, err := w.API.Namespaces().Register(&api.Namespace{Name: ns}, nil)
+		must.NoError(t, err)
+		fmt.Fprintf(&rules, "namespace %q {\n  capabilities = [\"list-jobs\", \"read-job\", \"read-job-scaling\", \"scale-job\", \"list-scaling-policies\"]\n}\n", ns)
+	}
+	_, err := w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: rules.String()}, nil)
+	must.NoError(t, err)
+}
+
+// removeIn deregisters jobs, by namespace and name.
+func (w *world) removeIn(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
 		ns, id, _ := strings.Cut(name, "/")
 		_, _, err := w.API.Jobs().Deregister(id, true, &api.WriteOptions{Namespace: ns})
 		must.NoError(t, err)
 	}
-	w.eventuallyIn(t, map[string]int{"courses/borrower": slots})
 }
 
 // submitIn registers an elastic job of a namespace.

@@ -27,8 +27,8 @@ func (a *simulateArgs) queues(s *sim.Sweep) error {
 		return err
 	}
 	pool := c.Pool(a.pool)
-	if pool.Tree == nil {
-		return badFlag("-config %s: pool %q is not divided between queues; name another with -pool", a.config, a.pool)
+	if pool.Tree == nil || len(pool.Queues) == 0 && pool.Share == "" {
+		return badFlag("-config %s: pool %q has no queues; name another with -pool, or write share = \"namespaces\"", a.config, a.pool)
 	}
 	pool.Tree = pool.Tree.WithoutReservations() // the times of traces are no dates
 	s.Base.Queues, s.Base.SlotCost = pool.Tree, pool.CostOf

@@ -37,7 +37,7 @@ pool "gpu" {
 
 	code, _, errOut = simulate(t, args...)
 	must.Eq(t, 2, code)
-	must.StrContains(t, errOut, `pool "default" is not divided between queues; name another with -pool`)
+	must.StrContains(t, errOut, `pool "default" has no queues; name another with -pool`)
 	code, _, errOut = simulate(t, append(args, "-pool", "gpu", "-tick", "60s")...)
 	must.Eq(t, 2, code)
 	must.StrContains(t, errOut, "there are no queues in ticks")

@@ -40,7 +40,7 @@ func addUse(s *api.Status, r *Round) {
 		add := func(name string) {
 			at := key{p.Name, name}
 			u := api.QueueUse{Queue: name, Used: used[at], Waiting: waiting[at]}
-			if pool.Tree != nil {
+			if pool.Tree != nil && !pool.Tree.Plain() {
 				u.Borrowed = max(0, u.Used-pool.Queues[name].Guarantee)
 				addPast(&u, r, p.Name, pool.Queues[name])
 			}

@@ -169,9 +169,11 @@ func (t *Tree) add(parent int, q *Queue) {
 	}
 }
 
-// Plain reports whether the tree consists only of namespaces without limits.
+// Plain reports whether the tree consists only of namespaces, which have no limits, order,
+// half-life or budget.
 func (t *Tree) Plain() bool {
-	return len(t.nodes) == 1 && t.any.Limit == 0 && t.any.MaxJob == 0 && t.any.MaxJobs == 0 && t.any.MaxTime == 0 && t.any.Order == ""
+	q := &t.any
+	return len(t.nodes) == 1 && q.Limit == 0 && q.MaxJob == 0 && q.MaxJobs == 0 && q.MaxTime == 0 && q.Order == "" && q.HalfLife == 0 && q.Budget == nil
 }
 
 // Assign returns the name of the queue that a namespace's job is in: the queue that the

@@ -159,6 +159,9 @@ func (d *decision) full(leaf int) (most, at int) {
 
 // inOrder sorts the jobs of a member as they are in the snapshot.
 func (m *member) inOrder() {
+	if slices.IsSorted(m.index) {
+		return
+	}
 	order := make([]int, len(m.index))
 	for k := range order {
 		order[k] = k

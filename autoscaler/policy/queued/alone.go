@@ -47,6 +47,6 @@ func (p *Policy) undivided(s *policy.Snapshot, namespace string) (d policy.Decis
 	} else {
 		d = p.base.Allocate(&pot)
 	}
-	d.State, _ = json.Marshal(map[string]state{namespace: {State: d.State}}) //nolint:errchkjson // strings, numbers and bytes
+	d.State, _ = json.Marshal([]state{{Name: namespace, State: d.State}}) //nolint:errchkjson // strings, numbers and bytes
 	return d, err
 }

@@ -51,11 +51,13 @@ type member struct {
 	mostOf []int // the most of these in this decision
 	nowOf  []int // those that its jobs hold by type, once they are needed
 
-	order  queue.Order
-	late   bool       // its next candidate has to wait for the second turn
-	head   *candidate // the first of its jobs that was not admitted, if it has an order
-	passed int        // firm slots of jobs that were admitted after the head
-	hidden []bool     // by job: not shown to its policy, since it must not overtake
+	order    queue.Order
+	late     bool       // its next candidate has to wait for the second turn
+	head     *candidate // the first of its jobs that was not admitted, if it has an order
+	passed   int        // firm slots of jobs that were admitted after the head
+	slack    int        // firm slots that jobs may take after the head
+	slackFor int        // the sum of firm slots of other queues for which that holds, plus 1
+	hidden   []bool     // by job: not shown to its policy, since it must not overtake
 
 	since float64 // when it began to want slots that others hold
 	waits int     // seconds that it has to want them before it has them; 0 is no longer
@@ -196,15 +198,13 @@ const last = math.MinInt32
 
 // outlast applies max_time of the queues of a job: it puts the job behind the others of its
 // queue if it ran as long as it may, and returns the node in which it is to be stopped, -1
-// if there is none. Before, it notes when the time will be over.
+// if there is none.
 func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 	stops = -1
 	d.layout.Path(m.leaf, func(n int) bool {
 		node := &d.layout.Nodes[n]
 		switch left := float64(node.MaxTime) - (j.RunTime - j.Pardoned); {
 		case node.MaxTime == 0:
-		case left > 0 && j.Count > 0:
-			d.wake(d.s.Now + left)
 		case left > 0:
 		case node.Stops && j.Permanent:
 			j.Priority, j.Max = last, j.Sizes.Above(max(1, j.Min)-1)
@@ -216,6 +216,17 @@ func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 		return true
 	})
 	return stops
+}
+
+// wakeAfter asks for another decision when a job that runs from now on has run as long as
+// it may.
+func (d *decision) wakeAfter(leaf int, j *policy.Job) {
+	d.layout.Path(leaf, func(n int) bool {
+		if most := d.layout.Nodes[n].MaxTime; most > 0 {
+			d.wake(d.s.Now + float64(most) - (j.RunTime - j.Pardoned))
+		}
+		return true
+	})
 }
 
 // wake asks for another decision at a time.
@@ -253,16 +264,18 @@ func (d *decision) lowest(leaf int, capOf func(*queue.Node) int) (lowest, at int
 
 // join makes one decision of the answers.
 func (d *decision) join() (out policy.Decision) {
-	states := make(map[string]state, len(d.members))
+	states := make([]state, 0, len(d.members))
 	for _, m := range d.members {
 		for k, i := range m.index {
 			a := &m.answer.Allocations[k]
 			d.explain(m, &m.jobs[k], a)
-			d.out[i] = *a
+			if d.out[i] = *a; a.Count > 0 {
+				d.wakeAfter(m.leaf, &m.jobs[k])
+			}
 		}
 		if m.asked {
 			since, owed := m.wanting()
-			states[m.name] = state{m.seen, m.answer.State, since, owed}
+			states = append(states, state{m.name, m.seen, m.answer.State, since, owed})
 		}
 		d.wake(m.answer.RequeueAt)
 	}

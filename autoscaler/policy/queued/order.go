@@ -121,18 +121,34 @@ func (d *decision) mayPass(c *candidate, firm []int) bool {
 	case c.job.Preemptible:
 		return true
 	}
-	others := slices.Clone(firm)
-	others[c.leaf] = c.fixed
-	most := d.layout.Reserve(d.slots, others, true).Room(c.leaf)
-	if c.head.least > most { // as it will be when firm slots of other queues are free
-		most = d.layout.Reserve(d.slots, nil, true).Room(c.leaf)
-	}
-	ahead, taken := c.minima(&head{&c.head.job, c.head.index, -1}, true)
-	if taken+c.passed+c.least > slack(most, c.head.least, ahead) {
+	if c.passed+c.least > d.slackOf(c.member, firm) {
 		return false
 	}
 	c.passed += c.least
 	return true
+}
+
+// slackOf returns how many firm slots jobs may take that pass the head of a queue, which was
+// not admitted. It computes that again only if firm slots of other queues have changed.
+func (d *decision) slackOf(m *member, firm []int) int {
+	sum := 1
+	for leaf, n := range firm {
+		if leaf != m.leaf {
+			sum += n
+		}
+	}
+	if sum == m.slackFor {
+		return m.slack
+	}
+	others := slices.Clone(firm)
+	others[m.leaf] = m.fixed
+	most := d.layout.Reserve(d.slots, others, true).Room(m.leaf)
+	if m.head.least > most { // as it will be when firm slots of other queues are free
+		most = d.layout.Reserve(d.slots, nil, true).Room(m.leaf)
+	}
+	ahead, taken := m.minima(&head{&m.head.job, m.head.index, -1}, true)
+	m.slack, m.slackFor = slack(most, m.head.least, ahead)-taken, sum
+	return m.slack
 }
 
 // lastPlace reports whether only one more job may run in a leaf.

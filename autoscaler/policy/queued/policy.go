@@ -68,16 +68,22 @@ func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { ret
 
 // state is what a Policy remembers of each queue that has jobs.
 type state struct {
+	Name string `json:"name"` // of the queue
 	seen
 	State []byte  `json:"state,omitempty"`
 	Since float64 `json:"since,omitempty"` // when it began to want slots that others hold
 	Owed  int     `json:"owed,omitempty"`  // slots that it has when they are back; 0 while it waits for that
 }
 
+// load returns what is remembered of each queue, by name.
 func load(s *policy.Snapshot) map[string]state {
-	var out map[string]state
-	if json.Unmarshal(s.State, &out) != nil {
+	var states []state
+	if json.Unmarshal(s.State, &states) != nil {
 		return nil // of another policy: every policy can start from nothing
+	}
+	out := make(map[string]state, len(states))
+	for _, of := range states {
+		out[of.Name] = of
 	}
 	return out
 }
