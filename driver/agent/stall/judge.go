@@ -6,10 +6,11 @@ package stall
 // Activity describes what a process did while its host watched it.
 type Activity string
 
-// The activities of a process. An unknown one, such as that of a host which does not answer,
-// is the empty text.
+// The activities of the process of a rank, including its child processes. If the host does
+// not answer, the activity is unknown, which is the empty text.
 const (
-	// Stopped means that all threads of one of its processes were stopped by a signal.
+	// Stopped means that a signal has stopped all threads of the process or of one of its
+	// child processes.
 	Stopped Activity = "stopped"
 	// Disk means that a thread always waited for a disk or a file server, and that the
 	// process used hardly any CPU time.
