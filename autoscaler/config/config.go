@@ -120,7 +120,7 @@ func (p *Planner) settings() settings {
 type Telemetry struct{ PerJob bool }
 
 func (t *Telemetry) settings() settings {
-	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
+	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics include series of each job.")}
 }
 
 // Usage holds the settings for the account of usage.

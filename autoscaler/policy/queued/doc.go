@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package queued divides a pool between queues, and asks a policy in each queue as if
-// that were its cluster.
+// Package queued divides a pool between queues, and asks a policy in each queue as if the
+// queue were the whole cluster.
 //
 //	            ┌─> admit ──> divide ──> ask the policy of each queue ──> cut ─┐
 //	Snapshot ───┤    ↑          ↑                                             │
