@@ -69,6 +69,9 @@ var rows = []struct {
 		{"Not productive, by namespace", "Slots of which it is known that they do not train.", "short", true, []query{
 			{"{{namespace}}", `sum by (namespace) (rate(kolo_slot_seconds_total{` + pool + `,use!~"productive|unknown"}[$__rate_interval]))`},
 		}},
+		{"Idle jobs", "Time since the last step, in pools with idle_after.", "s", false, []query{
+			{"{{namespace}}/{{job_id}}", `max by (namespace, job_id) (kolo_job_idle_seconds)`},
+		}},
 		{"Budgets", "Used part of the present period.", "percentunit", false, []query{
 			{"{{pool}}/{{queue}}", `max by (pool, queue) (kolo_queue_budget_used_slot_hours{` + pool + `}) / max by (pool, queue) (kolo_queue_budget_slot_hours{` + pool + `})`},
 		}},

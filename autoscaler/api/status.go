@@ -179,6 +179,10 @@ type JobStatus struct {
 
 	Waits *Waits `json:"waits,omitempty"` // absent if the job has workers or is complete
 
+	// Idle is the number of seconds without a step, if the job holds slots and made none for
+	// idle_after of its pool; else it is absent.
+	Idle float64 `json:"idle,omitempty"`
+
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
 	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing
@@ -274,5 +278,5 @@ const (
 	StateRunning   = "running"
 	StateSuspended = "suspended"
 	StateComplete  = "complete"
-	StateHeld      = "held" // stopped, paused, failed
+	StateHeld      = "held" // stopped, paused, failed, suspended because it was idle
 )

@@ -23,6 +23,13 @@ const AnyPool = "*"
 // PackNode is the value of pack that prefers to empty nodes.
 const PackNode = "node"
 
+// Values of a pool's idle_action.
+const (
+	IdleNotify  = "notify"
+	IdleShrink  = "shrink"
+	IdleSuspend = "suspend"
+)
+
 // Pool is the configuration of a node pool: its policy, and how its capacity is
 // counted.
 type Pool struct {
@@ -45,6 +52,10 @@ type Pool struct {
 	// Aware is set if the operator wrote the levels: workers are then placed by
 	// them.
 	Aware bool
+	// IdleAfter is how long a job makes no step until it is idle; 0 is never. IdleAction is
+	// what happens to it then.
+	IdleAfter  time.Duration
+	IdleAction string
 	// MaxMigrations is how often the workers of one job may move within an hour.
 	MaxMigrations int
 
@@ -66,6 +77,8 @@ func (p *Pool) settings() settings {
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
+		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step after which a job that holds slots is [idle](#idle-jobs).").or("never"),
+		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job: `notify` reports it, `shrink` also leaves it only its minimum, `suspend` leaves a `preemptible` one no workers."),
 		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, the pool is [not divided](#other-pools).").or("[as below](#divided-pools)"),
 		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),
@@ -93,6 +106,9 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 				"device and cpu_slot exclude each other; slots are counted in one of them. Remove one."))
 		}
 		p.Device = ""
+	}
+	if a := content.Attributes["idle_action"]; a != nil && content.Attributes["idle_after"] == nil {
+		diags = append(diags, wrong(a.Range, "Missing argument", `No job of this pool is ever idle; write idle_after = "30m", or remove idle_action.`))
 	}
 	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {

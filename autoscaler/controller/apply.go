@@ -103,6 +103,9 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 		c.noteProtection(j, done, err, now)
 	case done.Steps > 0:
 		j.LastChange = now
+		if j.IdleAt > 0 {
+			c.saveSoon() // the next leader must know who set the count
+		}
 		if act.From > 0 {
 			j.Resizes++
 			j.Wrote(act.To, now)

@@ -57,6 +57,9 @@ func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, 
 		if p.problem != "" && w.Reason != "" {
 			w.Reason += " (decided before the policy failed)"
 		}
+		h := c.job(j.Key)
+		w = h.restrain(j, w)
+		h.noteSuspension(j, v.Facts[i].Version, w)
 		wants[i] = w
 		if w.Stops && j.Count() == 0 && j.Alive() == 0 {
 			c.job(j.Key).Stop(v.Facts[i].Version)

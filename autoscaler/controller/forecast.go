@@ -42,11 +42,20 @@ const (
 
 // forecasts makes one forecast after another.
 func (c *Controller) forecasts(ctx context.Context) error {
+	failed := map[string]string{} // by pool
 	for {
 		began := time.Now()
 		expected := map[identity.JobKey]api.Expected{}
 		for _, p := range c.toForecast() {
-			maps.Copy(expected, p.expected(ctx))
+			of, err := p.expected(ctx)
+			maps.Copy(expected, of)
+			switch {
+			case err == nil:
+				delete(failed, p.pool)
+			case ctx.Err() == nil && failed[p.pool] != err.Error():
+				failed[p.pool] = err.Error()
+				c.log.Warn("the forecast of starts failed", "pool", p.pool, "error", err)
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -63,6 +72,7 @@ func (c *Controller) forecasts(ctx context.Context) error {
 
 // poolForecast is the forecast for a pool in which jobs wait.
 type poolForecast struct {
+	pool     string
 	question *forecast.Question // nil if there can be none
 	waiting  []identity.JobKey
 	unknown  string // why there can be none
@@ -83,7 +93,7 @@ func (c *Controller) toForecast() (out []*poolForecast) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(waiting)) {
-		f := &poolForecast{waiting: waiting[name]}
+		f := &poolForecast{pool: name, waiting: waiting[name]}
 		out = append(out, f)
 		switch p := c.policies[name]; {
 		case p == nil || p.policy == nil || p.problem != "":
@@ -136,24 +146,32 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 	}
 	for _, i := range arrived[max(0, len(arrived)-arrivalsKept):] {
 		j := &v.Jobs[i]
-		fresh := &job{Job: &history.Job{FirstSeen: past(i).FirstSeen, Total: past(i).Total}}
+		fresh := &job{Job: &history.Job{FirstSeen: past(i).FirstSeen, Submitted: past(i).Submitted, Total: past(i).Total}}
 		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: policyJob(j, &v.Facts[i], fresh, curve(i)), Length: length(j.Key)})
 	}
 	return q
 }
 
-// expected makes the forecast, and returns when the waiting jobs are expected to start.
-func (f *poolForecast) expected(ctx context.Context) map[identity.JobKey]api.Expected {
+var errTooSlow = errors.New("a forecast takes too long on this machine")
+
+// expected makes the forecast. It returns when the waiting jobs are expected to start, and the
+// error of a forecast that failed. An error may name any job, so callers of the API learn only
+// that there is one.
+func (f *poolForecast) expected(ctx context.Context) (map[identity.JobKey]api.Expected, error) {
 	made := time.Now()
 	out := map[identity.JobKey]api.Expected{}
 	starts := map[string]forecast.Start{}
 	unknown := f.unknown
+	var failed error
 	if f.question != nil {
-		ctx, cancel := context.WithTimeoutCause(ctx, forecastTimeout, errors.New("a forecast takes too long on this machine"))
+		ctx, cancel := context.WithTimeoutCause(ctx, forecastTimeout, errTooSlow)
 		defer cancel()
 		list, err := forecast.Starts(ctx, f.question)
-		if err != nil {
+		switch failed = err; {
+		case errors.Is(err, errTooSlow):
 			unknown = err.Error()
+		case err != nil:
+			unknown = "the forecast failed; the log of the autoscaler has the error"
 		}
 		for _, s := range list {
 			starts[s.Job] = s
@@ -171,7 +189,7 @@ func (f *poolForecast) expected(ctx context.Context) map[identity.JobKey]api.Exp
 			out[key] = e
 		}
 	}
-	return out
+	return out, failed
 }
 
 // at returns a time of a snapshot.

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -12,9 +13,12 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // eventuallyExpected waits until the expected start of a job that waits is as wanted.
@@ -65,6 +69,48 @@ func TestController_ExpectedStart(t *testing.T) {
 	w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Reason == "paused" && got.Expected == nil })
 }
 
+// A job that lies about its length moves the forecasts of others, and no decision.
+func TestController_AJobLiesAboutItsLength(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.forecastEvery = 20 * time.Millisecond
+	a, _ := w.start(w.config())
+	w.job("liar", 4, 4)
+	w.eventually(map[string]int{"liar": 4})
+	w.job("waits", 4, 4)
+	claim := func(total float64) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		h := a.history.Jobs[identity.JobKey{Namespace: "default", ID: "liar"}]
+		h.Total, h.Done = total, 10
+		h.Measurements = []history.Measurement{{Point: speedup.Point{Size: 4, StepTime: 1, Samples: 100}, At: time.Now()}}
+	}
+	decided := func() map[identity.JobKey]planner.Want {
+		after := time.Now()
+		a.poke()
+		w.eventuallyExpected(a, "waits", func(*api.Waits) bool { return a.Status().Time.After(after) })
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return maps.Clone(a.policies["default"].wants)
+	}
+	in := func(least, most time.Duration) func(*api.Waits) bool {
+		return func(got *api.Waits) bool {
+			e := got.Expected
+			return e != nil && e.Earliest.After(e.Made.Add(least)) && !e.Latest.IsZero() && e.Latest.Before(e.Made.Add(most))
+		}
+	}
+	claim(2000)
+	honest := w.eventuallyExpected(a, "waits", in(1900*time.Second, 2000*time.Second))
+	before := decided()
+	claim(20000)
+	deceived := w.eventuallyExpected(a, "waits", in(19900*time.Second, 20000*time.Second))
+	must.Eq(t, before, decided())
+	must.Eq(t, 0, before[statusOf(a.Status(), "waits").JobKey].Count)
+	must.Eq(t, honest.Reason, deceived.Reason)
+	must.Eq(t, honest.Sentence, deceived.Sentence)
+	must.Eq(t, honest.Position, deceived.Position)
+	must.Eq(t, 0, statusOf(a.Status(), "liar").Resizes)
+}
+
 // External policies are not asked for forecasts.
 func TestController_NoForecastOfExternalPolicies(t *testing.T) {
 	w := newWorld(t, 1, 4)
@@ -88,6 +134,67 @@ func TestController_NoForecastOfExternalPolicies(t *testing.T) {
 type outside struct{ policy.Policy }
 
 func (p outside) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return p.Allocate(s), nil }
+
+// A job that is run again is older than others by its creation in Nomad, and younger by its arrival.
+func TestController_ForecastOfAJobThatIsRunAgain(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.forecastEvery = 20 * time.Millisecond
+	a, _ := w.start(w.config())
+	w.job("again", 1, 1)
+	w.eventually(map[string]int{"again": 1})
+	must.True(t, w.nomad.Complete("again"))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return statusOf(a.Status(), "again").State == api.StateComplete }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	w.job("runs", 4, 4)
+	w.eventually(map[string]int{"runs": 4})
+	w.job("again", 1, 1)
+	got := w.eventuallyExpected(a, "again", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+	must.StrContains(t, got.Unknown, "too little is known")
+}
+
+// A job that may arrive has as much time as one that has.
+func TestController_ForecastDeadlines(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	for _, id := range []string{"runs", "waits"} {
+		w.nomad.Register(nomadtest.Job{ID: id, Max: 4, GPUs: 1, CPU: 100, Priority: 50,
+			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "deadline": "2h"}}}})
+	}
+	w.eventuallyExpected(a, "waits", func(*api.Waits) bool { return true })
+	pools := a.toForecast()
+	must.Len(t, 1, pools)
+	must.SliceNotEmpty(t, pools[0].question.Arrivals)
+	for _, arrived := range pools[0].question.Arrivals {
+		must.InDelta(t, 2*3600, arrived.Job.Deadline-arrived.Job.Submit, 600)
+	}
+}
+
+// The error of a forecast may name jobs that a caller may not read, so the status does not have it.
+func TestController_ForecastFails(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.forecastEvery = 20 * time.Millisecond
+	c := w.config()
+	pool := c.Pools["default"]
+	pool.Policy = "moody"
+	c.Pools["default"] = pool
+	inner, err := builtin.Policies.Parse("elastic-fifo")
+	must.NoError(t, err)
+	a, _ := w.startWith(c, external{moody{inner}})
+	w.job("runs", 4, 4)
+	w.eventually(map[string]int{"runs": 4})
+	w.job("waits", 4, 4)
+	got := w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+	must.Eq(t, "the forecast failed; the log of the autoscaler has the error", got.Unknown)
+}
+
+// moody is a policy that fails in forecasts only: their snapshots have a context.
+type moody struct{ policy.Policy }
+
+func (p moody) Allocate(s *policy.Snapshot) policy.Decision {
+	if s.Context != nil {
+		panic("no idea what to do with secret/job")
+	}
+	return p.Policy.Allocate(s)
+}
 
 // A kind learns how long its jobs are when they complete.
 func TestController_LearnsLengths(t *testing.T) {

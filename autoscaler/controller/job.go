@@ -26,6 +26,11 @@ type job struct {
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
 	askedAt       time.Time        // start of the probe that returned the last report
 	completeUntil time.Time        // until then, the training's report of its completion counts
+
+	idle       time.Duration // for how long it made no step, if it is idle; else 0
+	idleSince  time.Time     // its last step
+	idleAction string        // of its pool, if it is idle and not only to be reported
+	toldIdle   bool          // there was an event about it
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.

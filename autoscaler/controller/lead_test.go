@@ -132,7 +132,7 @@ func TestController_OnlyTheLeaderExportsTheCluster(t *testing.T) {
 	}
 	led, standby := series(first), series(second)
 	for _, name := range []string{"kolo_pool_slots", "kolo_pool_slots_used", "kolo_pool_jobs_waiting", "kolo_pool_policy", "kolo_jobs_with_problems",
-		"kolo_job_workers", "kolo_job_running", "kolo_job_wanted"} {
+		"kolo_job_workers", "kolo_job_running", "kolo_job_slots", "kolo_job_wanted"} {
 		must.Eq(t, 1, led[name], must.Sprint(name))
 		must.Eq(t, 0, standby[name], must.Sprint(name))
 	}

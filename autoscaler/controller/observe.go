@@ -81,6 +81,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		}
 		h.Counts = maps.Clone(f.Counts)
 		c.fill(j, f, now)
+		c.reportIdle(j)
 		kinds = append(kinds, kindKey(j.Key, f))
 	}
 	c.addMobility(v, now)
@@ -116,6 +117,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started, j.Incomplete = !known.FirstStart.IsZero(), !known.Whole
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
+	known.noteIdle(c.cfg.Pool(j.Pool), j)
 	known.BoundMove(now, c.cfg.Planner.MoveTimeout)
 	if j.Moving = known.Moving(j.Groups); j.Moving != nil {
 		j.Moving.Joined = c.joined(known, j, f, now)
@@ -133,6 +135,8 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 		j.HoldReason = "paused by a user"
 	case f.Failed:
 		j.HoldReason = "all its workers have failed and Nomad gave it up; register it again"
+	case known.IdleAt > 0 && j.Count() == 0:
+		j.HoldReason = "it was idle and is suspended; register or scale it to run it again"
 	case known.retryAt.After(now):
 		j.HoldReason = "a write failed, and is tried again later: " + known.writeError
 	}

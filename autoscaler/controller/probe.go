@@ -86,6 +86,7 @@ func (c *Controller) probeThose(ctx context.Context, p *probes, prompt bool) err
 // target is a job to be probed.
 type target struct {
 	key      identity.JobKey
+	pool     string
 	kind     string
 	slots    int
 	services []string
@@ -115,7 +116,7 @@ func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 				j.endpoint = cluster.Endpoint{} // its port may be another's
 			}
 			all = append(all, target{
-				key: key, kind: kindKey(key, f), slots: ringSlots(f), services: f.Services, known: j.endpoint, batch: f.Batch,
+				key: key, pool: v.Jobs[i].Pool, kind: kindKey(key, f), slots: ringSlots(f), services: f.Services, known: j.endpoint, batch: f.Batch,
 			})
 		}
 	}
@@ -161,6 +162,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	if c.ledger != nil {
 		c.ledger.Report(t.key, usageReport(got), now)
 	}
+	c.hear(j, t, got, now)
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
 		if r.GapSeconds != nil {

@@ -47,19 +47,32 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 		}
 		maps.Copy(wanted, q.wants())
 	}
-	wants := make([]planner.Want, len(view.Jobs))
-	for i := range view.Jobs {
-		var decided bool
-		if wants[i], decided = wanted[view.Jobs[i].Key]; !decided {
-			wants[i] = undecided(&view.Jobs[i])
-		}
-	}
+	wants := c.proposedWants(view.Jobs, wanted)
 	plan := planner.Make(&view.Cluster, wants, now, options)
 	byPool := proposedJobs(view.Jobs, wants, plan)
 	for k := range out {
 		out[k].Jobs = append([]api.ProposedJob{}, byPool[out[k].Pool]...)
 	}
 	return out, nil
+}
+
+// proposedWants returns what is wanted for each job, given what policies want.
+func (c *Controller) proposedWants(jobs []planner.Job, wanted map[identity.JobKey]planner.Want) []planner.Want {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wants := make([]planner.Want, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		w, decided := wanted[j.Key]
+		switch h := c.job(j.Key); {
+		case !decided:
+			w = undecided(j)
+		case h != nil:
+			w = h.restrain(j, w)
+		}
+		wants[i] = w
+	}
+	return wants
 }
 
 // requeued returns the pools in force with the policies and queues of others.

@@ -155,11 +155,16 @@ func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) po
 	if unit > 1 {
 		curve = speedup.NewCurve() // trainings report by workers
 	}
+	most, preferred := j.Max, f.Spec.Preferred
+	if h.idleAction != "" {
+		most = smallest(j) // the policy gives the rest to others
+		preferred = min(preferred, most)
+	}
 	permanent := slices.ContainsFunc(j.Groups, func(g planner.Group) bool { return g.Min > 0 })
 	return policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Namespace: j.Key.Namespace, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(f.Spec.DeadlineOf(h.Submitted)),
-		Min: j.Min / unit, Max: j.Max / unit, Preferred: f.Spec.Preferred / unit, Sizes: j.Sizes.Over(unit), PerWorker: f.Slots,
+		Min: j.Min / unit, Max: most / unit, Preferred: preferred / unit, Sizes: j.Sizes.Over(unit), PerWorker: f.Slots,
 		Count: j.Settled() / unit, Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime, Pardoned: h.Pardoned, Permanent: permanent,
 		Curve: curve, Done: h.Done, Remaining: max(0, h.Work(f.Spec.TotalWork)-h.Done),
 	}

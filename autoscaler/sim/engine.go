@@ -232,8 +232,11 @@ func (e *engine) arrivals() {
 			j.alike = e.alike[j.App]
 		}
 		e.active = append(e.active, j)
-		e.view = append(e.view, e.describe(j))
-		e.resume(j)
+		if e.cfg.Present != nil {
+			e.resume(j)
+		} else {
+			e.view = append(e.view, e.describe(j))
+		}
 		e.change()
 	}
 }

@@ -34,14 +34,11 @@ func (e *engine) begin() {
 	}
 }
 
-// resume sets a job that has just arrived to its present state. It drops workers that
-// cannot be placed.
+// resume adds a job that has just arrived to the policy's view, in its present state; without
+// one, describe does this. It drops workers that cannot be placed.
 func (e *engine) resume(j *job) {
-	if e.cfg.Present == nil {
-		return
-	}
+	e.view = append(e.view, e.cfg.Present.Jobs[j.num])
 	v := &e.view[len(e.view)-1]
-	*v = e.cfg.Present.Jobs[j.num]
 	workers := v.Count
 	v.Count = 0
 	j.left = max(0, j.Steps-v.Done)

@@ -31,7 +31,7 @@ func (r *runner) disturb() error {
 			signal = syscall.SIGCONT
 		}
 		r.paused = !r.paused
-		if err := ignoreGone(syscall.Kill(r.slow, signal)); err != nil {
+		if err := send(r.slow, signal); err != nil {
 			return err
 		}
 	}
@@ -98,9 +98,9 @@ func (r *runner) plan(d disturbance) {
 		pid := 0
 		happens(func() error {
 			pid = r.pid(r.ranks() - 1)
-			return syscall.Kill(pid, syscall.SIGSTOP)
+			return send(pid, syscall.SIGSTOP)
 		})
-		r.then(d.at+patience, func() error { return ignoreGone(syscall.Kill(pid, syscall.SIGKILL)) })
+		r.then(d.at+patience, func() error { return send(pid, syscall.SIGKILL) })
 	case straggler:
 		happens(func() error {
 			r.slow = r.pid(r.ranks() - 1)
@@ -109,7 +109,7 @@ func (r *runner) plan(d disturbance) {
 		r.then(d.at+slowFor, func() error {
 			pid := r.slow
 			r.slow, r.paused = 0, false
-			return ignoreGone(syscall.Kill(pid, syscall.SIGCONT))
+			return send(pid, syscall.SIGCONT)
 		})
 	}
 }
@@ -135,12 +135,7 @@ func (r *runner) pid(rank int) int {
 	return last[len(last)-1].PID
 }
 
-func (r *runner) kill(rank int) error {
-	if pid := r.pid(rank); pid > 0 {
-		return ignoreGone(syscall.Kill(pid, syscall.SIGKILL))
-	}
-	return nil
-}
+func (r *runner) kill(rank int) error { return send(r.pid(rank), syscall.SIGKILL) }
 
 // killHost kills the training processes of a host. Launchers without hosts lose the node with the
 // change of the list.
@@ -153,7 +148,7 @@ func (r *runner) killHost(host string) error {
 		for entry := range strings.SplitSeq(string(environ), "\x00") {
 			name, value, _ := strings.Cut(entry, "=")
 			if name == "HOROVOD_HOSTNAME" && value == host || name == "KOLO_PROGRESS_FILE" && filepath.Base(filepath.Dir(value)) == host {
-				if err := ignoreGone(syscall.Kill(pid, syscall.SIGKILL)); err != nil {
+				if err := send(pid, syscall.SIGKILL); err != nil {
 					return err
 				}
 			}
@@ -162,10 +157,14 @@ func (r *runner) killHost(host string) error {
 	return nil
 }
 
-// ignoreGone returns err, or nil if err means that the process has ended.
-func ignoreGone(err error) error {
-	if errors.Is(err, syscall.ESRCH) {
+// send sends a signal to a process, unless it has ended. It does nothing for pid 0, which would
+// address the process group of this process.
+func send(pid int, signal syscall.Signal) error {
+	if pid == 0 {
 		return nil
 	}
-	return err
+	if err := syscall.Kill(pid, signal); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }

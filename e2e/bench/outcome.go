@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -118,12 +119,7 @@ func arrivals(r train.Record, wanted int) []float64 {
 	var out []float64
 	first := 0.0
 	steps := r.Where("step", nil)
-	slices.SortStableFunc(steps, func(a, b train.Event) int {
-		if a.T < b.T {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(steps, func(a, b train.Event) int { return cmp.Compare(a.T, b.T) })
 	for _, e := range steps {
 		if e.Step <= len(out) || len(out) == wanted {
 			continue

@@ -5,6 +5,9 @@ package main
 
 import (
 	"math"
+	"os/exec"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +74,45 @@ func TestAccount(t *testing.T) {
 			must.InDelta(t, r.Held, lost+float64(r.Steps)*stepWork, 1e-9)
 		})
 	}
+}
+
+// An event is survived once two steps follow it, by the times of the steps: those before it may be
+// read later. A hang that lasted until the operator's kill is not.
+func TestRun_Survived(t *testing.T) {
+	r := Run{Events: []Happened{{At: 1, Cause: rankKilled}, {At: 10, Cause: hang}}}
+	for step, want := range map[float64]int{0.9: 0, 1.2: 0, 1.4: 1, 10.1: 1, 70.1: 1} {
+		got := Run{Events: slices.Clone(r.Events)}
+		got.survived(step)
+		must.EqOp(t, want, got.Survived(), must.Sprint(step))
+	}
+	r.survived(20)
+	r.survived(80)
+	must.EqOp(t, 2, r.Survived(), must.Sprint("training went on after 10 s"))
+}
+
+// Lost seconds are sorted, however close they are.
+func TestRun_Losses(t *testing.T) {
+	r := Run{Lost: map[cause]float64{hang: 1.0002, drained: 1.0004, halved: 1.0006, straggler: 2, undisturbed: 1.0006}}
+	must.EqOp(t, "a straggler 2.0; half of the slots leave 1.0; none 1.0; a node is drained 1.0; a rank hangs 1.0", r.losses())
+}
+
+// Runs of other seeds or lengths are no part of the same table.
+func TestRunResults_Join(t *testing.T) {
+	r := &RunResults{By: map[string]map[string]*Run{}}
+	must.NoError(t, r.join(&options{seed: 1, steps: 100}))
+	must.EqOp(t, 100, r.Steps)
+	r.By["1m0s"] = map[string]*Run{}
+	must.NoError(t, r.join(&options{seed: 1, steps: 100}))
+	must.EqError(t, r.join(&options{seed: 2, steps: 100}), "-add: the earlier runs have -seed=1 -steps=100")
+	must.EqOp(t, 1, r.Seed)
+}
+
+// A process that has ended, or none, gets no signal; it is no error either.
+func TestSend(t *testing.T) {
+	ended := exec.Command("true")
+	must.NoError(t, ended.Run())
+	must.NoError(t, send(ended.Process.Pid, syscall.SIGSTOP))
+	must.NoError(t, send(0, syscall.Signal(-1)))
 }
 
 func TestSchedule(t *testing.T) {

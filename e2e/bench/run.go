@@ -61,10 +61,14 @@ func measureRuns(ctx context.Context, o *options, results **RunResults) error {
 		*results = &RunResults{By: map[string]map[string]*Run{}}
 	}
 	r := *results
-	r.Seed, r.Steps = o.seed, o.steps
-	var err error
-	if r.CheckpointSeconds, err = checkpointCost(ctx, o); err != nil {
+	if err := r.join(o); err != nil {
 		return err
+	}
+	if r.CheckpointSeconds == 0 {
+		var err error
+		if r.CheckpointSeconds, err = checkpointCost(ctx, o); err != nil {
+			return err
+		}
 	}
 	progress("a checkpoint costs %.1f ms", r.CheckpointSeconds*1000)
 	for _, every := range o.every {
@@ -93,6 +97,16 @@ func measureRuns(ctx context.Context, o *options, results **RunResults) error {
 			}
 		}
 	}
+	return nil
+}
+
+// join sets what all runs of a table have in common, or returns an error if earlier runs, to which
+// -add adds, have something else.
+func (r *RunResults) join(o *options) error {
+	if len(r.By) > 0 && (r.Seed != o.seed || r.Steps != o.steps) {
+		return fmt.Errorf("-add: the earlier runs have -seed=%d -steps=%d", r.Seed, r.Steps)
+	}
+	r.Seed, r.Steps = o.seed, o.steps
 	return nil
 }
 
@@ -171,14 +185,15 @@ func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
 		if err := r.Update(); err != nil {
 			return 0, err
 		}
-		if n := len(arrivals(r.Record, wanted)); n > reached {
+		at := arrivals(r.Record, wanted)
+		if n := len(at); n > reached {
 			if reached == 0 {
 				r.first = r.firstStep()
 				r.run.Start = r.first.Sub(r.launched).Seconds()
 				r.slots = []capacity{{0, slotsOf(r.hosts)}}
 			}
 			reached, moved = n, time.Now()
-			r.survived(moved)
+			r.run.survived(at[n-1])
 		}
 		if reached >= wanted {
 			return 0, nil
@@ -217,18 +232,17 @@ func (r *runner) failed(why string) string {
 	return why
 }
 
-// survived marks the events before the newest step as survived, except hangs that the
-// operator has ended.
-func (r *runner) survived(now time.Time) {
-	since := now.Sub(r.first).Seconds()
-	for i := range r.run.Events {
-		e := &r.run.Events[i]
-		if e.Cause == hang && since-e.At >= patience.Seconds() && !e.Survived {
+// survived marks the events before a step as survived, except hangs that the operator has ended.
+// step is the time of the step after the first one, in seconds.
+func (r *Run) survived(step float64) {
+	for i := range r.Events {
+		e := &r.Events[i]
+		if e.Cause == hang && step-e.At >= patience.Seconds() && !e.Survived {
 			continue
 		}
 		// A step may have been in progress when the event happened, so two steps have to
 		// follow.
-		if since-e.At > 3*fullStep.Seconds() {
+		if step-e.At > 3*fullStep.Seconds() {
 			e.Survived = true
 		}
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,10 +104,7 @@ func (r *Run) losses() string {
 		causes = append(causes, c)
 	}
 	slices.SortFunc(causes, func(a, b cause) int {
-		if d := r.Lost[b] - r.Lost[a]; d != 0 {
-			return int(d * 1000)
-		}
-		return strings.Compare(string(a), string(b))
+		return cmp.Or(cmp.Compare(r.Lost[b], r.Lost[a]), cmp.Compare(a, b))
 	})
 	var parts []string
 	for _, c := range causes {

@@ -46,7 +46,7 @@ type disturbance struct {
 	cause cause
 }
 
-// lasts returns the time until the slots are as they were before.
+// lasts returns the time until all actions for this cause have been taken.
 func (c cause) lasts() time.Duration {
 	switch c {
 	case nodeLost:
@@ -55,6 +55,8 @@ func (c cause) lasts() time.Duration {
 		return drainTime
 	case straggler:
 		return slowFor
+	case hang: // or the next event could end it, and it would count as survived
+		return patience
 	default:
 		return 0
 	}

@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import sysconfig
+from types import ModuleType
 
 STEP_FILE = "KOLO_STEP_FILE"
 
@@ -46,9 +47,13 @@ def remember() -> None:
     if not path:
         return
     places = _places()
+    script = getattr(sys.modules.get("__main__"), "__spec__", None)  # of an installed module that was started by -m
+    own = script.name.partition(".")[0] if script is not None else ""
     names = []
     for name, module in list(sys.modules.items()):  # in the order of their first imports
-        file = getattr(module, "__file__", None)
+        if not issubclass(type(module), ModuleType) or name.partition(".")[0] == own:
+            continue
+        file = object.__getattribute__(module, "__dict__").get("__file__")  # loads no module that is loaded at its first use
         if isinstance(file, str) and os.path.realpath(file).startswith(places):
             names.append(name)
     part = "%s.modules.%d" % (path, os.getpid())
@@ -61,7 +66,7 @@ def remember() -> None:
 
 
 def _remembered() -> list[str]:
-    """Returns the names that a process of this host wrote last. Returns no names if there is no file, or if
+    """Returns the names that a process of this allocation wrote last. Returns no names if there is no file, or if
     it cannot be read."""
     path = os.environ.get(STEP_FILE)
     if not path:

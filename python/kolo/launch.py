@@ -30,6 +30,7 @@ agent for how long a change stopped training, even if the script reports no prog
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import importlib.abc
 import importlib.machinery
@@ -63,6 +64,14 @@ def _touch(*_: Any) -> None:
         pass
 
 
+_once = functools.lru_cache(maxsize=None)(imports.remember)
+
+
+def _remember(*_: Any) -> None:
+    """Remembers the imports after the first step. PyTorch does not let a hook remove itself."""
+    _once()
+
+
 def _show_steps() -> None:
     """Makes PyTorch's optimizers touch the step file after each step on rank 0, and write the names of
     modules after the first step on all ranks."""
@@ -76,14 +85,8 @@ def _show_steps() -> None:
     if os.environ.get("RANK") == "0" and _touch not in hooks.values():
         optimizer.register_optimizer_step_post_hook(_touch)
 
-    remembered: list[bool] = []
-
-    def first(*_: Any) -> None:  # PyTorch does not let a hook remove itself
-        if not remembered:
-            remembered.append(True)
-            imports.remember()
-
-    optimizer.register_optimizer_step_post_hook(first)
+    if _remember not in hooks.values():
+        optimizer.register_optimizer_step_post_hook(_remember)
 
 
 def _without_libuv(rendezvous: ModuleType) -> None:

@@ -163,6 +163,28 @@ class Accelerate(Processes):
             model(torch.zeros(1, 1))
         self.assertIsInstance(accelerator.unwrap_model(model), torch.nn.Linear)
 
+    def test_the_seed_of_the_order(self):
+        """That of the script's DataLoaderConfiguration, which may be 0, or else torch's."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        torch.manual_seed(5)
+        for given, expected in (None, 5), (0, 0), (3, 3):
+            accelerator = ElasticAccelerator(cpu=True, dataloader_config=accelerate.DataLoaderConfiguration(data_seed=given))
+            self.assertEqual(expected, accelerator.progress.seed)
+
+    def test_loaders_of_the_same_length(self):
+        """Each has an order of its own: a step with batches of both pairs other samples in each epoch."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        loaders = ElasticAccelerator(cpu=True).prepare(*(torch.utils.data.DataLoader(range(20), shuffle=True) for _ in range(2)))
+        one, other = ([batch.item() for batch in loader] for loader in loaders)
+        self.assertEqual(sorted(one), sorted(other))
+        self.assertNotEqual(one, other)
+
     def test_models_divided_among_processes_are_refused(self):
         """By arguments, and by the variables of accelerate launch. Accelerate would ignore some of them while a process is alone."""
         from accelerate.utils import FullyShardedDataParallelPlugin, ParallelismConfig
@@ -244,6 +266,96 @@ class Accelerate(Processes):
 
         train()
         self.assertEqual([4] * 8, read)
+
+    def test_a_step_with_batches_of_two_loaders(self):
+        """The group changes at the commit of a step, which the first loader makes: both go on where they were."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        for change in 1, 2:
+            accelerator = ElasticAccelerator(cpu=True)
+            model = torch.nn.Linear(1, 1)
+            one, other, model, optimizer = accelerator.prepare(
+                *(torch.utils.data.DataLoader(torch.arange(5.0).view(-1, 1)) for _ in range(2)), model, torch.optim.SGD(model.parameters(), 0.1))
+            read, commit = [], accelerator._commit
+
+            def changed(commit=commit, change=change, read=read):
+                commit()
+                if len(read) == change:
+                    raise InterruptedError
+
+            def body(accelerator=accelerator, one=one, other=other, model=model, optimizer=optimizer, read=read):
+                for _ in accelerator.epochs(1):
+                    for x, y in zip(one, other):
+                        accelerator.backward(model(x).sum())
+                        optimizer.step()
+                        read.append((x.item(), y.item()))
+
+            @accelerator.elastic
+            def train(accelerator=accelerator, body=body, changed=changed, commit=commit):
+                with mock.patch.object(accelerator, "_commit", changed), self.assertRaises(InterruptedError):
+                    body()
+                accelerator._enter()
+                body()
+
+            train()
+            self.assertEqual([(number, number) for number in range(5)], read)
+
+    def test_a_second_loader_that_is_read_again(self):
+        """Within an epoch of the first one, because it is shorter."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True)
+        model = torch.nn.Linear(1, 1)
+        loader, other, model, optimizer = accelerator.prepare(
+            *(torch.utils.data.DataLoader(torch.arange(count).view(-1, 1)) for count in (5.0, 2.0)), model, torch.optim.SGD(model.parameters(), 0.1))
+        read = []
+
+        @accelerator.elastic
+        def train():
+            again = iter(other)
+            for _ in accelerator.epochs(1):
+                for x in loader:
+                    y = next(again, None)
+                    if y is None:
+                        again = iter(other)
+                        y = next(again)
+                    accelerator.backward(model(x).sum())
+                    optimizer.step()
+                    read.append((x.item(), y.item()))
+
+        train()
+        self.assertEqual([(0, 0), (1, 1), (2, 0), (3, 1), (4, 0)], read)
+
+    def test_batches_that_are_looked_at(self):
+        """With an iterator that still exists while the script trains, and ends only then: each sample is used once."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True)
+        model = torch.nn.Linear(1, 1)
+        loader, model, optimizer = accelerator.prepare(
+            torch.utils.data.DataLoader(torch.arange(5.0).view(-1, 1)), model, torch.optim.SGD(model.parameters(), 0.1))
+        looks = [iter(loader)]
+        next(looks[0])
+        read = []
+
+        @accelerator.elastic
+        def train():
+            for _ in accelerator.epochs(1):
+                for x in loader:
+                    looks.clear()
+                    accelerator.backward(model(x).sum())
+                    optimizer.step()
+                    read.append(x.item())
+
+        train()
+        self.assertEqual([0, 1, 2, 3, 4], read)
+        self.assertEqual((1, 0), (loader.position.epoch, loader.position.used))
 
     def test_an_evaluation_that_is_left_early(self):
         """The last step of an epoch is still made, though it has fewer passes."""

@@ -10,6 +10,7 @@ import unittest
 from kolo.integrations.batches import Position, RankBatches, Step, deal, deal_evenly
 
 try:
+    import kolo.torch as kolo
     from kolo.integrations.streams import Source, Stream, StreamBatches, StreamPosition
 except ImportError:  # no PyTorch
     StreamBatches = None
@@ -221,11 +222,19 @@ class Streams(unittest.TestCase):
             __module__ = "datasets.iterable_dataset"
 
         class Own(Placed):
-            def __init__(self, count):
-                super().__init__(count)
-                self.stream = Stream(count)
+            def __init__(self, part):
+                super().__init__(10)
+                self.part, self.me = part, self
 
-        self.assertEqual([True, False, False], [Source(kind(10)).placed for kind in (Placed, Stream, Own)])
+        self.assertTrue(Source(Own([Placed(10)] * 2)).placed)
+        for inner in Stream(10), [Stream(10)], {"web": Own(Stream(10))}, Own([(Stream(10), 0.5)]):
+            self.assertFalse(Source(Own(inner)).placed)
+        self.assertFalse(Source(Stream(10)).placed)
+
+    def test_an_elastic_iterable(self):
+        """Outside of a State, its state does not move, so each group would begin again."""
+        with self.assertRaisesRegex(ValueError, "an ElasticIterable does not count its samples .* give the iterable within it"):
+            Source(kolo.ElasticIterable(Numbers(10)))
 
     def test_samples_that_are_looked_at_are_read_later(self):
         for kind in Numbers, Placed:

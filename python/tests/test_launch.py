@@ -3,6 +3,7 @@
 
 """kolo.launch: scripts for torchrun where PyTorch was built without libuv."""
 
+import importlib.machinery
 import json
 import os
 import select
@@ -196,15 +197,15 @@ class Launch(unittest.TestCase):
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn("shown [False, False, True, True]", result.stdout)
 
-        hooks = []
         optimizer = types.ModuleType("optimizer")
-        optimizer.register_optimizer_step_post_hook = hooks.append
+        hooks = optimizer._global_optimizer_post_hooks = {}
+        optimizer.register_optimizer_step_post_hook = lambda hook: hooks.update({len(hooks): hook})
         with mock.patch.dict(sys.modules, {"torch.optim.optimizer": optimizer}):
-            for environment in ({"RANK": "1", "KOLO_STEP_FILE": "steps"}, {"RANK": "0"}):
+            for environment in ({"RANK": "1", "KOLO_STEP_FILE": "steps"}, {"RANK": "0"}, {"RANK": "1", "KOLO_STEP_FILE": "steps"}):
                 with mock.patch.dict(os.environ, environment):
                     launch._show_steps()
-        self.assertNotIn(launch._touch, hooks)
-        self.assertEqual(1, len(hooks), "rank 1 remembers its imports")
+        self.assertNotIn(launch._touch, hooks.values())
+        self.assertEqual(1, len(hooks), "rank 1 remembers its imports, once though it makes another store client")
 
     def test_late_imports_happen_while_a_process_waits(self):
         """The first process imports modules after the group has formed. The second one, in another slot, imports the installed ones of them before."""
@@ -243,6 +244,27 @@ class Launch(unittest.TestCase):
                     self.assertEqual([], imports._remembered())
             self.write("0.step.modules", json.dumps(["json", 7, "", "../x", "os;x", "a.b", "a..b", None]))
             self.assertEqual(["json", "a.b"], imports._remembered())
+
+    def test_which_imports_are_remembered(self):
+        """Not those of the script that -m has started, even if it is installed, nor what is no module. A lazy module is not loaded."""
+        class Lazy(types.ModuleType):
+            def __getattribute__(self, name):
+                raise ImportError("loaded by a look at its " + name)
+
+        def installed(name):
+            module = types.ModuleType(name)
+            module.__file__ = json.__file__
+            return module
+
+        main = types.ModuleType("__main__")
+        main.__spec__ = importlib.machinery.ModuleSpec("train.__main__", None)
+        modules = {"__main__": main, "lazy": Lazy("lazy"), "object": object(), "none": None,
+                   **{name: installed(name) for name in ("train", "train.data", "trainer")}}
+        file = os.path.join(self.directory, "0.step")
+        with mock.patch.dict(os.environ, {"KOLO_STEP_FILE": file}), mock.patch.dict(sys.modules, modules):
+            imports.remember()
+            names = imports._remembered()
+        self.assertEqual({"json", "trainer"}, {*modules, "json"} & set(names))
 
     def test_a_script_is_held_where_it_is_ready(self):
         store = Holding(dist.TCPStore("127.0.0.1", 0, 1, True, use_libuv=False, wait_for_workers=False))

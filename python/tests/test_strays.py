@@ -102,6 +102,15 @@ class Strays(unittest.TestCase):
         report, = self.reported()
         self.assertIn("in the middle of its epoch", report)
 
+    def test_a_sampler_without_a_hash(self):
+        """Such as a dataclass. It is not watched, and works."""
+        class Equal(SequentialSampler):
+            __hash__ = None
+
+        batches = iter(DataLoader(range(4), 2, sampler=Equal(range(4))))
+        self.assertEqual([0, 1], next(batches).tolist())
+        self.assertEqual([], self.reported())
+
     def test_a_sampler_of_the_state(self):
         for keep in lambda sampler: sampler, lambda sampler: Own(sampler=sampler):
             sampler = OwnSampler([1, 2, 3], 1, 0)

@@ -80,8 +80,11 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 		}
 	}
 	may, err := sc.sees(r.Context(), key)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case !st.Ready: // or a client that waits for the job would give up
+		return nil, cluster.ErrNotReady
 	}
 	if !may || out.Job == nil && out.Ineligible == nil {
 		return nil, problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)

@@ -41,6 +41,13 @@ func ask(t *testing.T, s *Server, method, path, body, token string) (int, string
 	return w.Code, w.Body.String()
 }
 
+// Before the first round of an autoscaler no job is unknown: kolo wait would end.
+func TestJob_NotReady(t *testing.T) {
+	s := New(&fake{status: &api.Status{}}, &fake{}, nil, hclog.NewNullLogger())
+	code, text := ask(t, s, http.MethodGet, "/v1/job?id=train", "", "")
+	must.Eq(t, http.StatusServiceUnavailable, code, must.Sprint(text))
+}
+
 // TestScope_ATenantReadsItsNamespaceOnly has one tenant read all there is.
 func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	s, _ := guarded(t, &fake{})

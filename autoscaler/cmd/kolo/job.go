@@ -73,6 +73,11 @@ func gapText(g history.Gap) string {
 	return text + ", lost steps unknown"
 }
 
+// idleText returns for how long a job has made no step.
+func idleText(j *api.JobStatus) string {
+	return (time.Duration(j.Idle) * time.Second).String()
+}
+
 // ratioText returns the workers of each group in one unit, or "" if there is no ratio.
 func ratioText(ratio map[string]int) string {
 	var parts []string
@@ -90,6 +95,9 @@ func drawJob(j *api.Job) string {
 			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)", s.Running, s.Want, s.Min, s.Max)},
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
+		}
+		if s.Idle > 0 {
+			rows = append(rows, []string{"Idle", "no step for " + idleText(s)})
 		}
 		if s.Usage != nil {
 			rows = append(rows, []string{"Productive share", usageText(s.Usage)})

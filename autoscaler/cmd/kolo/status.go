@@ -194,8 +194,12 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 			gap = fmt.Sprintf("%.2fs", *s)
 		}
 	}
+	state := j.State
+	if j.Idle > 0 {
+		state += ", idle for " + idleText(j)
+	}
 	return []string{
-		j.JobKey.String(), j.State, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
+		j.JobKey.String(), state, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
 		progress, eta, strconv.Itoa(j.Resizes), gap, cmp.Or(j.WriteError, j.HoldReason, j.Reason),
 	}
 }

@@ -124,6 +124,16 @@ func TestDrawStatus_Blocked(t *testing.T) {
 	must.StrContains(t, drawStatus(s), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
 }
 
+// A job that is idle is shown with the time since its last step.
+func TestStatus_Idle(t *testing.T) {
+	j := api.JobStatus{State: api.StateRunning, Idle: 1920.7}
+	must.Eq(t, "running, idle for 32m0s", statusRow(&j, time.Now())[1])
+	must.StrContains(t, drawJob(&api.Job{Job: &j}), "no step for 32m0s")
+	j.Idle = 0
+	must.Eq(t, "running", statusRow(&j, time.Now())[1])
+	must.StrNotContains(t, drawJob(&api.Job{Job: &j}), "no step for")
+}
+
 // The groups of a gang are shown with the workers of each in one unit.
 func TestDrawJob_Ratio(t *testing.T) {
 	out := drawJob(&api.Job{Job: &api.JobStatus{Requests: api.Requests{Ratio: map[string]int{"workers": 4, "ps": 1}}}})

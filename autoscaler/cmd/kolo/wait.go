@@ -143,7 +143,7 @@ func (c *waitCommand) Run(args []string) int {
 		case j.Ineligible != nil && !j.Ineligible.Off:
 			return c.fail(fmt.Errorf("%s is left alone: %s", key, strings.Join(j.Ineligible.Problems, "; ")))
 		case j.Job == nil:
-			now += "not elastic, or its kolo block is off"
+			now += "stopped, or its kolo block is off"
 		default:
 			now += waitState(j.Job)
 			done, err := met(j.Job)
@@ -190,6 +190,8 @@ func waitState(j *api.JobStatus) string {
 		return j.State
 	case j.Waits != nil:
 		return fmt.Sprintf("%s: %s", j.State, strings.TrimSuffix(string(j.Waits.Reason)+": "+j.Waits.Sentence, ": "))
+	case j.Running == 0 && j.HoldReason != "": // such as a job that its user has stopped
+		return fmt.Sprintf("%s: %s", j.State, j.HoldReason)
 	case j.Size > 0:
 		return fmt.Sprintf("%s: %s, %d train together", j.State, counted(j.Running, "worker"), j.Size)
 	}

@@ -15,7 +15,8 @@ import (
 // and cannot know when a user changes something.
 var unforeseen = []waiting.Reason{waiting.Fragmented, waiting.Constraint, waiting.Paused, waiting.Held, waiting.Invalid}
 
-// Expect returns the status with the expected starts of waiting jobs added.
+// Expect returns the status with the expected starts of waiting jobs added, except for jobs
+// that began to wait after the forecast.
 func Expect(s *api.Status, starts map[identity.JobKey]api.Expected) *api.Status {
 	out := *s
 	out.Jobs = slices.Clone(s.Jobs)
@@ -26,7 +27,7 @@ func Expect(s *api.Status, starts map[identity.JobKey]api.Expected) *api.Status 
 		}
 		w := *j.Waits
 		w.Expected = nil
-		if e, ok := starts[j.JobKey]; ok && !slices.Contains(unforeseen, w.Reason) {
+		if e, ok := starts[j.JobKey]; ok && !e.Made.Before(w.Since) && !slices.Contains(unforeseen, w.Reason) {
 			w.Expected = &e
 		}
 		j.Waits = &w

@@ -43,7 +43,9 @@ var (
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
+	idleJobDesc    = prometheus.NewDesc("kolo_job_idle_seconds", "Seconds without a step of a job that is idle; absent for any other.", jobLabels, nil)
 	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id"}, jobLabels...), nil)
+	holdsDesc      = prometheus.NewDesc("kolo_job_slots", "Slots of the workers that exist.", jobLabels, nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
@@ -51,7 +53,7 @@ var (
 // JobGauges sends.
 var (
 	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
-	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, queueUsedDesc, borrowedDesc, guaranteeDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, wantDesc, gpuDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, waitsDesc, slotSecondsDesc, queueUsedDesc, borrowedDesc, guaranteeDesc, decayedDesc, budgetDesc, spentDesc, countDesc, runningDesc, holdsDesc, wantDesc, idleJobDesc, gpuDesc}
 )
 
 // gauges sends gauges to ch.
@@ -105,7 +107,11 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 		if j := &s.Jobs[i]; sees(j.JobKey) {
 			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+			gauge(holdsDesc, float64(j.Running*j.Requests.Slots), j.Namespace, j.ID)
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+			if j.Idle > 0 {
+				gauge(idleJobDesc, j.Idle, j.Namespace, j.ID)
+			}
 		}
 	}
 }

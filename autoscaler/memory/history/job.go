@@ -52,6 +52,12 @@ type Job struct {
 	Uncounted bool `json:"uncounted,omitempty"`
 	Tagged    bool `json:"tagged,omitempty"` // a version of the job is tagged by us
 
+	// Quiet is nil until a step is reported, and in pools that do not look for idle jobs.
+	Quiet *Quiet `json:"quiet,omitempty"`
+	// IdleAt is the version of the job at which it was to be suspended because it was idle; 0
+	// if it may run.
+	IdleAt uint64 `json:"idle_at,omitempty"`
+
 	// Not saved.
 	PendingSince time.Time `json:"-"` // when workers began to wait for a place
 	Size         int       `json:"-"` // of the ring, in slots
@@ -134,6 +140,9 @@ func newJob(o *Observation, now time.Time) *Job {
 // j.
 func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.Whole = j.Whole || o.Whole
+	if o.Running == 0 {
+		j.Quiet = nil // its next start begins with new agents
+	}
 	if o.Running > 0 {
 		if j.FirstStart.IsZero() {
 			j.FirstStart = now
@@ -158,6 +167,9 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.followMove(o.Counts, now)
 	if j.StoppedAt > 0 && o.Version > j.StoppedAt && o.Changed != j.LastIndex {
 		j.StoppedAt, j.Pardoned = 0, j.RunTime
+	}
+	if j.IdleAt > 0 && o.Version > j.IdleAt && o.Changed != j.LastIndex {
+		j.IdleAt, j.Quiet = 0, nil // its user registered or scaled it
 	}
 	j = j.freeze(o, now)
 	if j.Frozen || o.Stopped {

@@ -21,6 +21,9 @@
 // machine gives the same answer to the same question. A run that reaches the limit shows
 // only that jobs start later than its end, so their ranges have only a lower bound.
 //
+// The memory of a forecast is limited by the number of sizes for which it tabulates step times.
+// So in a pool of 2000 jobs, a job is assumed to gain nothing from workers beyond 524.
+//
 // Runs count slots and do not place workers on nodes. A job that waits because free slots are
 // scattered starts later than its forecast.
 package forecast

@@ -82,7 +82,7 @@ func Starts(ctx context.Context, q *Question) ([]Start, error) {
 	for n := range runs {
 		r := &run{Policy: q.Policy, fixed: q.Snapshot.Fixed, asked: asked, starts: make([]float64, len(out)), left: len(out),
 			limit: workLimit / runs, until: q.Snapshot.Now + ahead}
-		if err := r.simulate(ctx, f.config(rand.New(rand.NewPCG(q.Snapshot.Seed, uint64(n))))); err != nil {
+		if err := r.simulate(ctx, f, rand.New(rand.NewPCG(q.Snapshot.Seed, uint64(n)))); err != nil {
 			return nil, err
 		}
 		for i, at := range r.starts {
@@ -124,8 +124,8 @@ type run struct {
 // errEnded ends a simulation that has shown enough.
 var errEnded = errors.New("the simulation has shown enough")
 
-// simulate runs the simulation to its end.
-func (r *run) simulate(ctx context.Context, cfg sim.Config) (err error) {
+// simulate runs the simulation of a future to its end.
+func (r *run) simulate(ctx context.Context, f *future, rng *rand.Rand) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("policy %s panicked in a forecast: %v", r.Name(), p)
@@ -134,6 +134,7 @@ func (r *run) simulate(ctx context.Context, cfg sim.Config) (err error) {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.ctx, r.stop = within, func() { stop(errEnded) }
+	cfg := f.config(rng)
 	cfg.Policy = r
 	_, err = sim.Run(within, cfg)
 	switch {

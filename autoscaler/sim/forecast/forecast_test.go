@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -74,6 +75,12 @@ func TestStarts_Declared(t *testing.T) {
 	}
 }
 
+// A snapshot has its jobs in any order, not only in that of their arrival.
+func TestStarts_AnyOrder(t *testing.T) {
+	got := starts(t, pool(t, "fifo", 4, waiting("a-next", 4), running("b", 4, 300)))
+	must.InDelta(t, now+300, got[0].Earliest, 0.01)
+}
+
 // Lengths by kind give a range, and the job's own age shortens it: it is none of the short ones.
 func TestStarts_ByKind(t *testing.T) {
 	q := pool(t, "fifo", 4, running("a", 4, 0), waiting("next", 4))
@@ -125,6 +132,39 @@ func TestStarts_Arrivals(t *testing.T) {
 	}
 	overtaken := starts(t, q)[0]
 	must.Greater(t, alone.Latest+100, overtaken.Latest)
+}
+
+// Jobs that arrive have as much time until their deadline as those that they are copies of.
+func TestStarts_Deadlines(t *testing.T) {
+	q := pool(t, "fifo", 4, running("a", 4, 3000), waiting("next", 4))
+	for i := range 20 {
+		j := running(fmt.Sprint("due", i), 4, 100)
+		j.Submit = now - 4000 + 200*float64(i)
+		j.Deadline = j.Submit + 500
+		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: j})
+	}
+	seen := &deadlines{Policy: q.Policy}
+	q.Policy = seen
+	starts(t, q)
+	must.SliceNotEmpty(t, seen.of)
+	for _, d := range seen.of {
+		must.InDelta(t, 500, d, 1e-3)
+	}
+}
+
+// deadlines notes how much time the jobs have that arrive in simulations.
+type deadlines struct {
+	policy.Policy
+	of []float64
+}
+
+func (p *deadlines) Allocate(s *policy.Snapshot) policy.Decision {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.Submit > now {
+			p.of = append(p.of, j.Deadline-j.Submit)
+		}
+	}
+	return p.Policy.Allocate(s)
 }
 
 // The pool's queues count: a queue below its guarantee gets the next slots.
@@ -216,9 +256,25 @@ func (c *counter) Allocate(s *policy.Snapshot) policy.Decision {
 	return c.Policy.Allocate(s)
 }
 
+// The memory of a forecast is bounded, whatever sizes jobs ask for.
+func TestStarts_BoundedMemory(t *testing.T) {
+	var jobs []policy.Job
+	for i := range 200 {
+		j := waiting(fmt.Sprintf("w%03d", i), 1)
+		j.Max = 100_000
+		jobs = append(jobs, j)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := forecast.Starts(t.Context(), pool(t, "fifo", 100_000, jobs...))
+	must.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	must.Less(t, 8<<30, after.TotalAlloc-before.TotalAlloc) // of all 20 simulations together; it was 88 GB
+}
+
 // Any numbers that a job reports are taken without an error, and change no snapshot.
 func TestStarts_AnyReports(t *testing.T) {
-	for _, x := range []float64{0, 1e-9, 1, 1e12, 1e300} {
+	for _, x := range []float64{0, 5e-324, 1e-9, 1, 1e12, 1e300} {
 		a, b := running("a", 4, x), waiting("next", 4)
 		a.Done, a.RunTime, b.Remaining = x, x, x
 		a.Curve = speedup.NewCurve(speedup.Point{Size: 4, StepTime: max(1e-9, x)})

@@ -64,7 +64,7 @@ func (f *future) config(rng *rand.Rand) sim.Config {
 	p := &sim.Present{Now: s.Now, State: s.State, Changed: s.Changed, Past: s.Past}
 	t := &trace.Trace{}
 	longer, busier := math.Exp(spread*rng.NormFloat64()), math.Exp(spread*rng.NormFloat64())
-	add := func(j policy.Job, l Length) {
+	add := func(j policy.Job, l Length, arrives float64) {
 		j.Preferred, j.Done = min(max(j.Preferred, j.Min), j.Max), within(j.Done)
 		work, guessed := l.draw(&j, rng)
 		if !declared(&j) {
@@ -74,11 +74,11 @@ func (f *future) config(rng *rand.Rand) sim.Config {
 		if guessed {
 			f.guessed++
 		}
-		t.Jobs = append(t.Jobs, f.job(&j, work))
+		t.Jobs = append(t.Jobs, f.job(&j, work, arrives))
 		p.Jobs = append(p.Jobs, j)
 	}
 	for i := range s.Jobs {
-		add(s.Jobs[i], f.q.Lengths[i])
+		add(s.Jobs[i], f.q.Lengths[i], s.Now) // they keep their order, which need not be that of Submit
 	}
 	lengths, guessed := f.lengths, f.guessed
 	f.arrive(rng, busier, add)
@@ -91,7 +91,7 @@ func (f *future) config(rng *rand.Rand) sim.Config {
 
 // arrive draws the jobs that arrive: copies of recent jobs, with the gaps between recent
 // arrivals. They arrive for a time as long as the one in which the recent jobs arrived.
-func (f *future) arrive(rng *rand.Rand, busier float64, add func(policy.Job, Length)) {
+func (f *future) arrive(rng *rand.Rand, busier float64, add func(j policy.Job, l Length, arrives float64)) {
 	if f.span <= 0 {
 		return
 	}
@@ -102,23 +102,27 @@ func (f *future) arrive(rng *rand.Rand, busier float64, add func(policy.Job, Len
 		}
 		a := &f.q.Arrivals[rng.IntN(len(f.q.Arrivals))]
 		j := a.Job
+		if j.Deadline > 0 {
+			j.Deadline += at - j.Submit
+		}
 		j.ID, j.Submit = string(arriving)+strconv.Itoa(n), at
 		j.Count, j.Done, j.Attained, j.RunTime, j.FirstStart, j.LastChange, j.Resizes, j.Held = 0, 0, 0, 0, 0, 0, 0, ""
-		add(j, a.Length)
+		add(j, a.Length, at)
 	}
 }
 
-// job returns a job of the simulation with the given work, in seconds on one worker.
-func (f *future) job(j *policy.Job, work float64) trace.Job {
+// job returns a job of the simulation with the given arrival and work, in seconds and seconds
+// on one worker.
+func (f *future) job(j *policy.Job, work, arrives float64) trace.Job {
 	least := min(j.Min, f.most) // one with more never starts
 	most := max(least, min(j.Max, f.most))
 	out := trace.Job{
-		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority, Submit: max(0, j.Submit),
+		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority, Submit: arrives,
 		Min: least, Max: most, Preferred: min(max(j.Preferred, least), most), Sizes: j.Sizes, PerWorker: min(j.PerWorker, f.most+1), Preemptible: j.Preemptible,
 	}
 	one := j.Curve.Time(1)
 	if j.Remaining > 0 && !j.Curve.Measured() {
-		one = max(1e-3, within(work)) / within(j.Remaining)
+		one = max(1e-3, within(work)) / max(1e-3, within(j.Remaining))
 	}
 	out.Steps, out.Curve = j.Done+max(1e-3, within(work/one)), f.curve(j, one)
 	return out
@@ -129,12 +133,16 @@ const bound = 1e12
 
 func within(x float64) float64 { return max(0, min(x, bound)) }
 
+// sizes limits the number of sizes for which step times are tabulated, over all present jobs.
+// Beyond these sizes, more workers gain nothing.
+const sizes = 1 << 20
+
 // curve returns the step times of a job whose step on one worker takes one seconds.
 func (f *future) curve(j *policy.Job, one float64) *trace.Curve {
 	if known := f.curves[j.ID]; known != nil {
 		return known
 	}
-	times := make([]float64, max(1, min(j.Max, f.most)))
+	times := make([]float64, max(1, min(j.Max, f.most/max(1, j.PerWorker), sizes/f.present)))
 	for i := range times {
 		times[i] = one / j.Curve.Speedup(i+1)
 	}

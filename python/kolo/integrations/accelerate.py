@@ -77,7 +77,7 @@ DIVIDED = ("a DataLoader with %s cannot be divided among processes whose number 
 class ElasticLoader:
     """Iterates over a DataLoader's batches of this rank that are left in the epoch."""
 
-    def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
+    def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool, number: int) -> None:
         self._streams = streams.is_stream(loader.dataset)
         if self._streams:
             reason = streams.refused(loader.num_workers, loader.persistent_workers)
@@ -90,9 +90,12 @@ class ElasticLoader:
         self._order: Any = None
         self.position: Any = streams.StreamPosition()
         if not self._streams:
-            self._order = Order(loader.sampler, lambda: accelerator.progress.seed, loader.drop_last)
+            # A seed for each loader, so that two loaders of a step do not pair the same samples in each epoch.
+            self._order = Order(loader.sampler, lambda: accelerator.progress.seed + (number << 20), loader.drop_last)
             self.position = self._order.position
         self.trained = False  # an optimizer has stepped with its batches in this epoch; otherwise they are for evaluation
+        self._begun: Optional[Dict[str, Any]] = None  # the position at which the last iterator has begun, while the iterator exists
+        self._total = 0  # steps of any optimizer when that iterator gave its last batch
         self._accelerator = accelerator
         self._source: Any = streams.Source(loader.dataset) if self._streams else None
         self._on_device = on_device
@@ -109,7 +112,9 @@ class ElasticLoader:
 
     def __iter__(self) -> Iterator[Any]:
         accelerator, position, step = self._accelerator, self.position, self._step()
+        self.put_back()
         loader, begin, number = self._present(step), position.state_dict(), 0
+        self._begun, self._total = begin, accelerator.progress.total
         try:
             for number, batch in enumerate(streams.Stream(loader, position) if self._streams else loader, 1):
                 # No commit within an evaluation, or after the last batch: epochs() commits at the end of the epoch.
@@ -121,23 +126,37 @@ class ElasticLoader:
                 elif number == 1:
                     loader.remainder = (position.samples - begin["used"]) % step.samples
                 accelerator.accumulate_for(self.batch_size)
-                before = accelerator.progress.stepped
+                before, self._total = accelerator.progress.stepped, accelerator.progress.total
                 position.advance(step.samples)  # the loop's body gets these samples
                 yield batch
                 self.trained = self.trained or accelerator.progress.stepped > before
+            self._total = accelerator.progress.total  # a loader that another one's commits go with may be read again in an epoch
             if number == 0 and position.used > 0:
                 if self.trained:
                     raise RuntimeError("the batches of this epoch are used up: let accelerator.epochs(n) count epochs")
                 self.trained = True  # a checkpoint of the end of an epoch, which has no batches left
         finally:
             accelerator.gradient_state._remove_dataloader(loader)  # if it was left early, the loader around it would not be seen to end
-            if not self.trained:
-                position.load_state_dict(begin)  # an evaluation begins again each time, even if the last one was left early
+            if self._begun is begin:  # no other iterator has begun, and the group is the same
+                self.put_back()
 
     def end_epoch(self) -> None:
         """Starts again with all batches."""
-        self.trained = False
+        self.forget()
         self.position.end_epoch()
+
+    def put_back(self) -> None:
+        """Goes back to the position before the last iterator, unless an optimizer has stepped with its batches.
+
+        So an evaluation begins again each time, even if the last one was left early.
+        """
+        if self._begun is not None and not self.trained and self._accelerator.progress.total == self._total:
+            self.position.load_state_dict(self._begun)
+        self._begun = None
+
+    def forget(self) -> None:
+        """Forgets the iterators that still exist. The position stays."""
+        self.trained, self._begun = False, None
 
     def _step(self) -> Step:
         size = kolo.size() if self._accelerator.in_group else 1
@@ -169,6 +188,7 @@ class Progress:
         self.epoch = 0
         self.steps = 0  # that are committed
         self.stepped = 0  # steps of any optimizer since then
+        self.total = 0  # steps of any optimizer in this process
         self.seed = seed  # of the order of the data
         self._loaders = loaders
 
@@ -184,7 +204,7 @@ class Progress:
         self.epoch, self.steps, self.seed, self.stepped = state["epoch"], state["steps"], state["seed"], 0
         for loader, position in zip(self._loaders, state["loaders"]):
             loader.position.load_state_dict(position)
-            loader.trained = False
+            loader.forget()
 
 
 # Ways to divide a model among processes: arguments of Accelerator, and the variables of `accelerate launch`.
@@ -229,7 +249,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         self.in_group = False
         self._within = False  # in the elastic function
         self._loaders: List[ElasticLoader] = []
-        self.progress = Progress(self._loaders, self.dataloader_config.data_seed or torch.initial_seed() % 2 ** 31)
+        seed = self.dataloader_config.data_seed
+        self.progress = Progress(self._loaders, torch.initial_seed() % 2 ** 31 if seed is None else seed)
         self._state: Optional[kolo.State] = None
         self.register_for_checkpointing(self.progress)
 
@@ -247,7 +268,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         return wrapped
 
     def prepare_data_loader(self, data_loader: Any, device_placement: Optional[bool] = None, slice_fn_for_dispatch: Any = None) -> ElasticLoader:
-        loader = ElasticLoader(self, data_loader, self.device_placement if device_placement is None else device_placement)
+        loader = ElasticLoader(self, data_loader, self.device_placement if device_placement is None else device_placement, len(self._loaders))
         self._loaders.append(loader)
         return loader
 
@@ -312,6 +333,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
 
     def _on_step(self, *_: Any) -> None:
         self.progress.stepped += 1
+        self.progress.total += 1
 
     def _commit(self) -> None:
         self.progress.steps, self.progress.stepped = self.steps, 0
@@ -340,7 +362,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         self.step, self.progress.stepped = 0, 0
         self.gradient_state._set_sync_gradients(True)
         for loader in self._loaders:
-            loader.trained = False  # as in newcomers
+            loader.put_back()
+            loader.forget()  # as in newcomers
         for model in self._models:
             if isinstance(model, ElasticModel):
                 model.bind()

@@ -130,9 +130,10 @@ class RankBatches:
         self._deal = deal
 
     def __iter__(self) -> Iterator[List[int]]:
-        left = self.order(self.position.epoch)[self.position.used:]
-        for number in range(self.position.steps(self.step.samples)):
-            yield from self._deal(left[number * self.step.samples:(number + 1) * self.step.samples], self.step, self.rank, self.size)
+        used, each, steps = self.position.used, self.step.samples, self.position.steps(self.step.samples)
+        order = self.order(self.position.epoch) if steps else ()  # the epoch may be one of a checkpoint, drawn from other data
+        for begin in range(used, used + steps * each, each):
+            yield from self._deal(order[begin:begin + each], self.step, self.rank, self.size)
 
     def __len__(self) -> int:
         return self.position.steps(self.step.samples) * self.step.accumulate

@@ -11,14 +11,15 @@ contains a checksum of the order.
 
 from __future__ import annotations
 
+import array
 import itertools
 import random
 import sys
 import zlib
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Sequence
 
 import torch
-from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import RandomSampler, SequentialSampler
 
 import kolo.torch as kolo
 
@@ -36,10 +37,13 @@ class Order:
     """
 
     def __init__(self, sampler: Any, seed: Callable[[], int], drop_last: bool = False) -> None:
-        replicas = getattr(sampler, "num_replicas", 1) if isinstance(sampler, DistributedSampler) else 1
+        replicas = getattr(sampler, "num_replicas", 1)
         if replicas != 1:
-            raise ValueError("a DistributedSampler of %d replicas has only a part of the samples: take it out, because Kolo divides the samples "
-                             "among the processes" % replicas)
+            raise ValueError("a %s of %d replicas has only a part of the samples: take it out, because Kolo divides the samples among the processes" %
+                             (type(sampler).__name__, replicas))
+        if isinstance(sampler, kolo.ElasticSampler):
+            raise ValueError("a %s gives each process its own samples: take it out, because Kolo divides the samples among the processes" %
+                             type(sampler).__name__)
         if not hasattr(sampler, "__len__"):
             raise ValueError("a %s has no length, and an epoch of it may have no end: give it __len__, or use an iterable data set" %
                              type(sampler).__name__)
@@ -51,20 +55,25 @@ class Order:
             self.position.digest = [0, _checksum(self._draw(0))]
             self._check(0, "the second time")
 
-    def __call__(self, epoch: int) -> List[Any]:
+    def __call__(self, epoch: int) -> Sequence[Any]:
         if _is_sequential(self._sampler):
-            return list(range(self.position.samples))
+            return range(self.position.samples)
         if not self._own:
+            order = array.array("q", bytes(8 * self.position.samples))  # a list would take six times the memory, and a second for some millions
             generator = torch.Generator().manual_seed(self._seed() + epoch)
-            return torch.randperm(self.position.samples, generator=generator).tolist()
+            torch.randperm(len(order), generator=generator, out=torch.frombuffer(order, dtype=torch.int64))
+            return order
         return self._check(epoch, "than in another process, or before")
 
     def _check(self, epoch: int, than: str) -> List[Any]:
         """Draws the order of an epoch, and compares it with the checksum of an earlier draw, possibly of
         another process."""
         order = self._draw(epoch)
+        if len(order) != self.position.samples:
+            raise ValueError("a %s gives %d samples in epoch %d, and its length was %d at the start: let each epoch have the same number of samples" %
+                             (type(self._sampler).__name__, len(order), epoch, self.position.samples))
         digest = [epoch, _checksum(order)]
-        if self.position.digest and self.position.digest[0] == epoch and self.position.digest != digest or len(order) != self.position.samples:
+        if self.position.digest and self.position.digest[0] == epoch and self.position.digest != digest:
             raise ValueError(DIFFERS % (type(self._sampler).__name__, than))
         self.position.digest = digest
         return order
@@ -76,7 +85,7 @@ class Order:
         own = own if isinstance(own, torch.Generator) else None
         before = generators.state_dict(), own.get_state() if own is not None else None
         try:
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the GPUs, which are not all restored
             random.seed(seed)
             if "numpy" in sys.modules:
                 sys.modules["numpy"].random.seed(seed % 2 ** 32)
@@ -102,4 +111,8 @@ def _is_shuffle(sampler: Any) -> bool:
 
 
 def _checksum(order: List[Any]) -> int:
-    return zlib.crc32(repr(order).encode())
+    """Returns a checksum of an order. Indices may be tensors, whose text would take long to make."""
+    try:
+        return zlib.crc32(array.array("q", order))
+    except (TypeError, OverflowError):  # not all of them are numbers
+        return zlib.crc32(repr(order).encode())

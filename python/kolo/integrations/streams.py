@@ -24,7 +24,11 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequenc
 
 import torch.utils.data
 
+import kolo.torch as kolo
+
 from .batches import Step
+
+_PARTS = 100  # of an object or list that are searched for a stream; a longer list has samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +84,9 @@ class Source:
     """An iterable data set that can be read from any position within an epoch."""
 
     def __init__(self, items: Any) -> None:
+        if isinstance(items, kolo.ElasticIterable):
+            raise ValueError("an ElasticIterable does not count its samples without kolo.State: give the iterable within it, because Kolo divides the "
+                             "samples among the processes")
         self._items = items
         self.placed = _has_state(items) and not _has_stream(items)
         self._initial = copy.deepcopy(items.state_dict()) if self.placed else None
@@ -193,14 +200,21 @@ def _has_state(data: Any) -> bool:
     return hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
 
 
-def _has_stream(data: Any) -> bool:
-    """Whether data is a stream of Hugging Face's datasets, or keeps one, whose state it may return as its own.
+def _has_stream(data: Any, *around: Any) -> bool:
+    """Whether data is a stream of Hugging Face's datasets, or keeps one, whose state it may return in its own.
 
     Such a state lacks the samples in the buffer of shuffle(). With map() or filter(), it
     counts all samples of a table when the first one is read. These would be lost.
     """
-    parts = [data, *getattr(data, "__dict__", {}).values()]
-    return any(type(part).__module__.startswith("datasets.") and _has_state(part) for part in parts)
+    if any(data is one for one in around):
+        return False
+    if _has_state(data):
+        if type(data).__module__.startswith("datasets."):
+            return True
+        parts = getattr(data, "__dict__", {}).values()
+    else:
+        parts = data.values() if isinstance(data, dict) else data if isinstance(data, (list, tuple)) else ()
+    return any(_has_stream(part, data, *around) for part in itertools.islice(parts, _PARTS))
 
 
 def refused(workers: int, persistent: bool) -> Optional[str]:

@@ -77,7 +77,8 @@ class Strays:
         def watched(sampler: Any) -> Iterator[Any]:
             walk = _Walk(sampler)
             iterator = walk.over(begin(sampler))
-            self._walks[iterator] = walk
+            if type(sampler).__hash__ is not None:  # that of a dataclass is None
+                self._walks[iterator] = walk
             return iterator
 
         kind.__iter__ = watched
@@ -88,7 +89,7 @@ class Strays:
 
         @functools.wraps(begin)
         def watched(batches: Any) -> Iterator[Any]:
-            if isinstance(batches.sampler, SAMPLERS):
+            if isinstance(batches.sampler, SAMPLERS) and type(batches.sampler).__hash__ is not None:
                 self._dropped[batches.sampler] = batches.batch_size - 1 if batches.drop_last else 0
             return begin(batches)
 
