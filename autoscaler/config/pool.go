@@ -78,7 +78,7 @@ func (p *Pool) settings() settings {
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
 		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step after which a job that holds slots is [idle](#idle-jobs).").or("never"),
-		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job: `notify` reports it, `shrink` also leaves it only its minimum, `suspend` leaves a `preemptible` one no workers."),
+		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job. `notify`: it is reported. `shrink`: it also shrinks to its minimum. `suspend`: it is suspended if it is `preemptible`, and otherwise shrinks."),
 		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, the pool is [not divided](#other-pools).").or("[as below](#divided-pools)"),
 		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),

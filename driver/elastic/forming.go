@@ -50,12 +50,12 @@ func (m *Machine) awaitProcesses(none *noRing) {
 	m.enforceElasticTimeout(none, m.opt.MinNP, len(want))
 }
 
-// ready reports whether each newcomer of a plan has arrived, with the assignment in this
+// ready reports whether each newcomer of a plan has arrived, and can take its place in this
 // plan.
 func (m *Machine) ready(plan []Member) bool {
 	for _, mem := range plan {
 		s := m.slot(mem.Proc.Slot)
-		if m.isNewcomer(mem) && (s.state != Arrived || s.stopping || s.assignment != mem.Assignment) {
+		if m.isNewcomer(mem) && (s.state != Arrived || s.stopping || !m.fits(s, mem)) {
 			return false
 		}
 	}

@@ -53,6 +53,7 @@ type host struct {
 	topology   string // its domains in the network; see CheckTopology
 	slots      []slot
 	width      int  // slots from this number on are standbys; 0: there are none
+	reassigns  bool // see HostInfo.Reassigns
 	registered bool // false: a placeholder for a host of an adopted ring
 	leaving    bool
 	leaveBy    time.Time // until when it waits for processes that replace its own

@@ -266,6 +266,45 @@ func TestSurvivorsGoOnAtOnce(t *testing.T) {
 	s.expect("start b:0 1/2")
 }
 
+// A member dies while newcomers wait for the ring. If they take any place, they take the one
+// in the next ring, and none of them starts again.
+func TestNewcomersOutliveTheRingTheyWereStartedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		asks bool
+		want []string
+	}{
+		"they ask for their place":       {true, []string{"break 1", "form 2: a:0 c:0 d:0"}},
+		"their environment has its rank": {false, []string{"break 1", "form 2: a:0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2, Framework: torch})
+			join := func(host string, index int) {
+				s.event(HostJoined{HostInfo{ID: HostID(host), Group: "g", Index: index, Slots: make([]SlotReport, 1), Reassigns: c.asks}})
+			}
+			join("a", 0)
+			join("b", 1)
+			s.wait(time.Second)
+			s.arrive("a:0", "b:0")
+			s.up("a:0", "b:0")
+			join("c", 2)
+			join("d", 3)
+			s.wait(time.Second)
+			s.arrive("c:0") // d:0 still starts
+			s.did = nil
+			s.die("b:0", "killed")
+			if c.asks {
+				s.arrive("d:0")
+			}
+			s.waiting("a:0")
+			must.Eq(t, c.want, s.did[:2])
+			s.up("a:0")
+			s.wait(3 * time.Second) // b:0 is started again
+			stops := slices.ContainsFunc(s.did, func(did string) bool { return strings.HasPrefix(did, "stop") })
+			must.Eq(t, !c.asks, stops, must.Sprint(s.did))
+		})
+	}
+}
+
 func TestRankZeroHoldsTheState(t *testing.T) {
 	s := pair(t, elasticPair)
 	s.die("a:0", "signal: killed")

@@ -71,8 +71,8 @@ func (m *Machine) isNewcomer(mem Member) bool {
 }
 
 // stageNewcomers starts the newcomers of a plan with their assignments, and reports whether
-// all of them have arrived. A newcomer with another assignment is stopped, and started
-// again once it has exited.
+// all of them have arrived. A newcomer that was started for another place, and can't take
+// this one, is stopped, and started again once it has exited.
 func (m *Machine) stageNewcomers(plan []Member) bool {
 	all := true
 	planned := map[SlotID]bool{}
@@ -99,7 +99,7 @@ func (m *Machine) stage(mem Member, s *slot) (arrived bool) {
 	case s.state == Down:
 		s.incarnation, s.state, s.assignment, s.started = mem.Proc.Incarnation, Starting, mem.Assignment, m.now
 		m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment})
-	case s.assignment != mem.Assignment:
+	case !m.fits(s, mem):
 		m.stop(mem.Proc, true, "the ring it was started for has changed")
 		s.restage = true
 	case s.state == Arrived:
@@ -108,6 +108,16 @@ func (m *Machine) stage(mem Member, s *slot) (arrived bool) {
 		m.newcomerFailed(mem.Proc, fmt.Sprintf("did not reach %s in %s", m.opt.Framework.Rendezvous, m.opt.StageTimeout))
 	}
 	return false
+}
+
+// fits reports whether a process that was started for a place can take the one of a member. Its
+// environment has the place that it was started for. A process that asks its agent for its
+// place may take another one, but keeps its local rank, by which it chose its GPU. Whether it
+// asks shows when it arrives, or in the rings before.
+func (m *Machine) fits(s *slot, mem Member) bool {
+	h := m.hosts[mem.Proc.Slot.Host]
+	asks := h != nil && h.reassigns && !m.restarts && (s.state == Arrived || m.last != nil)
+	return s.assignment == mem.Assignment || asks && s.assignment.LocalRank == mem.Assignment.LocalRank
 }
 
 // newcomerFailed stops a newcomer that can't join, once, and counts the failure.

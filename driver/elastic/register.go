@@ -19,7 +19,7 @@ func (m *Machine) register(info HostInfo) {
 		h = &host{id: info.ID}
 		m.hosts[info.ID] = h
 	}
-	h.group, h.index, h.topology, h.registered = info.Group, info.Index, info.Topology, true
+	h.group, h.index, h.topology, h.reassigns, h.registered = info.Group, info.Index, info.Topology, info.Reassigns, true
 	h.released = false // the action may have been lost with its session
 	if info.Leaving {
 		m.hostLeaving(HostLeaving{Host: info.ID, Within: time.Duration(info.LeavesIn * float64(time.Second))})

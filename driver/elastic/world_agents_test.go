@@ -109,7 +109,8 @@ func (w *world) enter(h *whost, l int) {
 	if m == nil || m.Proc.Incarnation != s.Incarnation || s.Retiring || s.State != Arrived && s.State != Waiting || s.Generation >= h.info.Ring.Generation {
 		return
 	}
-	if s.State == Arrived && s.Assignment != m.Assignment {
+	asks := h.info.Reassigns && !w.restarts && s.Assignment.LocalRank == m.Assignment.LocalRank
+	if s.State == Arrived && s.Assignment != m.Assignment && !asks {
 		w.fail("%s:%d was started for %+v and is admitted as %+v", h.info.ID, l, s.Assignment, m.Assignment)
 	}
 	if w.restarts && s.Generation > 0 {

@@ -105,7 +105,7 @@ func (w *world) addHost() {
 	if w.standbys {
 		h.info.Width, h.slots = n, make([]wslot, 2*n)
 	}
-	h.info.Topology = w.rack()
+	h.info.Topology, h.info.Reassigns = w.rack(), w.reassigns && w.pick(8) > 0
 	w.hosts = append(w.hosts, h)
 	w.register(h)
 }

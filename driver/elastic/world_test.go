@@ -50,6 +50,7 @@ type wkind struct {
 	standbys  bool // hosts have standby slots
 	replica   int  // processes of a replica; 0: 1
 	racks     bool // hosts tell their place in the network, most of them
+	reassigns bool // processes of most hosts can take another place than they were started for
 }
 
 type whost struct {
@@ -293,17 +294,18 @@ func TestMachineInvariants(t *testing.T) {
 	}{
 		"a member that dies is replaced":        {wkind{}, 2500},
 		"a ring that forms is given up":         {wkind{framework: Framework{AbandonsForming: true}}, 400},
-		"and local ranks have gaps":             {wkind{framework: torch}, 1000},
-		"and hosts have standbys":               {wkind{framework: torch, standbys: true}, 200},
-		"processes can't change their ring":     {wkind{framework: torch, standbys: true, restarts: true}, 600},
+		"and local ranks have gaps":             {wkind{framework: torch}, 600},
+		"and processes ask for their place":     {wkind{framework: torch, reassigns: true}, 400},
+		"and hosts have standbys":               {wkind{framework: torch, standbys: true, reassigns: true}, 200},
+		"processes can't change their ring":     {wkind{framework: torch, standbys: true, restarts: true, reassigns: true}, 600},
 		"processes can't, and have no standbys": {wkind{framework: torch, restarts: true}, 150},
-		"pairs share the state":                 {wkind{framework: torch, replica: 2}, 300},
+		"pairs share the state":                 {wkind{framework: torch, replica: 2, reassigns: true}, 300},
 		"replicas share it on several hosts":    {wkind{framework: torch, standbys: true, replica: 3}, 150},
 		"and processes can't change their ring": {wkind{framework: torch, standbys: true, restarts: true, replica: 2}, 100},
 		"hosts are in racks":                    {wkind{racks: true}, 150},
 		"and local ranks may have gaps":         {wkind{framework: torch, racks: true}, 60},
 		"and processes can't, in racks":         {wkind{framework: torch, standbys: true, restarts: true, racks: true}, 40},
-		"and replicas span them":                {wkind{framework: torch, replica: 2, racks: true}, 60},
+		"and replicas span them":                {wkind{framework: torch, replica: 2, racks: true, reassigns: true}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -356,7 +358,7 @@ func FuzzMachine(f *testing.F) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		i := 0
 		n := len(data)
-		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7, racks: n%3 == 0}
+		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7, racks: n%3 == 0, reassigns: n%5 < 2}
 		if n%4 == 3 {
 			k.replica = 1 + n/8%3
 		}

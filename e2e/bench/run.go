@@ -35,13 +35,19 @@ type runLauncher struct {
 
 // runLaunchers are the rows, in the order in which they are measured.
 var runLaunchers = []runLauncher{
-	{launcher{Name: "Kolo, PyTorch in process", framework: train.Torch, command: koloTorch.command}, false},
-	{launcher{Name: "Kolo, script for torchrun", framework: train.Torchrun, command: koloRestart.command}, true},
-	{launcher{Name: "Kolo, Horovod", framework: train.Horovod, command: kolo.command}, false},
+	{launcher{Name: "Kolo, PyTorch in process", framework: train.Torch, command: findsHangs(koloTorch.command)}, false},
+	{launcher{Name: "Kolo, script for torchrun", framework: train.Torchrun, command: findsHangs(koloRestart.command)}, true},
+	{launcher{Name: "Kolo, Horovod", framework: train.Horovod, command: findsHangs(kolo.command)}, false},
 	{launcher{Name: "torchrun, tuned", framework: train.Torch, command: torchrun.command}, true},
 	{launcher{Name: "torchrun, defaults", framework: train.Torch, command: peerCommand(torchrunDefaults)}, true},
 	{launcher{Name: "torchft", framework: train.Torchft, command: torchft.command, needs: torchft.needs}, false},
 	{launcher{Name: "horovodrun", framework: train.Horovod, command: horovodrun.command}, false},
+}
+
+// findsHangs lets Kolo derive from the steps of a ring how long a step may take, which is not
+// the default.
+func findsHangs(command func(*options) []string) func(*options) []string {
+	return func(o *options) []string { return append(command(o), "-stall-timeout", "auto") }
 }
 
 // checkpointEvery returns the number of steps between checkpoints with which the least time

@@ -21,6 +21,7 @@ samples, which the ranks share: a step takes %g s with four ranks and %g s with 
 in which slots that it has do not train. The events have a seed (%d) and are the same for all. Measured from the first step on; the start has a column of its own.
 
 - A hang is a rank that SIGSTOP holds. If training does not go on within %s, the rank is killed by hand, and the event does not count as survived.
+- Kolo runs with `+"`stall_timeout = \"auto\"`"+`, which is not the default; everything else of it is. torchrun is shown with PyTorch's defaults and with the fastest settings.
 - A straggler is stopped and continued in turns for %s. A slow newcomer takes %s longer to start.
 - A lost node is killed and replaced after %s. Hosts without any network are not simulated: all hosts are this machine.
 - Scripts for torchrun write a checkpoint after as many steps as Young's formula gives for a checkpoint of %.1f ms and the mean time between events.

@@ -32,6 +32,9 @@ type Framework interface {
 	// Explain returns advice on the last line of stderr of a process that failed, or
 	// "" if the framework does not know the line.
 	Explain(line string) string
+	// Reassigns reports whether a process that waits for its first ring can take another
+	// place than it was started for, unless it can't change its ring.
+	Reassigns() bool
 	// Standbys reports whether there may be processes that can't change their ring.
 	// Then each slot has a second place, for a process of the next ring.
 	Standbys() bool

@@ -26,7 +26,8 @@ func (framework) Stalled(string) bool { return false }
 
 func (framework) Explain(string) string { return "" }
 
-func (framework) Standbys() bool { return false }
+func (framework) Reassigns() bool { return false }
+func (framework) Standbys() bool  { return false }
 
 type endpoint struct{ retire *func(context.Context) error }
 

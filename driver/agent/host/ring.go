@@ -124,7 +124,7 @@ func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 	if m == nil || m.Proc.Incarnation != s.Incarnation {
 		return
 	}
-	if s.State == elastic.Arrived && s.Assignment != m.Assignment {
+	if s.State == elastic.Arrived && s.Assignment != m.Assignment && (s.Restarts || !h.o.Framework.Reassigns()) {
 		h.log.Error("started for another assignment", "slot", id, "started", s.Assignment, "ring", m.Assignment)
 		return
 	}

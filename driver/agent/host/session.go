@@ -48,7 +48,7 @@ func (h *Host) Attach(s Session) error {
 }
 
 func (h *Host) register() *wire.Register {
-	info := elastic.HostInfo{ID: h.o.ID, Group: h.o.Config.Group, Index: h.o.Config.Index, Topology: h.o.Config.Topology, Width: h.width,
+	info := elastic.HostInfo{ID: h.o.ID, Group: h.o.Config.Group, Index: h.o.Config.Index, Topology: h.o.Config.Topology, Width: h.width, Reassigns: h.o.Framework.Reassigns(),
 		Ring: wire.CloneRing(h.ring), Resets: h.resets, Noticed: h.requested, Leaving: h.leaving, Completed: h.completed, CompletedIn: h.completedIn}
 	if h.leaving {
 		info.LeavesIn = max(0, time.Until(h.deadline).Seconds())

@@ -151,4 +151,5 @@ func TestASessionIsOfItsAllocation(t *testing.T) {
 // noFramework is the framework of a host that starts no process.
 type noFramework struct{ host.Framework }
 
-func (noFramework) Standbys() bool { return false }
+func (noFramework) Reassigns() bool { return false }
+func (noFramework) Standbys() bool  { return false }

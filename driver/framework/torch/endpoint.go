@@ -48,7 +48,11 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 	o := e.f.o
 	// PyTorch's client of the store may be built without libuv. It then fails unless this
 	// variable is set. The protocol is the same.
-	defaults = map[string]string{"USE_LIBUV": "0"}
+	//
+	// Gloo asks for the addresses of the other ranks one by one, with three requests for each.
+	// With GLOO_ENABLE_STORE_V2_API newer releases ask for 128 at once. Each process may choose
+	// for itself.
+	defaults = map[string]string{"USE_LIBUV": "0", "GLOO_ENABLE_STORE_V2_API": "1"}
 	if o.Interface != "" {
 		defaults["GLOO_SOCKET_IFNAME"] = o.Interface
 		defaults["NCCL_SOCKET_IFNAME"] = o.Interface

@@ -166,7 +166,8 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	defaults, fixed := r.e.Environment(elastic.Assignment{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, CrossRank: 1, CrossSize: 2})
-	must.Eq(t, map[string]string{"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1", "USE_LIBUV": "0"}, defaults)
+	must.Eq(t, map[string]string{"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1", "USE_LIBUV": "0",
+		"GLOO_ENABLE_STORE_V2_API": "1"}, defaults)
 	must.Eq(t, map[string]string{
 		"KOLO_WORKER_ADDR": "127.0.0.1:" + strconv.Itoa(r.e.worker.Port()), "KOLO_WORKER_SECRET": r.e.worker.Secret(),
 		"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": strconv.Itoa(r.e.store.Port()), "TORCHELASTIC_USE_AGENT_STORE": "True",

@@ -69,6 +69,9 @@ func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("PyTorch's or NCCL's abort")
 }
 
+// Reassigns returns true: kolo.torch asks for each place, the first one included.
+func (f *Framework) Reassigns() bool { return true }
+
 // Standbys reports whether there may be processes that can't change their ring. There are
 // none if the task trains only scripts with kolo.torch.
 func (f *Framework) Standbys() bool { return f.o.Mode != settings.ModeInProcess }

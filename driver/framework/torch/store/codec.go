@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 var errMalformed = errors.New("store: malformed")
@@ -74,8 +75,14 @@ func decodeOp(b []byte) (rank int, o Op, err error) {
 	return rank, o, d.end("operation")
 }
 
-// appendBatch appends a part of the log.
+// appendBatch appends a part of the log. It allocates memory once, because a log may have
+// megabytes.
 func appendBatch(b []byte, p batch) []byte {
+	size := 3 * binary.MaxVarintLen64
+	for i := range p.entries {
+		size += len(p.entries[i].host) + len(p.entries[i].op) + 3*binary.MaxVarintLen64
+	}
+	b = slices.Grow(b, size)
 	b = binary.AppendUvarint(b, p.first)
 	b = binary.AppendUvarint(b, p.stable)
 	b = binary.AppendUvarint(b, uint64(len(p.entries)))

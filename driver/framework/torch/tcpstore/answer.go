@@ -20,6 +20,10 @@ const (
 	notReady     = 1
 )
 
+// answerBuffer is how much of an answer is sent at once. In large groups, the answer to
+// cmdMultiGet has a megabyte in small values.
+const answerBuffer = 64 << 10
+
 // answerWriter writes answers. It gives up on a client that does not read for a
 // while.
 type answerWriter struct {
@@ -30,7 +34,7 @@ type answerWriter struct {
 
 func newAnswerWriter(conn net.Conn, limit time.Duration) *answerWriter {
 	a := &answerWriter{conn: conn, limit: limit}
-	a.w = bufio.NewWriter(a)
+	a.w = bufio.NewWriterSize(a, answerBuffer)
 	return a
 }
 

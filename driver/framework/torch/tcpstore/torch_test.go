@@ -34,6 +34,18 @@ func torch(t *testing.T) string {
 	return python
 }
 
+// newestTorch returns a Python with the newest PyTorch: the one that `make torch-newest`
+// sets up.
+func newestTorch(t *testing.T) string {
+	t.Helper()
+	python, err := filepath.Abs("../../../../bin/torch-newest/bin/python3")
+	must.NoError(t, err)
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs bin/torch-newest/bin/python3, which `make torch-newest` sets up")
+	}
+	return python
+}
+
 // noLibuv is printed by scripts if the option cannot be used, because Debian's PyTorch is
 // built without libuv. The client sends the same either way.
 const noLibuv = "no libuv"
@@ -119,5 +131,64 @@ func TestTorch_Group(t *testing.T) {
 				running.Wait()
 			})
 		}
+	}
+}
+
+// counting is a store that counts the operations of a process by kind.
+type counting struct {
+	store tcpstore.Store
+	mu    sync.Mutex
+	kinds map[store.Kind]int
+}
+
+func (c *counting) Do(ctx context.Context, op store.Op) (store.Result, error) {
+	c.mu.Lock()
+	c.kinds[op.Kind]++
+	c.mu.Unlock()
+	return c.store.Do(ctx, op)
+}
+
+func (c *counting) Store(context.Context) (tcpstore.Store, error) { return c, nil }
+
+// With GLOO_ENABLE_STORE_V2_API, which agents set, newer releases of PyTorch read the
+// entries of all ranks with one request. A process that reads them one by one, as older
+// releases do, may be in the same group.
+func TestTorch_EntriesAtOnce(t *testing.T) {
+	python := newestTorch(t)
+	for name, tc := range map[string]struct {
+		all    []string // variables of all ranks
+		single int      // the rank that reads entries one by one
+	}{
+		"one rank reads one by one": {nil, 1},
+		"short entries":             {[]string{"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER=1"}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, 2, 2)
+			size := len(j.ring.Members)
+			counts := make([]*counting, size)
+			var running sync.WaitGroup
+			for rank := range size {
+				counts[rank] = &counting{store: j.client(rank), kinds: map[store.Kind]int{}}
+				s := serveTask(t, counts[rank])
+				env := append([]string{
+					"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(s.Port()), "RANK=" + strconv.Itoa(rank),
+					"WORLD_SIZE=" + strconv.Itoa(size), "GLOO_SOCKET_IFNAME=lo",
+				}, tc.all...)
+				if rank != tc.single {
+					env = append(env, "GLOO_ENABLE_STORE_V2_API=1")
+				}
+				running.Go(func() {
+					out, err := runPython(t, python, "group.py", env, "store")
+					if err != nil || !strings.HasPrefix(out, fmt.Sprint(size*(size+1)/2, " ")) {
+						t.Errorf("rank %d: %v, %q", rank, err, out)
+					}
+				})
+			}
+			running.Wait()
+			for rank, c := range counts {
+				must.Eq(t, rank == tc.single, c.kinds[store.Get] > 0, must.Sprintf("rank %d: %v", rank, c.kinds))
+				must.Eq(t, rank != tc.single, c.kinds[store.MultiGet] > 0, must.Sprintf("rank %d: %v", rank, c.kinds))
+			}
+		})
 	}
 }

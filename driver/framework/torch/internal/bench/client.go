@@ -17,7 +17,12 @@ import (
 const (
 	validate, magic = 0, 0x3C85F7CE
 	set, get, wait  = 1, 3, 6
+	multiGet        = 10
 )
+
+// addressBytes is the size of an entry without anything about other ranks: the host's name
+// and an address.
+const addressBytes = 154
 
 // client is a rank's connection.
 type client struct {
@@ -35,40 +40,87 @@ func dial(ctx context.Context, port int) (*client, error) {
 	return c, c.send(binary.LittleEndian.AppendUint32([]byte{validate}, magic))
 }
 
-// meet uses the store as gloo's connectFullMesh does: an entry is the host's name,
-// an address, and 8 bytes for each rank.
-func (c *client) meet(rank, size int) error {
-	entry := make([]byte, 154+8*size)
-	if err := c.send(text(text([]byte{set}, key(rank)), string(entry))); err != nil {
-		return err
+// meet uses the store as Gloo's createAndConnectAllPairs does: a rank stores its own entry
+// and reads that of every other rank. In NCCL's way, only rank 0 stores something, and
+// all read that.
+func (c *client) meet(rank, size int, w way) error {
+	entry := make([]byte, addressBytes+w.perRank*size)
+	if w.keys > 0 || rank == 0 {
+		if err := c.send(text(text([]byte{set}, key(rank)), string(entry))); err != nil {
+			return err
+		}
+	}
+	switch {
+	case w.keys > 1:
+		return c.readLists(size, w.keys, len(entry))
+	case w.keys == 0:
+		return c.readOne(0, 1, len(entry))
 	}
 	for other := range size {
-		if other == rank {
-			continue
-		}
-		for range 2 { // once by gloo, once by the store's own get
-			if err := c.send(text(binary.LittleEndian.AppendUint64([]byte{wait}, 1), key(other))); err != nil {
+		if other != rank {
+			if err := c.readOne(other, 2, len(entry)); err != nil { // Gloo waits, and so does the store's own get
 				return err
 			}
-			if _, err := c.r.ReadByte(); err != nil {
-				return err
-			}
-		}
-		if err := c.send(text([]byte{get}, key(other))); err != nil {
-			return err
-		}
-		var length uint64
-		if err := binary.Read(c.r, binary.LittleEndian, &length); err != nil {
-			return err
-		}
-		if length != uint64(len(entry)) {
-			return fmt.Errorf("%s has %d bytes", key(other), length)
-		}
-		if _, err := io.CopyN(io.Discard, c.r, int64(length)); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+// readOne waits several times for the entry of one rank, and reads it.
+func (c *client) readOne(other, waits, length int) error {
+	for range waits {
+		if err := c.wait(other, other+1); err != nil {
+			return err
+		}
+	}
+	if err := c.send(text([]byte{get}, key(other))); err != nil {
+		return err
+	}
+	if err := c.read(length); err != nil {
+		return fmt.Errorf("%s: %w", key(other), err)
+	}
+	return nil
+}
+
+// readLists reads the entries of all ranks, including its own, so many at once.
+func (c *client) readLists(size, keys, length int) error {
+	for first := 0; first < size; first += keys {
+		end := min(first+keys, size)
+		if err := c.wait(first, end); err != nil {
+			return err
+		}
+		if err := c.send(list(multiGet, first, end)); err != nil {
+			return err
+		}
+		for other := first; other < end; other++ {
+			if err := c.read(length); err != nil {
+				return fmt.Errorf("%s: %w", key(other), err)
+			}
+		}
+	}
+	return nil
+}
+
+// wait waits for the entries of the ranks from first up to end.
+func (c *client) wait(first, end int) error {
+	if err := c.send(list(wait, first, end)); err != nil {
+		return err
+	}
+	_, err := c.r.ReadByte()
+	return err
+}
+
+// read reads one value, of that length.
+func (c *client) read(length int) error {
+	var header [8]byte
+	if _, err := io.ReadFull(c.r, header[:]); err != nil {
+		return err
+	}
+	if n := binary.LittleEndian.Uint64(header[:]); n != uint64(length) { //nolint:gosec // not negative
+		return fmt.Errorf("an entry of %d bytes instead of %d", n, length)
+	}
+	_, err := c.r.Discard(length)
+	return err
 }
 
 func (c *client) send(request []byte) error {
@@ -78,6 +130,15 @@ func (c *client) send(request []byte) error {
 }
 
 func key(rank int) string { return "/kolo/1/control/0/" + strconv.Itoa(rank) }
+
+// list returns a command for the keys of the ranks from first up to end.
+func list(command byte, first, end int) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{command}, uint64(end-first)) //nolint:gosec // not negative
+	for rank := first; rank < end; rank++ {
+		b = text(b, key(rank))
+	}
+	return b
+}
 
 // text appends a string, preceded by its length.
 func text(b []byte, s string) []byte {

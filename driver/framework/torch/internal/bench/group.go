@@ -122,7 +122,7 @@ func (s *simulation) count(messages int64, puts []wire.Put, values map[string][]
 }
 
 // form makes all ranks form one group.
-func (s *simulation) form(ctx context.Context) error {
+func (s *simulation) form(ctx context.Context, w way) error {
 	var ranks errgroup.Group
 	for rank, server := range s.servers {
 		ranks.Go(func() error {
@@ -131,7 +131,7 @@ func (s *simulation) form(ctx context.Context) error {
 				return fmt.Errorf("rank %d: %w", rank, err)
 			}
 			defer func() { s.requests.Add(c.sent) }()
-			if err := c.meet(rank, len(s.servers)); err != nil {
+			if err := c.meet(rank, len(s.servers), w); err != nil {
 				return fmt.Errorf("rank %d: %w", rank, err)
 			}
 			return c.conn.Close()
