@@ -179,8 +179,8 @@ type JobStatus struct {
 
 	Waits *Waits `json:"waits,omitempty"` // absent if the job has workers or is complete
 
-	// Idle is the number of seconds without a step, if the job holds slots and made none for
-	// idle_after of its pool; else it is absent.
+	// Idle is the number of seconds since the last step of an idle job, which holds slots
+	// and has made no step for the idle_after of its pool. It is absent for other jobs.
 	Idle float64 `json:"idle,omitempty"`
 
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed

@@ -23,7 +23,7 @@ const AnyPool = "*"
 // PackNode is the value of pack that prefers to empty nodes.
 const PackNode = "node"
 
-// Values of a pool's idle_action.
+// The values of idle_action in a pool block.
 const (
 	IdleNotify  = "notify"
 	IdleShrink  = "shrink"
@@ -52,8 +52,8 @@ type Pool struct {
 	// Aware is set if the operator wrote the levels: workers are then placed by
 	// them.
 	Aware bool
-	// IdleAfter is how long a job makes no step until it is idle; 0 is never. IdleAction is
-	// what happens to it then.
+	// IdleAfter is the time without a step after which a job is idle. With 0, no job is
+	// idle. IdleAction states what is done to an idle job.
 	IdleAfter  time.Duration
 	IdleAction string
 	// MaxMigrations is how often the workers of one job may move within an hour.

@@ -62,8 +62,8 @@ func namespaces() *queue.Tree {
 	return tree
 }
 
-// sharesByPolicy reports whether the policy of a pool shares it between tenants itself, or
-// may do so because it is not built in.
+// sharesByPolicy reports whether the pool's policy divides slots between tenants itself,
+// or may do so because it is external.
 func (p *Pool) sharesByPolicy() bool {
 	_, builtIn := builtin.Policies.Describe(p.Policy)
 	return !builtIn || p.Policy == "weighted-fair"

@@ -106,8 +106,8 @@ func measureRuns(ctx context.Context, o *options, results **RunResults) error {
 	return nil
 }
 
-// join sets what all runs of a table have in common, or returns an error if earlier runs, to which
-// -add adds, have something else.
+// join sets what all runs of a table have in common. It returns an error if this differs
+// from the earlier runs to which -add adds.
 func (r *RunResults) join(o *options) error {
 	if len(r.By) > 0 && (r.Seed != o.seed || r.Steps != o.steps) {
 		return fmt.Errorf("-add: the earlier runs have -seed=%d -steps=%d", r.Seed, r.Steps)

@@ -218,8 +218,8 @@ func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 	return stops
 }
 
-// wakeAfter asks for another decision when a job that runs from now on has run as long as
-// it may.
+// wakeAfter requests another decision at the time at which a job that runs from now on has
+// run for max_time.
 func (d *decision) wakeAfter(leaf int, j *policy.Job) {
 	d.layout.Path(leaf, func(n int) bool {
 		if most := d.layout.Nodes[n].MaxTime; most > 0 {
