@@ -107,13 +107,14 @@ type QueueUse struct {
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
 
-	// Only set if this autoscaler leads: how many slot-hours the queue borrowed, decayed by
-	// its half-life, and its budget; absent if it has none.
+	// Only the leader sets these fields: the slot-hours that the queue borrowed, decayed by
+	// its half-life, and its budget. Each is absent if the queue has no half-life or no
+	// budget.
 	Decayed *float64   `json:"decayed,omitempty"`
 	Budget  *BudgetUse `json:"budget,omitempty"`
 }
 
-// BudgetUse is the budget of a queue, and what of it is used in the present period.
+// BudgetUse holds the budget of a queue, and how much of it is used in the present period.
 type BudgetUse struct {
 	SlotHours float64   `json:"slot_hours"`
 	Used      float64   `json:"used"`   // slot-hours
@@ -165,8 +166,8 @@ type JobStatus struct {
 	Requests Requests `json:"requests"`
 	Notes    []string `json:"notes,omitempty"`
 
-	// Usage is what the job has used so far. Only the leader sets it, and for an hour after
-	// the job has ended.
+	// Usage is what the job has used so far. Only the leader sets it, until an hour after
+	// the job's end.
 	Usage *Usage `json:"usage,omitempty"`
 
 	// StepTimes holds the measured step times by number of workers.
@@ -178,8 +179,8 @@ type JobStatus struct {
 
 	Waits *Waits `json:"waits,omitempty"` // absent if the job has workers or is complete
 
-	// Idle is the number of seconds without a step, if the job holds slots and made none for
-	// idle_after of its pool; else it is absent.
+	// Idle is the number of seconds since the last step of an idle job, which holds slots
+	// and has made no step for the idle_after of its pool. It is absent for other jobs.
 	Idle float64 `json:"idle,omitempty"`
 
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
@@ -196,11 +197,12 @@ type Waits struct {
 	Slots    int            `json:"slots"`              // that it needs at least
 	Since    time.Time      `json:"since"`
 
-	// Expected is absent if there is no forecast yet, and for reasons that no forecast knows.
+	// Expected is absent if there is no forecast yet, and if the job waits for a reason
+	// that forecasts do not take into account.
 	Expected *Expected `json:"expected_start,omitempty"`
 }
 
-// Expected is when a job that waits is expected to start.
+// Expected states when a waiting job is expected to start.
 type Expected struct {
 	Earliest time.Time `json:"earliest,omitzero"` // absent if nothing is known
 	Latest   time.Time `json:"latest,omitzero"`   // absent if there is only a bound from below
@@ -261,8 +263,8 @@ type BlockedJob struct {
 	Sentence string         `json:"sentence"`
 }
 
-// IneligibleJob is a job that asks for Kolo and is not scaled, because its block has
-// errors or it is switched off.
+// IneligibleJob is a job with a kolo block that is not scaled, because the block has errors
+// or scaling is switched off.
 type IneligibleJob struct {
 	identity.JobKey
 	Count    int      `json:"count"`

@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 )
 
-// Usage is what jobs used. Times of slots are in slot-seconds, and the categories add up to
-// Held.
+// Usage holds what one or several jobs used. Slot times are in slot-seconds, and the
+// categories add up to Held.
 type Usage struct {
 	Held       float64 `json:"held"`
 	Productive float64 `json:"productive"`
@@ -19,7 +19,7 @@ type Usage struct {
 	Lost       float64 `json:"lost"`
 	Idle       float64 `json:"idle"`
 	Unknown    float64 `json:"unknown"`
-	// Share is the productive share, absent if nothing is known.
+	// Share is the productive share. It is absent if all held time is unknown.
 	Share *float64 `json:"productive_share,omitempty"`
 
 	Waiting   float64 `json:"waiting"` // seconds without workers
@@ -28,7 +28,7 @@ type Usage struct {
 	Evictions int     `json:"evictions"`
 }
 
-// NewUsage returns counts as the API shows them.
+// NewUsage converts counts to the form of the API.
 func NewUsage(c *usage.Counts) Usage {
 	seconds := func(ms int64) float64 { return float64(ms) / 1000 }
 	u := Usage{
@@ -42,7 +42,7 @@ func NewUsage(c *usage.Counts) Usage {
 	return u
 }
 
-// Wasted returns the slot-seconds that are known not to be productive.
+// Wasted returns the slot-seconds that are neither productive nor unknown.
 func (u *Usage) Wasted() float64 { return u.Held - u.Productive - u.Unknown }
 
 // UsageReport is the answer to GET /v1/usage: the sums of whole days in UTC.
@@ -68,7 +68,8 @@ type UsageRow struct {
 	End   string    `json:"end,omitempty"`  // complete, failed or stopped; of a job
 }
 
-// NewUsageRow returns a sum by a key.
+// NewUsageRow converts a row to the form of the API. by states how rows were
+// grouped.
 func NewUsageRow(r *usage.Row, by usage.By) UsageRow {
 	out := UsageRow{
 		Pool: r.Pool, Queue: r.Queue, Namespace: r.Namespace, Job: r.Job, Kind: r.Kind, End: r.End,

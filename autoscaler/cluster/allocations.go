@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Allocation is an allocation as far as accounting needs it.
+// Allocation holds what the account of usage needs to know of an allocation.
 type Allocation struct {
 	ID      string
 	Job     identity.JobKey
@@ -31,7 +31,8 @@ func (w *Watcher) Allocations(pools func(string) config.Pool, visit func(*Alloca
 	}
 }
 
-// slots returns how many slots of its pool an allocation of an elastic group holds.
+// slots returns the number of slots of its pool that an allocation of an elastic
+// group holds.
 func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
 	j := s.jobs[a.job]
 	if j == nil || a.bare || !slices.ContainsFunc(j.groups, func(g jobGroup) bool { return g.elastic && g.name == a.group }) {

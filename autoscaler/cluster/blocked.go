@@ -40,8 +40,9 @@ type rigidKey struct {
 	job  identity.JobKey
 }
 
-// countRigid counts what an allocation of a job that is not elastic holds of a pool that is
-// divided. Nodes that take no workers are no part of what is divided.
+// countRigid counts the slots of a divided pool that an allocation of a job that is not
+// elastic holds. Slots on nodes that accept no workers are not divided, so they do not
+// count.
 func (b *viewBuilder) countRigid(n *planner.Node, a *alloc, slots int) {
 	pool := b.pools(n.Pool)
 	switch {

@@ -80,8 +80,8 @@ func workload(token string) string {
 }
 
 // MayRead asks Nomad whether a token may read the jobs of a namespace (capability
-// read-job). It requests the summary of the job one in that namespace, because that is
-// the smallest answer that requires this capability. It also returns true if that job
+// read-job). It requests the summary of one, a job in that namespace, because that is
+// the smallest answer that requires this capability. It also returns true if the job
 // does not exist.
 func (c *Client) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	ctx, cancel := c.bounded(ctx)

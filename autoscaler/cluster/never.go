@@ -37,7 +37,7 @@ func (b *viewBuilder) neverFits(j *planner.Job) string {
 	return fmt.Sprintf("its minimum is %d slots, and the nodes that it may use would have room for %d if they were empty: %d too few", least, slots, least-slots)
 }
 
-// gangNeverFits does what neverFits does for a gang: each group needs room of its own.
+// gangNeverFits does the same as neverFits for a gang, each of whose groups needs room.
 func (b *viewBuilder) gangNeverFits(j *planner.Job, need int) string {
 	all, has, least := map[placement.Place]bool{}, 0, 0
 	for g, n := range j.Shape(need) {

@@ -14,13 +14,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// Values of a budget's beyond.
+// The values of beyond in a budget block.
 const (
 	BeyondBorrow = "borrow" // the queue gets what no other queue wants
 	BeyondStop   = "stop"   // it gets nothing
 )
 
-// Bounds of costs and budgets.
+// The limits of costs and budgets.
 const (
 	leastCost     = 0.001
 	greatestCost  = 1000
@@ -29,13 +29,14 @@ const (
 
 func budgetSettings(b *queue.Budget, per, beyond *string) settings {
 	return settings{
-		define("slot_hours", &b.SlotHours, 0, fraction(leastCost, mostSlotHours), "Slot-hours, each by its [cost](#cost-of-slots), that the queue may use in a period.").or("required"),
+		define("slot_hours", &b.SlotHours, 0, fraction(leastCost, mostSlotHours), "Slot-hours that the queue may use in a period. Each counts by its [cost](#cost-of-slots).").or("required"),
 		define("per", per, string(queue.Month), oneOf(string(queue.Day), string(queue.Week), string(queue.Month)), "Calendar period in UTC. A week begins on Monday."),
-		define("beyond", beyond, BeyondBorrow, oneOf(BeyondBorrow, BeyondStop), "Slots that the queue gets once it is spent: those that no other queue wants, or none."),
+		define("beyond", beyond, BeyondBorrow, oneOf(BeyondBorrow, BeyondStop), "Slots of the queue when its budget is spent. `borrow`: those that no other queue wants. `stop`: none."),
 	}
 }
 
-// halfLife is a duration that is 0 or long enough for use to be compared.
+// halfLife is the format of a half-life: 0, or a duration that is long enough to compare
+// the use of queues.
 var halfLife = format[time.Duration]{"duration, `0s` or 1h to 8760h", func(a *hcl.Attribute) (time.Duration, hcl.Diagnostics) {
 	d, diags := duration("0s", "8760h").read(a)
 	if !diags.HasErrors() && d != 0 && d < queue.ShortestHalfLife*time.Second {
@@ -44,7 +45,7 @@ var halfLife = format[time.Duration]{"duration, `0s` or 1h to 8760h", func(a *hc
 	return d, diags
 }}
 
-// budget reads the budget block of a queue, nil if there is none.
+// budget reads the budget block of a queue. It returns nil if there is none.
 func (r *queueReader) budget(name string, blocks hcl.Blocks) (*queue.Budget, hcl.Diagnostics) {
 	switch len(blocks) {
 	case 0:
@@ -77,9 +78,9 @@ func (q *Queue) inheritHalfLife(own bool, pool *Pool, parent *Queue) {
 	}
 }
 
-// CostOf returns the cost of a slot on a device type, which is a device's name or its ID,
-// vendor/type/name. A whole name goes before a pattern, and a longer pattern before a
-// shorter one. A type that no entry matches costs 1.
+// CostOf returns the cost of a slot on a type of device. The type is a device's name, or
+// its ID (vendor/type/name). A whole name has precedence over a pattern, and a longer
+// pattern over a shorter one. If no entry matches, the cost is 1.
 func (p Pool) CostOf(typ string) float64 {
 	name := typ
 	if parts := strings.SplitN(typ, "/", 3); len(parts) == 3 {
@@ -102,7 +103,7 @@ func (p Pool) CostOf(typ string) float64 {
 
 const costsExample = `{ "NVIDIA H100*" = 4, "*" = 1 }`
 
-// costs is a table of numbers by device type.
+// costs is the format of a table of numbers by type of device.
 var costs = format[map[string]float64]{"table of numbers, 0.001 to 1000", func(a *hcl.Attribute) (map[string]float64, hcl.Diagnostics) {
 	v, diags := a.Expr.Value(nil)
 	if diags.HasErrors() {

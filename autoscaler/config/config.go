@@ -60,7 +60,7 @@ func (n *Nomad) settings() settings {
 		define("address", &n.Address, "", text, "Address of Nomad; `unix:///…` is the socket of the Task API.").or("`NOMAD_ADDR`"),
 		define("region", &n.Region, "", text, "Region of Nomad.").or("`NOMAD_REGION`"),
 		define("token", &n.Token, "", text, "Token or workload identity that the autoscaler presents.").or("`NOMAD_TOKEN`"),
-		define("namespace", &n.Namespace, "*", text, "Namespace whose jobs are scaled; `*` is all that the token may read."),
+		define("namespace", &n.Namespace, "*", text, "Namespace whose jobs are scaled; `*` means all namespaces that the token may read."),
 		define("ca_cert", &n.CACert, "", existing, "Certificate of the authority that signed Nomad's, in PEM.").or("`NOMAD_CACERT`"),
 		define("ca_path", &n.CAPath, "", existing, "Directory of such certificates.").or("`NOMAD_CAPATH`"),
 		define("client_cert", &n.Cert, "", existing, "Certificate that the autoscaler presents to Nomad, in PEM.").or("`NOMAD_CLIENT_CERT`"),
@@ -83,7 +83,7 @@ func (l *Leader) settings() settings {
 	return settings{
 		define("namespace", &l.Namespace, "default", text, "Namespace of the variable whose lock elects the leader."),
 		define("path", &l.Path, "kolo/leader", text, "Path of that variable."),
-		define("ttl", &l.TTL, 15*time.Second, duration("10s", "24h"), "Time after which the lock of a leader that does not renew it expires. Nomad gives the lock to another after 2 × `ttl` + `delay`."),
+		define("ttl", &l.TTL, 15*time.Second, duration("10s", "24h"), "Time after which the leader's lock expires if it is not renewed. Another autoscaler can get the lock after 2 × `ttl` + `delay`."),
 		define("delay", &l.Delay, 10*time.Second, duration("1s", "24h"), "Time that Nomad holds an expired lock back."),
 	}
 }
@@ -102,15 +102,15 @@ func (p *Planner) settings() settings {
 	o := planner.DefaultOptions()
 	return settings{
 		define("hold", &p.Hold, o.Hold, duration("0s", "24h"), "Time that a job is left alone after a change of its count."),
-		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad cannot place are moved or taken back, and unused room for others too."),
-		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time that their group does not grow afterwards, and that no room is made after the first that was unused."),
-		define("move_timeout", &p.MoveTimeout, o.MoveTimeout, duration("1s", "24h"), "Time after which a move to other groups is undone whose new workers do not train."),
+		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad has not placed are moved to another group or taken back, and after which unused [room for others](../explanation/decisions.md#what-the-planner-guarantees) is given up."),
+		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time after that in which the group of these workers does not grow, and in which no room is kept free for the namespace that left it unused."),
+		define("move_timeout", &p.MoveTimeout, o.MoveTimeout, duration("1s", "24h"), "Time after which a move to other groups is undone if its new workers do not train by then."),
 		define("manual_hold", &p.ManualHold, 5*time.Minute, duration("0s", "168h"), "Time that a count set by a user is left alone."),
-		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "Time before its garbage collection from which a job without workers is protected."),
-		define("max_writes", &p.MaxWrites, o.MaxWrites, whole(0, 1e6), "Jobs that are changed per round; 0 is no limit."),
+		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "How long before Nomad's garbage collection of a job without workers the job is protected from it."),
+		define("max_writes", &p.MaxWrites, o.MaxWrites, whole(0, 1e6), "Largest number of jobs that are changed in one round; 0 means no limit."),
 		define("debounce", &p.Debounce, 100*time.Millisecond, duration("0s", "1m"), "Events within this time are planned together."),
-		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time lost to a resize: until that is measured, and as one voice of a median where several namespaces share a pool."),
-		define("progress", &p.Progress, 5*time.Second, duration("0s", "1h"), "Interval of reading the progress of running jobs; `0s` is never."),
+		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time that a resize is assumed to cost until it is measured. If several namespaces share a pool, the median of their measurements and this value counts."),
+		define("progress", &p.Progress, 5*time.Second, duration("0s", "1h"), "Time between two readings of the progress of running jobs; `0s` means never."),
 		define("tick", &p.Tick, 30*time.Second, duration("1s", "1h"), "Longest time between two decisions."),
 		renamed("hand_hold", "manual_hold"), renamed("keep_alive", "gc_protection"), renamed("batch", "debounce"),
 	}
@@ -120,16 +120,16 @@ func (p *Planner) settings() settings {
 type Telemetry struct{ PerJob bool }
 
 func (t *Telemetry) settings() settings {
-	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
+	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics include series of each job.")}
 }
 
-// Usage holds the settings of the account of what jobs used.
+// Usage holds the settings for the account of usage.
 type Usage struct{ KeepDays, Jobs int }
 
 func (u *Usage) settings() settings {
 	return settings{
 		define("keep_days", &u.KeepDays, 400, whole(1, 1000), "Days for which [usage](../glossary.md#usage) is kept."),
-		define("jobs", &u.Jobs, 100, whole(1, 1000), "Jobs of a namespace that are kept for each day. The others, which used less, become one sum."),
+		define("jobs", &u.Jobs, 100, whole(1, 1000), "Largest number of jobs that are kept for each namespace and day. The others, which held fewer slot-hours, are added up."),
 	}
 }
 

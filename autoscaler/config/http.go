@@ -39,13 +39,13 @@ func (h *HTTP) settings() settings {
 	return settings{
 		define("bind", &h.Bind, "127.0.0.1", address, "Address that the API listens on."),
 		define("port", &h.Port, 8648, whole(0, 65535), "Port that the API listens on; 0 is any free one."),
-		define("advertise", &h.Advertise, "", origin, "URL that other autoscalers reach the API at, such as `http://10.0.0.1:8648`; required where it is bound to loopback or behind a proxy.").or("the address it listens on"),
-		define("hosts", &h.Hosts, nil, list("names", `["kolo.example", ".service.consul"]`, hostName), "Further names that the API may be called by; one that begins with a dot is all names that end so.").or("none"),
+		define("advertise", &h.Advertise, "", origin, "URL at which other autoscalers reach the API, such as `http://10.0.0.1:8648`; required if the API is bound to loopback or is behind a proxy.").or("the address it listens on"),
+		define("hosts", &h.Hosts, nil, list("names", `["kolo.example", ".service.consul"]`, hostName), "Additional names by which the API may be called; a name that begins with a dot stands for all names with that ending.").or("none"),
 		define("unix", &h.Unix, "", checked("absolute path or `off`", socketPath), "Path of the Unix socket for callers of this machine.").or("by user"),
 		define("unix_group", &h.UnixGroup, "", text, "Group that may use the socket.").or("none"),
 		define("read_token", &h.ReadToken, false, boolean, "Reading requires a Nomad token, and shows the jobs that Nomad lets it read."),
 		define("debug", &h.Debug, false, boolean, "Serves pprof."),
-		define("open", &h.Open, false, boolean, "Callers without a token may write, with the autoscaler's own token: everyone who reaches the API."),
+		define("open", &h.Open, false, boolean, "Everyone who can reach the API may send commands without a token. The autoscaler carries them out with its own token."),
 	}
 }
 

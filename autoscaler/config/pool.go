@@ -23,7 +23,7 @@ const AnyPool = "*"
 // PackNode is the value of pack that prefers to empty nodes.
 const PackNode = "node"
 
-// Values of a pool's idle_action.
+// The values of idle_action in a pool block.
 const (
 	IdleNotify  = "notify"
 	IdleShrink  = "shrink"
@@ -52,8 +52,8 @@ type Pool struct {
 	// Aware is set if the operator wrote the levels: workers are then placed by
 	// them.
 	Aware bool
-	// IdleAfter is how long a job makes no step until it is idle; 0 is never. IdleAction is
-	// what happens to it then.
+	// IdleAfter is the time without a step after which a job is idle. With 0, no job is
+	// idle. IdleAction states what is done to an idle job.
 	IdleAfter  time.Duration
 	IdleAction string
 	// MaxMigrations is how often the workers of one job may move within an hour.
@@ -63,10 +63,10 @@ type Pool struct {
 	Queues map[string]Queue
 	// Share is ShareNamespaces or ShareNone; "" is the default.
 	Share string
-	// HalfLife is that of past use in queues that have none of their own; 0 forgets it at
-	// once.
+	// HalfLife applies to the past use of queues without a half-life of their own. With 0,
+	// the past does not count.
 	HalfLife time.Duration
-	// SlotCost is the cost of a slot by device type, for CostOf.
+	// SlotCost holds the costs of slots by type of device, or by pattern; see CostOf.
 	SlotCost map[string]float64
 	// Tree is how the pool is divided between its queues; nil if it is one pot.
 	Tree *queue.Tree
@@ -76,11 +76,11 @@ func (p *Pool) settings() settings {
 	return settings{
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
-		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
+		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
 		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step after which a job that holds slots is [idle](#idle-jobs).").or("never"),
-		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job: `notify` reports it, `shrink` also leaves it only its minimum, `suspend` leaves a `preemptible` one no workers."),
-		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "`namespaces` makes a queue of weight 1 of each namespace that no `queue` block takes. `none` is [one pot](#other-pools).").or("[as below](#divided-pools)"),
-		define("half_life", &p.HalfLife, 0, halfLife, "Time in which what a queue borrowed comes to [count half](#shares-over-time), for queues that have none of their own; `0s` is at once."),
+		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job. `notify`: it is reported. `shrink`: it also shrinks to its minimum. `suspend`: it is suspended if it is `preemptible`, and otherwise shrinks."),
+		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, the pool is [not divided](#other-pools).").or("[as below](#divided-pools)"),
+		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),
 	}
 }

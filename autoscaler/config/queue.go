@@ -111,7 +111,7 @@ func (p Pool) Rules() []Queue {
 	return out
 }
 
-// Values of a queue's max_time_action.
+// The values of max_time_action in a queue block.
 const (
 	MaxTimeRequeue = "requeue"
 	MaxTimeStop    = "stop"
@@ -126,27 +126,27 @@ const (
 
 func (q *Queue) settings() settings {
 	return settings{
-		define("namespaces", &q.Namespaces, nil, list("namespaces", namespacesExample, namespace), "Namespaces whose jobs may name the queue; a `*` at the end stands for any rest, and `[]` is none. In a divided pool, their jobs are in the queue.").or("all"),
-		define("max_priority", &q.MaxPriority, 0, whole(1, highestPriority), "Priority that a higher one counts as.").or("no bound"),
-		define("max_weight", &q.MaxWeight, 0, fraction(1/greatestWeight, greatestWeight), "Weight of a job that a greater one counts as.").or("no bound"),
+		define("namespaces", &q.Namespaces, nil, list("namespaces", namespacesExample, namespace), "Namespaces whose jobs may name the queue; a `*` at the end stands for any ending, and `[]` means none. In a divided pool, their jobs are in this queue unless they name another.").or("all"),
+		define("max_priority", &q.MaxPriority, 0, whole(1, highestPriority), "Highest priority of a job. A higher one counts as this.").or("no bound"),
+		define("max_weight", &q.MaxWeight, 0, fraction(1/greatestWeight, greatestWeight), "Greatest weight of a job. A greater one counts as this.").or("no bound"),
 		define("guarantee", &q.Guarantee, 0, whole(0, queue.MostSlots), "Slots that the queue has whenever it wants them."),
 		define("limit", &q.Limit, 0, whole(1, queue.MostSlots), "Slots that the queue never exceeds, borrowed ones included.").or("none"),
-		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Share of the slots that no one is guaranteed, or does not use."),
-		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
-		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs that run at a time.").or("none"),
-		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job runs before its `max_time_action`.").or("none"),
+		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Relative share of the slots that are not guaranteed, or that the guaranteed queue does not want."),
+		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Most slots of one job.").or("none"),
+		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Most jobs that run at the same time.").or("none"),
+		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Longest time that a job runs until `max_time_action` applies.").or("none"),
 		define("max_time_action", &q.MaxTimeAction, MaxTimeRequeue, oneOf(MaxTimeRequeue, MaxTimeStop), "`requeue`: the other jobs of the queue go first. `stop`: the job [has no workers](#longest-time) until its user registers it again."),
 		define("reclaim_after", &q.ReclaimAfter, 0, duration("0s", "8760h"), "Time that the queue must have wanted slots of its share before they are [taken back](#taking-back) from others."),
-		define("order", &q.Order, "", oneOf(string(queue.OrderPolicy), string(queue.OrderStrict), string(queue.OrderSkip)), "Which jobs may [overtake](#order-of-a-queue) the first that waits: `policy` lets the policy choose, `strict` is none, `skip` those that do not delay it. A queue inside another has its order.").or("`policy`"),
-		define("half_life", &q.HalfLife, 0, halfLife, "Time in which what the queue borrowed comes to [count half](#shares-over-time); `0s` is at once.").or("as around it"),
+		define("order", &q.Order, "", oneOf(string(queue.OrderPolicy), string(queue.OrderStrict), string(queue.OrderSkip)), "Which jobs may [overtake](#order-of-a-queue) the first waiting job: with `policy`, those that the policy chooses; with `strict`, none; with `skip`, those that do not delay it. A queue inside another has the other's order unless it sets its own.").or("`policy`"),
+		define("half_life", &q.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time). With `0s`, the past does not count.").or("as around it"),
 	}
 }
 
 func capSettings(c *queue.Caps) settings {
 	return settings{
-		define("limit", &c.Limit, 0, whole(1, queue.MostSlots), "Slots of each namespace.").or("none"),
-		define("max_job", &c.MaxJob, 0, whole(1, queue.MostSlots), "Slots of one job.").or("none"),
-		define("max_jobs", &c.MaxJobs, 0, whole(1, queue.MostSlots), "Jobs of each namespace that run at a time.").or("none"),
+		define("limit", &c.Limit, 0, whole(1, queue.MostSlots), "Most slots of each namespace.").or("none"),
+		define("max_job", &c.MaxJob, 0, whole(1, queue.MostSlots), "Most slots of one job.").or("none"),
+		define("max_jobs", &c.MaxJobs, 0, whole(1, queue.MostSlots), "Most jobs of each namespace that run at the same time.").or("none"),
 	}
 }
 

@@ -62,8 +62,8 @@ func namespaces() *queue.Tree {
 	return tree
 }
 
-// sharesByPolicy reports whether the policy of a pool shares it between tenants itself, or
-// may do so because it is not built in.
+// sharesByPolicy reports whether the pool's policy divides slots between tenants itself,
+// or may do so because it is external.
 func (p *Pool) sharesByPolicy() bool {
 	_, builtIn := builtin.Policies.Describe(p.Policy)
 	return !builtIn || p.Policy == "weighted-fair"
@@ -120,8 +120,8 @@ func readReservation(b *hcl.Block, ranges map[[2]string]hcl.Range) (queue.Reserv
 
 func reservationSettings(r *queue.Reservation, from, until *time.Time) settings {
 	return settings{
-		define("queue", &r.Queue, "", text, "Queue whose guarantee rises.").or("required"),
-		define("slots", &r.Slots, 0, whole(1, queue.MostSlots), "Slots by which it does.").or("required"),
+		define("queue", &r.Queue, "", text, "Queue whose guarantee is raised.").or("required"),
+		define("slots", &r.Slots, 0, whole(1, queue.MostSlots), "Slots that are added to the guarantee.").or("required"),
 		define("from", from, time.Time{}, moment, "When the reservation begins.").or("required"),
 		define("until", until, time.Time{}, moment, "When it ends.").or("required"),
 	}

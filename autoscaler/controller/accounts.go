@@ -13,9 +13,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// account adds up what queues used since the last round. It returns when shares between
-// queues may change only because time passes; the zero time is never. The caller holds
-// c.mu.
+// account adds the slots that queues held since the last round to their accounts. It
+// returns the next time at which shares may change although nothing has happened, or the
+// zero time if there is none. The caller holds c.mu.
 func (c *Controller) account(v *cluster.View, now time.Time) (wake time.Time) {
 	at := seconds(now)
 	for name, l := range c.history.Queues {
@@ -41,8 +41,8 @@ func (c *Controller) account(v *cluster.View, now time.Time) (wake time.Time) {
 	return wake
 }
 
-// heldByLeaf returns what the jobs of each leaf of a pool hold. leafOf returns the leaf of
-// a job by its index.
+// heldByLeaf returns the slots that the jobs of each leaf of a pool hold. leafOf returns
+// the leaf of the job with an index.
 func heldByLeaf(v *cluster.View, pool *config.Pool, leafOf func(int) int) (use []ledger.Use) {
 	costs := map[string]float64{}
 	costOf := func(w *planner.Worker) float64 {

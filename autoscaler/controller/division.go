@@ -14,9 +14,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// division is how a divided pool is shared if jobs that are not elastic count like all
-// others. Elastic jobs make room for such a job only within the share of its queue: opting
-// in to Kolo must not cost a queue what it is entitled to.
+// division is the division of a pool in which jobs that are not elastic count like all
+// others. Elastic jobs make room for such a job only within the share of its queue.
+// Otherwise, a queue would lose slots because its jobs use Kolo.
 type division struct {
 	layout *queue.Layout
 	leaf   []int // by index of View.Jobs; -1 for jobs of other pools
@@ -24,7 +24,7 @@ type division struct {
 	rigid  []int // slots of jobs that are not elastic, or kept free for them, by node
 }
 
-// divide returns the divisions of the pools that are divided, by name.
+// divide returns the divisions of all divided pools, by name.
 func divide(v *cluster.View, pools func(string) config.Pool, now time.Time) map[string]*division {
 	out := map[string]*division{}
 	for _, b := range v.Blocked {
@@ -86,8 +86,8 @@ func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) 
 // leafOf returns the node of the layout that a waiting job counts for.
 func (d *division) leafOf(b *cluster.Blocked) int { return d.layout.Leaf(b.Queue, b.Key.Namespace) }
 
-// entitled returns how many more slots a job that is not elastic may get, if the elastic
-// jobs of its own queue keep kept slots.
+// entitled returns how many more slots a job that is not elastic may get. kept is the
+// number of slots that the elastic jobs of its own queue keep.
 func (d *division) entitled(b *cluster.Blocked, kept int) int {
 	leaf := d.leafOf(b)
 	return max(0, d.share[leaf]-d.rigid[leaf]-kept)
@@ -102,8 +102,8 @@ func (d *division) explain(b *cluster.Blocked, n int) string {
 	return fmt.Sprintf("it needs %d slots, and elastic jobs make room for %d: %s is entitled to %d slots now, including those that its jobs need", b.Slots, n, of, d.share[leaf])
 }
 
-// rigidSlots returns what jobs that are not elastic hold of a pool that is divided, with the
-// slots that are kept free for them. It counts for their queues.
+// rigidSlots returns the slots of a divided pool that jobs that are not elastic hold, or
+// that are kept free for them. They count for the queues of these jobs.
 func rigidSlots(v *cluster.View, pool string) (out []policy.Fixed) {
 	room := map[string]int{} // by job
 	for _, b := range v.Blocked {
@@ -125,9 +125,9 @@ func rigidSlots(v *cluster.View, pool string) (out []policy.Fixed) {
 	return out
 }
 
-// keeps returns how many workers an elastic job keeps while it makes room for a job of a
-// priority. foreign is set if the other job is in another queue, where priorities do not
-// count.
+// keeps returns how many workers an elastic job keeps when it makes room for another job
+// of the given priority. foreign states that the other job is in another queue;
+// priorities do not count then.
 func keeps(j *planner.Job, priority int, foreign bool, now time.Time) int {
 	keep := j.Count()
 	if (foreign || j.Priority <= priority) && movable(j, now) {

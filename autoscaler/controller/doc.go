@@ -9,12 +9,12 @@
 //	store.Overrides (users' commands)┘                         │
 //	                                                           └─> api.Status (API, metrics, events)
 //
-// A round is made shortly after anything changed, when a plan asked for one, and at a fixed
-// interval. Every autoscaler makes rounds, so that followers can answer requests. Only the
-// leader writes, after checking before each write that it still leads (package leader).
-// External policies decide outside the rounds: a slow one delays no other pool, and its
-// last decision stays in force. Forecasts of when jobs start are also made outside of the
-// rounds; no decision reads them.
+// A round takes place shortly after a change, at a time that the last plan requested, and
+// at a fixed interval. Every autoscaler makes rounds, so that followers can answer
+// requests. Only the leader writes, after checking before each write that it still leads
+// (package leader). External policies decide outside the rounds: a slow one delays no other
+// pool, and its last decision stays in force. Forecasts of when jobs start are also made
+// outside of the rounds; no decision reads them.
 //
 // # State
 //

@@ -23,19 +23,20 @@ import (
 // last decisions, and no decision reads them.
 
 const (
-	// forecastEvery is the shortest time between two forecasts. It is also at least
-	// forecastShare times as long as the last one took: they use at most a twentieth of one
-	// processor.
+	// forecastEvery is the shortest time between two forecasts. The time is also at least
+	// forecastShare times the duration of the last forecast, so that forecasts use at most
+	// a twentieth of one processor.
 	forecastEvery = 5 * time.Second
 	forecastShare = 19
 
 	// forecastTimeout bounds a forecast on a machine that is too slow for its work.
 	forecastTimeout = time.Minute
 
-	// arrivalsKept is how many of the last arrivals forecasts draw from.
+	// arrivalsKept is the number of arrivals that forecasts draw from.
 	arrivalsKept = 30
 
-	// lengthsKept is how many of the last complete jobs of a pool show how long others take.
+	// lengthsKept is the number of complete jobs of a pool whose lengths forecasts draw
+	// from.
 	lengthsKept = 64
 )
 
@@ -108,8 +109,8 @@ func (c *Controller) toForecast() (out []*poolForecast) {
 	return out
 }
 
-// question returns the question about a pool, with what is known of the lengths of its jobs.
-// The caller holds c.mu.
+// question returns the present state of a pool and what is known of the lengths of its
+// jobs, for a forecast. The caller holds c.mu.
 func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *forecast.Question {
 	q := &forecast.Question{Snapshot: p.last.snap, Policy: p.last.policy}
 	kinds := map[identity.JobKey]string{}
@@ -153,8 +154,9 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 
 var errTooSlow = errors.New("a forecast takes too long on this machine")
 
-// expected returns when the jobs that wait are expected to start, and the error of a forecast
-// that failed. An error may name any job, so callers of the API only learn that there is one.
+// expected makes the forecast. It returns when the waiting jobs are expected to start, and the
+// error of a forecast that failed. An error may name any job, so callers of the API learn only
+// that there is one.
 func (f *poolForecast) expected(ctx context.Context) (map[identity.JobKey]api.Expected, error) {
 	made := time.Now()
 	out := map[identity.JobKey]api.Expected{}

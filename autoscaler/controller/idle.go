@@ -12,11 +12,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// A job is idle if it holds slots and its training, which answers, makes no step for
+// A job is idle if it holds slots and its training answers, but has made no step for the
 // idle_after of its pool. Kolo believes the training: a job that claims steps is not idle,
-// and one that reports none never is.
+// and a job that has never reported a step is never idle.
 
-// hear records the answer of a training, if its pool looks for idle jobs. The caller holds
+// hear records the answer of a training, if its pool has idle_after. The caller holds
 // c.mu.
 func (c *Controller) hear(j *job, t target, p *history.Progress, now time.Time) {
 	after := c.cfg.Pool(t.pool).IdleAfter
@@ -31,7 +31,7 @@ func (c *Controller) hear(j *job, t target, p *history.Progress, now time.Time) 
 	}
 }
 
-// noteIdle notes whether the job is idle, and what its pool does about that.
+// noteIdle records whether the job is idle, and what its pool does about idle jobs.
 func (j *job) noteIdle(pool config.Pool, of *planner.Job) {
 	j.idle, j.idleAction = 0, ""
 	quiet := j.QuietFor()
@@ -50,8 +50,8 @@ func (j *job) noteIdle(pool config.Pool, of *planner.Job) {
 // smallest returns the smallest size with which a job runs.
 func smallest(j *planner.Job) int { return j.Sizes.Above(max(1, j.Min) - 1) }
 
-// restrain returns what is wanted for the job if its pool does something about idle jobs,
-// given what the policy wants. What the policy takes from the job is taken in any case.
+// restrain returns the wanted count of the job if its pool does something about idle jobs.
+// The result is never more than the policy wants.
 func (j *job) restrain(of *planner.Job, w planner.Want) planner.Want {
 	switch least := smallest(of); {
 	case j.idleAction == config.IdleSuspend && !w.Stops:
@@ -62,8 +62,8 @@ func (j *job) restrain(of *planner.Job, w planner.Want) planner.Want {
 	return w
 }
 
-// noteSuspension records that the job is about to be suspended because it is idle, or that
-// this is no longer so. Once it has no workers, only its user ends the suspension.
+// noteSuspension records whether the job is about to be suspended because it is idle.
+// After it has lost its workers, only its user can end the suspension.
 func (j *job) noteSuspension(of *planner.Job, version uint64, w planner.Want) {
 	switch {
 	case j.idleAction != config.IdleSuspend || w.Stops:
@@ -75,7 +75,7 @@ func (j *job) noteSuspension(of *planner.Job, version uint64, w planner.Want) {
 	}
 }
 
-// idleReason returns the reason of a count that the job has because it is idle.
+// idleReason returns the reason for a count that the job gets because it is idle.
 func (j *job) idleReason(so string) string {
 	return fmt.Sprintf("it is idle and %s (no step since %s)", so, j.idleSince.UTC().Format(time.DateTime))
 }

@@ -56,7 +56,7 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 	return out, nil
 }
 
-// proposedWants returns what is wanted for each job, given what policies want.
+// proposedWants returns the wanted count of each job, given the counts that policies want.
 func (c *Controller) proposedWants(jobs []planner.Job, wanted map[identity.JobKey]planner.Want) []planner.Want {
 	c.mu.Lock()
 	defer c.mu.Unlock()

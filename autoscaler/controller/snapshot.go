@@ -22,7 +22,8 @@ func movable(j *planner.Job, now time.Time) bool {
 	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now) && j.NeverFits == ""
 }
 
-// undecided returns what is wanted for a job that no policy decides about: what it has.
+// undecided returns the wanted count of a job about which no policy decides: its present
+// count.
 func undecided(j *planner.Job) planner.Want {
 	w := planner.Want{Count: j.Settled()}
 	if j.NeverFits != "" {
@@ -147,8 +148,8 @@ func take(s *policy.Snapshot, n int) {
 	}
 }
 
-// policyJob returns a job as policies see it. The workers of a gang's unit start and stop
-// together, so a policy sees a unit as one worker that holds the slots of all.
+// policyJob returns a job as policies see it. The workers of one unit of a gang start and
+// stop together, so policies see the unit as one worker that holds all their slots.
 func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
 	unit := max(1, f.Unit)
 	if unit > 1 {

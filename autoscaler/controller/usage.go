@@ -23,8 +23,9 @@ import (
 const (
 	// countUsageEvery is the shortest time between two counts.
 	countUsageEvery = 5 * time.Second
-	// saveUsageEvery bounds how old the usage is that followers show. A leader's death loses
-	// nothing of it: the next leader counts from what was saved.
+	// saveUsageEvery is the time between two saves. Followers show the saved usage, so it
+	// may be this old. If the leader dies, nothing is lost: the next leader continues from
+	// what was saved.
 	saveUsageEvery = 5 * time.Minute
 )
 
@@ -97,7 +98,7 @@ func (c *Controller) saveUsage(ctx context.Context) {
 	}
 }
 
-// countUsage counts what jobs used until now. The caller holds c.mu.
+// countUsage adds what jobs have used up to now to the account. The caller holds c.mu.
 func (c *Controller) countUsage(now time.Time) {
 	v := c.view
 	if c.ledger == nil || v == nil || !c.leading() {
@@ -134,7 +135,7 @@ func (c *Controller) endOf(key identity.JobKey) string {
 	return usage.Stopped
 }
 
-// usageJob returns what the account needs of a job in a view.
+// usageJob returns what the account needs to know of a job in a view.
 func (c *Controller) usageJob(v *cluster.View, i int) (out usage.Job, ok bool) {
 	j, f := &v.Jobs[i], &v.Facts[i]
 	h := c.job(j.Key)
@@ -158,7 +159,7 @@ func (c *Controller) usageJob(v *cluster.View, i int) (out usage.Job, ok bool) {
 	return out, true
 }
 
-// usageReport returns a training's report as the account reads it.
+// usageReport converts a training's report for the account.
 func usageReport(p *history.Progress) *usage.Report {
 	r := &usage.Report{Size: p.Size}
 	for size, t := range p.StepSeconds {
@@ -179,8 +180,8 @@ func usageReport(p *history.Progress) *usage.Report {
 	return r
 }
 
-// Usage returns what jobs used since the beginning of a day, in the order of days. The
-// leader answers up to now, others with what was last saved.
+// Usage returns what jobs have used since the beginning of a day, in the order of days. On
+// the leader it is up to date; other autoscalers return what was saved last.
 func (c *Controller) Usage(ctx context.Context, first usage.Day) ([]usage.Row, error) {
 	select { // one caller at a time: each reads hundreds of variables of Nomad at most
 	case c.readingUsage <- struct{}{}:
@@ -204,8 +205,8 @@ func (c *Controller) Usage(ctx context.Context, first usage.Day) ([]usage.Row, e
 	return slices.Concat(rows, live), nil
 }
 
-// liveUsage returns the rows that are not archived yet, and the day on which they begin. The
-// rows are nil if this autoscaler does not keep the account.
+// liveUsage returns the rows that are not archived yet, and the first day that is not
+// archived. The rows are nil if this autoscaler does not keep the account.
 func (c *Controller) liveUsage(first usage.Day) (rows []usage.Row, closed usage.Day, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +217,8 @@ func (c *Controller) liveUsage(first usage.Day) (rows []usage.Row, closed usage.
 	return rowsSince(c.ledger, first, c.cfg.Usage.Jobs), c.ledger.Closed, c.cfg.Usage.Jobs
 }
 
-// rowsSince returns the rows of a ledger since a day, folded as they will be archived.
+// rowsSince returns the rows of a ledger since a day, folded in the same way as for the
+// archive.
 func rowsSince(l *usage.Ledger, first usage.Day, most int) []usage.Row {
 	rows := []usage.Row{}
 	for _, day := range l.Days() {

@@ -42,8 +42,8 @@ type Snapshot struct {
 	// It is no part of Nodes, and counts for their queues.
 	Fixed []Fixed
 
-	// Past is what is remembered of queues, by queue.Layout.Key. Only the division between
-	// queues uses it.
+	// Past holds the past of queues, by queue.Layout.Key. Only the division between queues
+	// uses it.
 	Past map[string]queue.Past
 
 	// ResizeCost is how many seconds of training one resize costs a job: as measured,
@@ -55,8 +55,8 @@ type Snapshot struct {
 	// events repeat their last plan.
 	Changed bool
 
-	// First is true if no decision of this policy is in force, such as for a new leader: the
-	// reasons of earlier decisions are not known. Changed is true, too.
+	// First is true if no decision of this policy is in force, for example under a new
+	// leader. The reasons of earlier decisions are not known then. Changed is also true.
 	First bool
 
 	// State is the Decision.State that this policy returned last time, or nil. It
@@ -76,8 +76,8 @@ type Node struct {
 	Free int    // the part of GPUs that no job holds now
 }
 
-// Fixed is a number of slots of a queue that a namespace holds and that the policy cannot
-// change.
+// Fixed is a number of slots in a queue that are held by a namespace and that the policy
+// cannot change.
 type Fixed struct {
 	Queue, Namespace string
 	Slots            int
@@ -157,8 +157,9 @@ type Allocation struct {
 	// borrowed. They go back at once, however lately the job was changed.
 	Reclaimed bool
 
-	// Stops is set where a job ran as long as its queue allows. It has no workers, however
-	// lately it was changed and even if it is not preemptible.
+	// Stops states that the job has run for the longest time that its queue allows. It
+	// loses its workers, even if its count was changed a short time ago and even if it is
+	// not preemptible.
 	Stops bool
 
 	// Type is the GPU type that the workers are to use. It matters only for a job that

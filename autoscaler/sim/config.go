@@ -31,7 +31,8 @@ type Config struct {
 	// namespace.
 	Queues *queue.Tree
 
-	// SlotCost returns the cost of a GPU by its type, in what queues used over time; nil is 1.
+	// SlotCost returns the cost of a GPU of a type in the accounts of queues. If SlotCost
+	// is nil, each costs 1.
 	SlotCost func(typ string) float64
 
 	// Info is what the policy knows of the jobs.

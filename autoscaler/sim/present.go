@@ -14,27 +14,28 @@ import (
 type Present struct {
 	Now float64
 
-	// Jobs holds each job of the trace as the policy sees it, those that arrive later as it
-	// sees them then. The policy learns all step times of a job at its next change of size.
+	// Jobs holds each job of the trace as the policy sees it: now or, if the job arrives
+	// later, when it arrives. The policy learns all step times of a job at its next change
+	// of size.
 	Jobs []policy.Job
 
-	// State and Changed are those of the first snapshot.
+	// State and Changed are the fields of the first snapshot.
 	State   []byte
 	Changed bool
 
-	// Past is what is remembered of queues. It stays as it is.
+	// Past is the past of queues, which does not change during the simulation.
 	Past map[string]queue.Past
 }
 
-// begin takes the engine to the present state, before any job has arrived.
+// begin sets the engine to the present state, before any job has arrived.
 func (e *engine) begin() {
 	if p := e.cfg.Present; p != nil {
 		e.now, e.state = p.Now, p.State
 	}
 }
 
-// resume shows the policy a job that has just arrived in its present state, as describe does
-// without one. Workers that find no place are gone.
+// resume adds a job that has just arrived to the policy's view, in its present state; without
+// one, describe does this. It drops workers that cannot be placed.
 func (e *engine) resume(j *job) {
 	e.view = append(e.view, e.cfg.Present.Jobs[j.num])
 	v := &e.view[len(e.view)-1]
@@ -65,7 +66,7 @@ func (e *engine) resume(j *job) {
 	e.schedule(j)
 }
 
-// past returns what is remembered of queues.
+// past returns the past of queues, for snapshots.
 func (e *engine) past() map[string]queue.Past {
 	if e.cfg.Present != nil {
 		return e.cfg.Present.Past
@@ -73,12 +74,13 @@ func (e *engine) past() map[string]queue.Past {
 	return e.ledger.Past()
 }
 
-// unchanged reports whether nothing has changed at present since the policy decided last.
+// unchanged reports whether, at the start of the simulation, nothing has changed since the
+// policy's last decision.
 func (e *engine) unchanged() bool {
 	return e.cfg.Present != nil && e.result.Decisions == 0 && !e.cfg.Present.Changed
 }
 
-// showCurve shows the policy the step times of a job that has new workers.
+// showCurve lets the policy know the step times of a job that has new workers.
 func (e *engine) showCurve(j *job, v *policy.Job) {
 	if e.cfg.Present != nil {
 		v.Curve = e.exact.of(j.Curve)

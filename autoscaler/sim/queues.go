@@ -89,8 +89,9 @@ func (e *engine) layout(total int) (l *queue.Layout, leaves []int) {
 	return l, leaves
 }
 
-// charge adds up what queues used until now, and notes what they hold from now on. It
-// returns when shares may change only because time passes, 0 if never.
+// charge adds the slots that queues held until now to their accounts, and records what they
+// hold from now on. It returns the next time at which shares may change although nothing
+// has happened, or 0 if there is none.
 func (e *engine) charge() (next float64) {
 	if e.cfg.Queues == nil || !e.cfg.Queues.Remembers() {
 		return 0

@@ -110,10 +110,10 @@ func (m *Machine) stage(mem Member, s *slot) (arrived bool) {
 	return false
 }
 
-// fits reports whether a process that was started for a place can take the one of a member. Its
-// environment has the place that it was started for. A process that asks its agent for its
-// place may take another one, but keeps its local rank, by which it chose its GPU. Whether it
-// asks shows when it arrives, or in the rings before.
+// fits reports whether a process that was started for a place can take the place of a
+// member. Its environment contains the place for which it was started. A process that asks
+// its agent for its place may take another one, but keeps its local rank, by which it chose
+// its GPU. Whether a process asks is known when it arrives, or from earlier rings.
 func (m *Machine) fits(s *slot, mem Member) bool {
 	h := m.hosts[mem.Proc.Slot.Host]
 	asks := h != nil && h.reassigns && !m.restarts && (s.state == Arrived || m.last != nil)

@@ -181,8 +181,8 @@ type HostInfo struct {
 	// knows. If members can't change their ring, the host has asked its own to end.
 	Noticed uint64 `json:"noticed,omitempty"`
 	// Reassigns states that a process of the host that waits for its first ring can take
-	// another rank than it was started for, unless it can't change its ring. Hosts of older
-	// versions do not.
+	// another rank than the one for which it was started. Processes that can't change their
+	// ring, and processes on hosts of older versions, never can.
 	Reassigns bool `json:"reassigns,omitempty"`
 	// Leaving states that the host's task is being stopped. LeavesIn is the time in seconds
 	// until the host kills its processes, 0 if unknown.

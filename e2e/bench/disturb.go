@@ -17,13 +17,13 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A deed is a part of a disturbance.
+// A deed is one action of a disturbance.
 type deed struct {
 	at time.Duration
 	do func() error
 }
 
-// disturb does what is due, and slows the straggler.
+// disturb does the deeds that are due, and slows the straggler down.
 func (r *runner) disturb() error {
 	if r.slow != 0 { // it runs in every second turn
 		signal := syscall.SIGSTOP
@@ -125,7 +125,7 @@ func (r *runner) set(hosts []string) error {
 // ranks returns the size of the newest ring.
 func (r *runner) ranks() int { return max(1, r.Record.Last().Size) }
 
-// pid returns the process that had a rank last.
+// pid returns the process that last had the given rank.
 func (r *runner) pid(rank int) int {
 	pids := r.Record.PIDs(rank)
 	if len(pids) == 0 {
@@ -157,8 +157,8 @@ func (r *runner) killHost(host string) error {
 	return nil
 }
 
-// send sends a signal to a process, unless it has ended. 0 is none: to the kernel, it would be
-// this process and its group.
+// send sends a signal to a process, unless it has ended. It does nothing for pid 0, which would
+// address the process group of this process.
 func send(pid int, signal syscall.Signal) error {
 	if pid == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// The work of a run: all steps have the same samples, which the ranks share. So a step takes
-// fullStep with fullSlots ranks, and twice as long with half of them.
+// The work of a run. All steps have the same number of samples, which the ranks divide. So
+// a step takes fullStep with fullSlots ranks, and twice as long with half of them.
 const (
 	fullSlots   = 4
 	fullStep    = 100 * time.Millisecond
@@ -28,28 +28,30 @@ type Run struct {
 	Start float64 `json:"start"`
 	// Wall is the time from the first step to the last, or to the end of a run that failed.
 	Wall float64 `json:"wall"`
-	// Steps is the number of steps that were done, of those that were wanted.
+	// Steps is the number of steps that were done, and Wanted the number that was to be
+	// done.
 	Steps  int `json:"steps"`
 	Wanted int `json:"wanted"`
 	// Held is the integral of the slots that the run had, in slot-seconds.
 	Held float64 `json:"held"`
-	// Lost holds the slot-seconds of Held in which no step was done that was kept, by what had
-	// happened before.
+	// Lost holds the slot-seconds of Held that did not go into kept steps, by the event
+	// that had happened before.
 	Lost map[cause]float64 `json:"lost"`
 	// Again is the number of repeated steps.
 	Again int `json:"again"`
-	// Samples says how often samples were used wrongly, as the weights of the model count it; nil
-	// if the script does not count.
+	// Samples counts the samples that were not used exactly once per epoch. The script
+	// counts uses in the weights of the model; Samples is nil if it does not.
 	Samples *Uses `json:"samples,omitempty"`
-	// Events are what happened.
+	// Events are the disturbances of the run.
 	Events []Happened `json:"events"`
 	// Points are the first arrivals of steps at 1 s intervals, for the picture.
 	Points []Point `json:"points"`
-	// Ended says why a run ended early, "" if it did not.
+	// Ended states why a run ended early. It is empty if the run did all steps.
 	Ended string `json:"ended,omitempty"`
 }
 
-// Uses counts, over all complete epochs, samples that were not used and uses too many.
+// Uses counts, over all complete epochs, the samples that were not used and the uses beyond
+// the first.
 type Uses struct {
 	Unused int `json:"unused"`
 	Again  int `json:"again"`
@@ -110,9 +112,9 @@ func held(slots []capacity, a, b float64) float64 {
 	return sum
 }
 
-// arrivals returns when each step was reached for the first time, in seconds since the first
-// step; entry i is step i+1. Steps that are repeated after a failure do not arrive again, so what
-// they take belongs to the step after them.
+// arrivals returns the time at which each step was made for the first time, in seconds
+// since the first step. Entry i is the time of step i+1. A repeated step does not count as
+// a new arrival, so the time that it takes counts for the step that follows.
 func arrivals(r train.Record, wanted int) []float64 {
 	var out []float64
 	first := 0.0
@@ -133,8 +135,8 @@ func arrivals(r train.Record, wanted int) []float64 {
 	return out
 }
 
-// account computes the times of a run from when its steps arrived. end is the time at which a run
-// that failed was given up, 0 if it did all steps.
+// account computes the times of a run from the times at which its steps arrived. end is the
+// time at which a failed run was given up, or 0 if all steps were done.
 func (r *Run) account(at []float64, slots []capacity, end float64) {
 	r.Steps, r.Lost = len(at), map[cause]float64{}
 	if len(at) == 0 {
@@ -159,8 +161,9 @@ func (r *Run) account(at []float64, slots []capacity, end float64) {
 	}
 }
 
-// because returns the cause of what is lost between two steps: the first event between them, since
-// training had not gone on when the next one came, or else the last event before them.
+// because returns the cause of the time that is lost between two steps. It is the first
+// event between them, because training had not continued when later ones happened. If there
+// is none, it is the last event before them.
 func (r *Run) because(from, to float64) cause {
 	last := undisturbed
 	for _, e := range r.Events {
@@ -175,7 +178,8 @@ func (r *Run) because(from, to float64) cause {
 	return last
 }
 
-// uses adds up what the weights of the model say at the ends of epochs; nil if they say nothing.
+// uses adds up what the weights of the model count at the ends of epochs. It returns nil if
+// they count nothing.
 func uses(r train.Record) *Uses {
 	last := map[int]train.Event{} // an epoch that is repeated ends again
 	for _, e := range r.Where("epoch", nil) {

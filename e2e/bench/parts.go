@@ -16,8 +16,8 @@ import (
 type part struct {
 	name      string
 	framework train.Framework
-	// alone is set if the part has its own section of the report, and is no part of what
-	// -parts selects by the name of a framework.
+	// alone states that the part has its own section of the report, and that -parts does
+	// not select it by the name of a framework.
 	alone   bool
 	measure func(context.Context, *options, *Results) error
 	// forget drops the results that will be measured again.

@@ -19,7 +19,7 @@ import (
 
 // Results holds all measurements of one report.
 type Results struct {
-	// About describes what was measured, by framework, and of whole runs by "run".
+	// About describes what was measured, by framework. The entry "run" is about whole runs.
 	About map[string]About `json:"about"`
 
 	Resize   *Changes  `json:"resize,omitempty"`
@@ -121,7 +121,7 @@ func (r *Results) page(old []byte) []byte {
 		r.Run.write(&w, r.About["run"])
 		whole = runBegin + w.String() + runEnd
 	}
-	// Whole runs come first: they are what users have.
+	// Whole runs come first, because they are closest to what users experience.
 	if i := strings.Index(head, "\n## "); whole != "" && i >= 0 {
 		head = head[:i+1] + whole + "\n" + strings.TrimLeft(head[i+1:], "\n")
 	} else {
@@ -130,7 +130,8 @@ func (r *Results) page(old []byte) []byte {
 	return []byte(head + rest)
 }
 
-// cutSection returns a page without a section, and the section with its marks; "" if it has none.
+// cutSection returns a page without a section, and the section including its marks. The
+// section is empty if the page does not have it.
 func cutSection(page, begin, end string) (rest, section string) {
 	i, j := strings.Index(page, begin), strings.Index(page, end)
 	if i < 0 || j < i {

@@ -22,7 +22,8 @@ type RunResults struct {
 	Steps int    `json:"steps"`
 	// CheckpointSeconds is the measured cost of one checkpoint.
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`
-	// By has the runs by the mean time between events ("1m0s"; "0s" if there are none).
+	// By contains the runs by the mean time between events, such as "1m0s" ("0s" without
+	// events), and by launcher.
 	By map[string]map[string]*Run `json:"by"`
 }
 
@@ -43,15 +44,16 @@ var runLaunchers = []runLauncher{
 	{launcher{Name: "horovodrun", framework: train.Horovod, command: horovodrun.command}, false},
 }
 
-// findsHangs lets Kolo derive from the steps of a ring how long one may take, which is not the
-// default.
+// findsHangs lets Kolo derive from the steps of a ring how long a step may take, which is not
+// the default.
 func findsHangs(command func(*options) []string) func(*options) []string {
 	return func(o *options) []string { return append(command(o), "-stall-timeout", "auto") }
 }
 
-// checkpointEvery returns the number of steps between checkpoints that loses least, by Young's
-// formula (1974; Daly 2006 refines it for checkpoints that are not small): the root of twice the
-// cost of a checkpoint times the mean time between failures.
+// checkpointEvery returns the number of steps between checkpoints with which the least time
+// is lost. By Young's formula (1974), the time between them is the root of twice the cost
+// of a checkpoint times the mean time between failures. Daly (2006) refines the formula for
+// large checkpoints.
 func checkpointEvery(cost float64, every time.Duration) int {
 	if every == 0 {
 		every = time.Hour
@@ -104,8 +106,8 @@ func measureRuns(ctx context.Context, o *options, results **RunResults) error {
 	return nil
 }
 
-// join sets what all runs of a table have in common, or returns an error if earlier runs, to which
-// -add adds, have something else.
+// join sets what all runs of a table have in common. It returns an error if this differs
+// from the earlier runs to which -add adds.
 func (r *RunResults) join(o *options) error {
 	if len(r.By) > 0 && (r.Seed != o.seed || r.Steps != o.steps) {
 		return fmt.Errorf("-add: the earlier runs have -seed=%d -steps=%d", r.Seed, r.Steps)
@@ -146,7 +148,7 @@ type runner struct {
 	paused   bool
 }
 
-// giveUp is the time without a new step after which a run has failed.
+// giveUp is the time without a new step after which a run counts as failed.
 const giveUp = 2 * time.Minute
 
 func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturbance, every int) (*Run, error) {
@@ -181,8 +183,8 @@ func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturban
 	return r.run, nil
 }
 
-// watch follows the run until it has done all steps or failed. In that case it returns when, in
-// seconds after the first step.
+// watch follows the run until it has done all steps or has failed. It returns the time of
+// the failure in seconds after the first step, or 0.
 func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
 	reached, moved := 0, time.Now()
 	for {
@@ -236,15 +238,16 @@ func (r *runner) failed(why string) string {
 	return why
 }
 
-// survived marks the events before a step, at this time after the first one, as survived, except
-// hangs that were ended by the operator.
+// survived marks the events before a step as survived, except hangs that the operator has ended.
+// step is the time of the step after the first one, in seconds.
 func (r *Run) survived(step float64) {
 	for i := range r.Events {
 		e := &r.Events[i]
 		if e.Cause == hang && step-e.At >= patience.Seconds() && !e.Survived {
 			continue
 		}
-		// A step may have been on its way, so two steps have to follow.
+		// A step may have been in progress when the event happened, so two steps have to
+		// follow.
 		if step-e.At > 3*fullStep.Seconds() {
 			e.Survived = true
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// write writes the section about whole runs.
+// write writes the report's section about whole runs.
 func (r *RunResults) write(w *bytes.Buffer, about About) {
 	fmt.Fprintf(w, `## Whole runs
 
@@ -98,7 +98,7 @@ func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {
 	fmt.Fprintln(w)
 }
 
-// losses lists what was lost, the most first.
+// losses lists the causes of lost time, the largest first.
 func (r *Run) losses() string {
 	var causes []cause
 	for c := range r.Lost {

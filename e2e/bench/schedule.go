@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A cause is what happens to a run, and the reason for which slots do not train.
+// A cause is a kind of event in a run, and so a reason why slots do not train.
 type cause string
 
-// What a schedule deals.
+// The kinds of disturbances in a schedule.
 const (
 	rankKilled cause = "a rank is killed"
 	leadKilled cause = "rank 0 is killed"
@@ -23,13 +23,13 @@ const (
 	straggler  cause = "a straggler"
 )
 
-// undisturbed is the cause of what is lost while nothing has happened.
+// undisturbed is the cause of time that is lost before any event.
 const undisturbed cause = "none"
 
-// deck has each kind of disturbance once.
+// deck contains each kind of disturbance once.
 var deck = []cause{rankKilled, leadKilled, nodeLost, drained, halved, slowStart, hang, straggler}
 
-// How long disturbances take.
+// The durations of disturbances.
 const (
 	nodeAway  = 30 * time.Second // until a lost node is replaced
 	drainTime = 20 * time.Second // until drained slots, or half of the slots, are back
@@ -46,7 +46,7 @@ type disturbance struct {
 	cause cause
 }
 
-// lasts returns the time until nobody has to do anything about it any longer.
+// lasts returns the time until all actions for this cause have been taken.
 func (c cause) lasts() time.Duration {
 	switch c {
 	case nodeLost:
@@ -62,9 +62,10 @@ func (c cause) lasts() time.Duration {
 	}
 }
 
-// newSchedule returns the disturbances of a run of this length: exponential times with a mean of
-// every, and kinds from a shuffled deck, so that each comes before any comes again. The same seed
-// gives the same schedule. If every is 0, nothing happens.
+// newSchedule returns the disturbances of a run of the given length. The times between them
+// are exponential with the mean every. Kinds come from a shuffled deck, so each kind comes
+// once before any comes again. The same seed gives the same schedule. If every is 0, there
+// are no disturbances.
 func newSchedule(seed uint64, every, length time.Duration) []disturbance {
 	if every == 0 {
 		return nil
@@ -80,7 +81,7 @@ func newSchedule(seed uint64, every, length time.Duration) []disturbance {
 		}
 		kind := deck[order[0]]
 		order = order[1:]
-		// Each is over before the run is, so that its cost shows.
+		// Each disturbance is over before the run ends, so that its whole cost is measured.
 		if at+kind.lasts()+between > length {
 			return out
 		}

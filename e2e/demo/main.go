@@ -5,9 +5,9 @@
 // jobs. It uses a real Nomad and real PyTorch on this machine, under Horovod or in process:
 // a server and three clients with two GPU slots each, `kolo agent`, and three jobs that
 // arrive one after the other. A scheduling policy sets the counts, and is changed while the
-// jobs run. The demo takes about three minutes and ends with what the training records
-// prove. It leaves nothing behind but the stand-in GPU library in the folder for temporary
-// files, for the next run.
+// jobs run. The demo takes about three minutes. At the end, it prints what the training
+// records prove. It leaves only the stand-in GPU library in the folder for temporary files,
+// for the next run.
 //
 //	make demo                   # driver = "horovod"
 //	make demo FRAMEWORK=torch   # driver = "torch"

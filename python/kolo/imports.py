@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What a script imports late, imported early by the process that takes its place.
+"""Lets a new process import early the modules that its script imports late.
 
 Scripts often call init_process_group first, and import their models, data and trackers
-after it. A process of the next group waits there while the current group trains. The
-processes that train leave the names of their modules next to KOLO_STEP_FILE; the one that
-waits imports these modules meanwhile, and its script finds them loaded.
+afterwards. A process of the next group waits in that call while the current group trains.
+Processes that train write the names of their modules into a file next to KOLO_STEP_FILE. The
+waiting process imports these modules meanwhile, so its script finds them loaded.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LATE = ("torch._dynamo", "torch.optim")
 
 
 def _places() -> tuple[str, ...]:
-    """The directories of installed packages and of the standard library.
+    """Returns the directories of installed packages and of the standard library.
 
-    The script's own modules are left out: when imported, they may do what belongs after
+    Modules of the script itself are not imported early, because an import may run code that must run after
     init_process_group.
     """
     paths = sysconfig.get_paths()
@@ -42,7 +42,7 @@ def _places() -> tuple[str, ...]:
 
 
 def remember() -> None:
-    """Leaves the names of the modules of this process for the next one in its place. Ignores errors."""
+    """Writes the names of this process's modules for the process that will replace it. Ignores errors."""
     path = os.environ.get(STEP_FILE)
     if not path:
         return
@@ -66,7 +66,8 @@ def remember() -> None:
 
 
 def _remembered() -> list[str]:
-    """The newest names that a process of this allocation has left; none if there are none, or if they cannot be read."""
+    """Returns the names that a process of this allocation wrote last. Returns no names if there is no file, or if
+    it cannot be read."""
     path = os.environ.get(STEP_FILE)
     if not path:
         return []
@@ -83,9 +84,10 @@ def _remembered() -> list[str]:
 
 
 def repeat() -> None:
-    """Imports what PyTorch imports late, and what the processes before this one had imported at their first step.
+    """Imports the modules that PyTorch imports late, and those that earlier processes had imported by their
+    first step.
 
-    A module that fails is left to the script, which fails with it or does not need it.
+    An import that fails is ignored: either the script does not need the module, or it fails there itself.
     """
     places = _places()
     for name in (*_LATE, *_remembered()):

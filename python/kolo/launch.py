@@ -73,7 +73,8 @@ def _remember(*_: Any) -> None:
 
 
 def _show_steps() -> None:
-    """Makes PyTorch's optimizers on rank 0 touch the step file after each step, and on all ranks remember the imports after the first one."""
+    """Makes PyTorch's optimizers touch the step file after each step on rank 0, and write the names of
+    modules after the first step on all ranks."""
     if not os.environ.get(STEP_FILE):
         return
     try:

@@ -29,15 +29,15 @@ func (c *effCommand) Help() string {
 Usage: kolo eff [options] [<namespace>/]<job>
 
   Shows the slot-hours that a job held, what they were used for, and how long
-  the job waited. For each size that was measured it shows the time of a step,
+  the job waited. For each size that was measured, it shows the time of a step,
   the speed compared with the smallest size, and the scaling efficiency. The
-  best size is the one with the most speed × efficiency: a larger one costs
-  more slots than it saves time.
+  best size has the largest product of speed and efficiency: a larger size
+  costs more slots than it saves time.
 
 Eff Options:
 
   -since=<period>
-    A number of days such as 30d, today included, or the first day such as
+    A number of days including today, such as 30d, or the first day, such as
     2026-11-01. Days begin at midnight UTC. Default: 30d
 ` + apiHelp)
 }
@@ -77,7 +77,7 @@ func (c *effCommand) Run(args []string) int {
 	return 0
 }
 
-// efficiency is what kolo eff shows of a job.
+// efficiency holds what kolo eff shows of a job.
 type efficiency struct {
 	identity.JobKey
 	Since string         `json:"since"`
@@ -131,8 +131,8 @@ func scaling(points []speedup.Point) []sizeOfJob {
 	return out
 }
 
-// bestSize returns the size with the most speed × efficiency, nil if fewer than two sizes
-// were measured.
+// bestSize returns the index of the size with the largest product of speed and
+// efficiency. It returns nil if fewer than two sizes were measured.
 func bestSize(sizes []sizeOfJob) *int {
 	if len(sizes) < 2 {
 		return nil

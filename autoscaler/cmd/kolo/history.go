@@ -28,10 +28,10 @@ func (c *historyCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo history [options]
 
-  Shows the elastic jobs that held slots, the newest first: from when to when,
-  the slot-hours that they held, their productive share, resizes and failures,
-  and how they ended. Of each namespace and day, the jobs that held the most are
-  kept; "(others)" is the sum of the rest.
+  Shows the elastic jobs that held slots, newest first: when they held them, how
+  many slot-hours, their productive share, resizes and failures, and how they
+  ended. For each namespace and day, the jobs that held the most are kept;
+  "(others)" is the sum of the other jobs.
 
 History Options:
 
@@ -39,7 +39,7 @@ History Options:
     Show this namespace only. Default: all that may be read
 
   -since=<period>
-    A number of days such as 30d, today included, or the first day such as
+    A number of days including today, such as 30d, or the first day, such as
     2026-11-01. Days begin at midnight UTC. Default: 7d
 ` + apiHelp)
 }

@@ -27,12 +27,12 @@ func (c *queueCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo queue [options]
 
-  Shows the queues of each node pool with the slots that they are guaranteed, may
-  use, use and have borrowed. Then it shows the jobs that wait, in the order of
-  their queue, with the slots that they need at least, when they are expected to
-  start, and why they wait. Where queues have a half-life or a budget, it shows
-  the slot-hours that they have borrowed, decayed, and used of their budget. The
-  queue "*" has the jobs that are in no queue of the configuration.
+  Shows the queues of each node pool: their guarantees and limits, and the slots
+  that they use and have borrowed. For queues with a half-life, it shows the
+  decayed slot-hours that they borrowed, and for queues with a budget, the
+  slot-hours used. Then it shows the waiting jobs in the order of their queue:
+  the slots that they need at least, when they are expected to start, and why
+  they wait. The queue "*" stands for jobs that are in no configured queue.
 
 Queue Options:
 
@@ -107,8 +107,8 @@ func drawQueues(p *poolQueues) string {
 	return out.String() + table(rows)
 }
 
-// addPast adds a column for what queues borrowed over time, and one for their budgets, if
-// any queue has either. rows begins with the headings.
+// addPast adds a column with the slot-hours that queues borrowed, and one with their
+// budgets. It omits a column that would be empty. The first of rows holds the headings.
 func addPast(rows [][]string, queues []queueRow) {
 	if slices.ContainsFunc(queues, func(q queueRow) bool { return q.Decayed != nil }) {
 		rows[0] = append(rows[0], "Decayed")

@@ -39,7 +39,7 @@ func (c *simulateCommand) Help() string {
 	b.WriteString(`Usage: kolo simulate [options]
 
   Runs scheduling policies on a workload in virtual time and compares them.
-  Without a trace it makes a workload up, so this works as it stands:
+  Without a trace, it generates a workload, so this works without options:
 
       $ kolo simulate
 
@@ -52,8 +52,8 @@ func (c *simulateCommand) Help() string {
 
   A policy is written with its options in parentheses and with what it knows
   of the jobs after an @, such as 'tiresias(thresholds=[57600])@blind'.
-  Files are written in full or not at all; "-" is standard output, which then
-  has no table.
+  Files are written completely or not at all. "-" is the standard output; no
+  table is printed then.
 
 Information classes:
 

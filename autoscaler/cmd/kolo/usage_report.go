@@ -33,9 +33,9 @@ func (c *usageCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo usage [options]
 
-  Shows the slot-hours that elastic jobs held, the productive share of them, and
-  what the others were: starting, resizing, lost to failures, idle, or unknown
-  because a job does not report its steps.
+  Shows the slot-hours that elastic jobs held, and the share of them that was
+  productive. The others were starting, resizing, lost to failures, idle, or
+  unknown because a job does not report its steps.
 
       $ kolo usage -by namespace -since 2026-11-01 -format csv > november.csv
 
@@ -45,7 +45,7 @@ Usage Options:
     Add up by queue, namespace, job, kind, pool or day. Default: queue
 
   -since=<period>
-    A number of days such as 7d, today included, or the first day such as
+    A number of days including today, such as 7d, or the first day, such as
     2026-11-01. Days begin at midnight UTC. Default: 30d
 
   -pool=<name>
@@ -55,9 +55,9 @@ Usage Options:
     Show this namespace only. Default: all that may be read
 
   -sort=<column>
-    Largest first: held, wasted (known and not productive), idle, lost,
-    unknown, waiting, or failures; name is the order of names. Default: held,
-    and the order of days with -by=day
+    held, wasted (starting, resizing, lost and idle), idle, lost, unknown,
+    waiting or failures, the largest first; or name. Days are always in order
+    of time. Default: held
 
   -format=<format>
     table, csv (in slot-seconds) or json. Default: table
@@ -140,7 +140,7 @@ func (c *apiCommand) readUsage(ctx context.Context, query url.Values) (*api.Stat
 // usageOrders are the values of -sort.
 var usageOrders = []string{"held", "wasted", "idle", "lost", "unknown", "waiting", "failures", "name"}
 
-// sortUsage sorts rows, the largest first. The autoscaler's order is that of names and days.
+// sortUsage sorts rows, the largest first. The autoscaler has sorted them by name or day.
 func sortUsage(rows []api.UsageRow, order string, by usage.By) {
 	if order == "name" || order == "" && by == usage.ByDay {
 		return
@@ -234,7 +234,7 @@ func usageCSV(r *api.UsageReport) string {
 	return out.String()
 }
 
-// formula quotes a name that a spreadsheet would compute.
+// formula quotes a name that a spreadsheet would take for a formula.
 func formula(name string) string {
 	if name != "" && strings.ContainsRune("=+-@", rune(name[0])) && name != "-" {
 		return "'" + name

@@ -36,19 +36,19 @@ func (c *waitCommand) Help() string {
 Usage: kolo wait [options] [<namespace>/]<job>
 
   Waits until a job is complete, or in the state of -for, and prints each change
-  of its state until then. Ends with 1 if the job can no longer get there, for
-  example because it is complete or left alone for an error, and with 3 after
-  -timeout.
+  of its state until then. Exits with 1 if the job can no longer get into this
+  state, for example because it is complete or was left alone because of an
+  error, and with 3 after -timeout.
 
-  A job that the autoscaler does not know is waited for during 30 s, since Nomad
-  may have it already. Later errors, such as a change of the leader, are printed
-  and do not end the wait.
+  If the autoscaler does not know the job, it may be new in Nomad, so the command
+  waits 30 s for it to appear. Later errors, for example at a change of leader,
+  are printed and do not end the wait.
 
 Wait Options:
 
   -for=<state>
     complete, running (it has workers), waiting (it has none), or size=<slots>:
-    so many slots train together. Default: complete
+    this many slots train together. Default: complete
 
   -timeout=<time>
     Longest time to wait, such as 90m. Default: 0, no limit
@@ -68,7 +68,7 @@ func (c *waitCommand) AutocompleteArgs() complete.Predictor { return c.predictJo
 // exitTimeout is the exit code after -timeout.
 const exitTimeout = 3
 
-// errNever is the reason for which a job can no longer get into a state.
+// errNever states why a job can no longer get into a state.
 var errNever = errors.New("it is complete")
 
 // goal reports whether a job is in the state that is waited for. It returns errNever if the job
@@ -174,7 +174,8 @@ func (c *waitCommand) Run(args []string) int {
 	}
 }
 
-// say prints a state if it is another than the last one. With -json it prints nothing.
+// say prints a state if it differs from the last one that was printed. With -json it prints
+// nothing.
 func (c *waitCommand) say(said *string, now string) {
 	if *said != now && !c.json {
 		c.UI.Output(time.Now().Format(time.TimeOnly) + "  " + printable.Line(now))

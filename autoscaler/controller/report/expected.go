@@ -11,12 +11,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
 
-// unforeseen are the reasons of which a forecast knows nothing: it counts slots, and a user
-// may end the others at any time.
+// unforeseen lists the reasons for which no start is forecast: forecasts only count slots,
+// and cannot know when a user changes something.
 var unforeseen = []waiting.Reason{waiting.Fragmented, waiting.Constraint, waiting.Paused, waiting.Held, waiting.Invalid}
 
-// Expect returns a status with the expected starts of the jobs that wait, except of those that
-// began to wait after the forecast.
+// Expect returns the status with the expected starts of waiting jobs added, except for jobs
+// that began to wait after the forecast.
 func Expect(s *api.Status, starts map[identity.JobKey]api.Expected) *api.Status {
 	out := *s
 	out.Jobs = slices.Clone(s.Jobs)

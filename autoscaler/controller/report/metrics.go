@@ -116,7 +116,7 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 	}
 }
 
-// GPUInfo sends to ch the metric of each GPU of a job that the reader may see.
+// GPUInfo sends a metric to ch for each GPU that is held by a job that the reader may see.
 func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity.JobKey) bool) {
 	gauge := gauges(ch)
 	for _, g := range gpus {
@@ -126,8 +126,8 @@ func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity
 	}
 }
 
-// queueGauges sends what queues use now, and what they used over time. A queue is shown to those who may read jobs
-// of one of its namespaces.
+// queueGauges sends the slots that queues use now, and what they used over time. It omits
+// queues of whose namespaces the reader may see no jobs.
 func queueGauges(gauge func(*prometheus.Desc, float64, ...string), s *api.Status, sees func(identity.JobKey) bool) {
 	for i := range s.Pools {
 		p, namespaces, guarantees := &s.Pools[i], map[string][]string{}, map[string]int{}

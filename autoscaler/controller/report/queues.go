@@ -55,8 +55,8 @@ func addUse(s *api.Status, r *Round) {
 	}
 }
 
-// addPast adds what a queue used over time, as far as its shares depend on it. Only the
-// leader knows that.
+// addPast adds what a queue used over time, if its share depends on it. Only the leader
+// knows this.
 func addPast(u *api.QueueUse, r *Round, pool string, q config.Queue) {
 	if q.Name == "" || q.Name == queue.Any || !r.Leading {
 		return // the namespaces of "*" are queues of their own

@@ -13,21 +13,22 @@ import (
 var slotSecondsDesc = prometheus.NewDesc("kolo_slot_seconds_total",
 	"Slot-seconds that elastic jobs held since this autoscaler leads, by what they were used for.", []string{"pool", "queue", "namespace", "use"}, nil)
 
-// uses are the values of the label use.
+// uses lists the values of the label use.
 var uses = [...]string{"productive", "starting", "resizing", "lost", "idle", "unknown"}
 
-// owner is who used slots. The operator chooses all three names, so there are few.
+// owner identifies who used slots. The operator chooses all three names, so there are few
+// of them.
 type owner struct{ pool, queue, namespace string }
 
-// Used holds counters of what jobs used since a ledger was loaded. A later report may show
-// that time was used for something else; the counters never decrease, and wait until their
-// amounts are exceeded.
+// Used holds counters of what jobs used since a ledger was loaded. A later report may move
+// time to another category. Counters do not decrease then, but stay as they are until the
+// new amount is larger.
 type Used struct {
 	base     map[owner]usage.Counts // of days that are closed, minus what was loaded
 	counters map[owner][len(uses)]int64
 }
 
-// NewUsed returns counters that begin with the present amounts of a ledger.
+// NewUsed returns counters that are 0 for the present amounts of a ledger.
 func NewUsed(l *usage.Ledger) *Used {
 	u := &Used{base: map[owner]usage.Counts{}, counters: map[owner][len(uses)]int64{}}
 	for o, c := range sums(l) {
@@ -85,8 +86,8 @@ func (u *Used) Clone() *Used {
 	return out
 }
 
-// Collect sends the counters to ch. Those of namespaces that the reader may not see are
-// added up under the empty name of a queue and a namespace.
+// Collect sends the counters to ch. It adds up the counters of namespaces that the reader
+// may not see, under an empty queue and an empty namespace.
 func (u *Used) Collect(ch chan<- prometheus.Metric, sees func(identity.JobKey) bool) {
 	shown := map[owner][len(uses)]int64{}
 	may := map[string]bool{}

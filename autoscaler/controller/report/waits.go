@@ -63,8 +63,8 @@ func why(r *Round, i int, wait *planner.Wait) (waiting.Reason, string) {
 
 func queueOf(pool config.Pool, j *api.JobStatus) string { return Queue(pool, j.Namespace, j.Queue) }
 
-// Queue returns the queue of the configuration that a namespace's job is in, if the job names
-// a queue; queue.Any is none.
+// Queue returns the configured queue that a job is in, by its namespace and the queue that
+// it names. It returns queue.Any if the job is in none.
 func Queue(pool config.Pool, namespace, named string) string {
 	name := named
 	if pool.Tree != nil {

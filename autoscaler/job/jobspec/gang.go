@@ -20,7 +20,7 @@ import (
 //	  ratio = "1:4"
 //	}
 //
-// Its totals are whole multiples of the ratio's sum.
+// All its totals are multiples of the ratio's sum.
 
 // Unit returns the number of workers that start and stop together: the sum of the ratio, or
 // 1 if the groups are in no ratio.
@@ -80,7 +80,8 @@ func (r *reader) gang() {
 	r.spec.Ratio = parts
 }
 
-// parts returns the numbers of a ratio for a number of groups, or nil if it has problems.
+// parts returns the numbers of a ratio, which must be as many as there are groups. It
+// returns nil if the ratio is invalid.
 func (r *reader) parts(ratio field[string], groups int) (out []int) {
 	all := strings.Split(ratio.value, ":")
 	if len(all) < 2 {
@@ -106,7 +107,8 @@ func (r *reader) parts(ratio field[string], groups int) (out []int) {
 	return out
 }
 
-// most returns the largest total that the groups allow: of a gang, of whole units.
+// most returns the largest total that the groups allow. For a gang, it consists of whole
+// units.
 func (s *Spec) most() int {
 	sum, units := 0, MaxWorkers
 	for g := range s.Groups {

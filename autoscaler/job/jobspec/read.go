@@ -19,8 +19,9 @@ import (
 // Key is the name of Kolo's block inside policy { }.
 const Key = "kolo"
 
-// Asks reports whether any group of the job contains a kolo block, valid or not,
-// enabled or not. Kolo never changes other jobs or reports problems of them.
+// Asks reports whether any group of the job contains a kolo block, even if it is invalid
+// or disabled. Kolo does not change jobs without such a block, and reports no problems
+// of them.
 func Asks(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, GroupAsks) }
 
 // GroupAsks reports whether a group contains a kolo block, valid or not, enabled or not.

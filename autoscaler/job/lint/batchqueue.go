@@ -11,10 +11,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
-// batchQueue checks a job in a node pool whose registrations Nomad queues. Nomad sends the
-// next job of the queue when the one before it is placed, so a job that registers workers
-// which do not fit holds up the others. With count 0 it passes at once, and Kolo admits it by
-// scaling, which is not queued.
+// batchQueue checks a job in a node pool with Nomad's queue for batch jobs. Nomad handles
+// the next registration when the job before it is placed, so a job whose workers do not fit
+// delays all others. A job with count 0 does not. Kolo then starts it by scaling, which
+// Nomad does not queue.
 func (c *checker) batchQueue() {
 	pool := deref(c.job.NodePool, api.NodePoolDefault)
 	if deref(c.job.Type, api.JobTypeService) != api.JobTypeBatch || !slices.Contains(c.o.QueuedPools, pool) {

@@ -113,7 +113,7 @@ func (s Set) Fit(n, low, high int) int {
 	return 0
 }
 
-// Over returns the set of the numbers divided by a unit that divides all of them.
+// Over returns the set of all numbers divided by unit, which must divide each of them.
 func (s Set) Over(unit int) Set {
 	if unit <= 1 {
 		return s
@@ -163,8 +163,8 @@ type rule struct {
 	Step int `json:"step"`
 }
 
-// IsZero reports the same as All. Because of it, the JSON option omitzero omits the set
-// of all numbers.
+// IsZero reports the same as All, so that the JSON option omitzero omits the set of all
+// numbers.
 func (s Set) IsZero() bool { return s.All() }
 
 // MarshalJSON writes a list as a list, steps as {"from": 2, "step": 3}, and all

@@ -1,12 +1,12 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package waiting has the closed list of reasons for which a job waits. Policies, planner
-// and reports share it.
+// Package waiting lists all reasons why a job may wait. Policies, planner and reports share
+// this list.
 package waiting
 
-// Reason is why a job waits, in one word. docs/reference/api.md has a sentence and a remedy
-// for each.
+// Reason states in one word why a job waits. docs/reference/api.md explains each reason and
+// its remedy.
 type Reason string
 
 // Reasons of queues and policies.

@@ -13,12 +13,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// History holds what is remembered of all jobs. It is not safe for concurrent use.
+// History holds the facts that are remembered about all jobs. It is not safe for
+// concurrent use.
 type History struct {
 	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
 	States map[string][]byte // what policies asked to keep, by node pool
-	// Queues has what queues used over time, by node pool.
+	// Queues holds the accounts of queues, by node pool.
 	Queues map[string]ledger.Ledger
 }
 

@@ -52,10 +52,10 @@ type Job struct {
 	Uncounted bool `json:"uncounted,omitempty"`
 	Tagged    bool `json:"tagged,omitempty"` // a version of the job is tagged by us
 
-	// Quiet is nil until a step is reported, and in pools that do not look for idle jobs.
+	// Quiet is nil until a step is reported, and in pools without idle_after.
 	Quiet *Quiet `json:"quiet,omitempty"`
-	// IdleAt is the version of the job at which it was to be suspended because it was idle; 0
-	// if it may run.
+	// IdleAt is the version of the job that was to be suspended because it was idle, or 0 if
+	// the job may run.
 	IdleAt uint64 `json:"idle_at,omitempty"`
 
 	// Not saved.
@@ -181,8 +181,8 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	return j
 }
 
-// Stop records that the job has run as long as it may, and has no workers. It may run again
-// once its user registers or scales it.
+// Stop records that the job has run for the longest time that its queue allows, and must
+// have no workers. It may run again after its user has registered or scaled it.
 func (j *Job) Stop(version uint64) {
 	if j.StoppedAt == 0 {
 		j.StoppedAt = version

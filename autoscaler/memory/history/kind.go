@@ -23,7 +23,8 @@ type Kind struct {
 	// Placed compares step times by how far apart the workers are. Only times of the same
 	// size are comparable.
 	Placed []migrate.Point `json:"placed,omitempty"`
-	// Lengths has the work of its last complete jobs, in seconds on one worker, newest last.
+	// Lengths holds the work of the last complete jobs of the kind, in seconds on one
+	// worker, newest last.
 	Lengths []float64 `json:"lengths,omitempty"`
 	// Tries counts the placements that its jobs have tried; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`

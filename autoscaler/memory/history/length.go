@@ -11,12 +11,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// lengthsLimit bounds how many lengths of a kind are remembered.
+// lengthsLimit is how many lengths of a kind are remembered.
 const lengthsLimit = 16
 
-// Length returns the work that a job has done, in seconds on one worker: by its steps, if
-// its training reports them, else by the time for which it had workers. slots is the number
-// of slots of one worker.
+// Length returns the work that a job has done, in seconds on one worker. It is computed
+// from the job's steps or, if the training reports none, from the time for which the job
+// had workers. slots is the number of slots of one worker.
 func (j *Job) Length(curve speedup.Curve, slots int) float64 {
 	if curve.Measured() && j.Done > 0 {
 		return min(j.Done*curve.Time(1), maxSeconds)
@@ -28,9 +28,9 @@ func (j *Job) Length(curve speedup.Curve, slots int) float64 {
 	return min(j.RunTime*curve.Speedup(max(1, int(min(workers, maxSeconds)))), maxSeconds)
 }
 
-// LearnLength lets the kind of a job that has just completed learn its length. Unless
-// the job names its kind, only a kind that is remembered anyway learns: names that are used
-// once would displace those that return.
+// LearnLength adds the length of a job that has just completed to its kind. If the job does
+// not name its kind, and the kind is not known yet, nothing is added: names that are used
+// only once would displace others.
 func (h *History) LearnLength(kind string, named bool, j *Job, slots int, now time.Time) {
 	length := j.Length(h.Curve(j, kind), slots)
 	if !(length > 0) || !named && h.Kinds[kind] == nil {

@@ -5,8 +5,8 @@ package history
 
 import "time"
 
-// Quiet is the time in which a job's training answers and makes no step. It begins with
-// the first step that is reported, so a training that reports none is never quiet.
+// Quiet holds the time for which a job's training has answered but made no step. It exists
+// only after the first reported step, so a training that reports no steps is never quiet.
 type Quiet struct {
 	Since time.Time  `json:"since"` // when the last step was seen
 	Heard time.Time  `json:"heard"` // when the training last answered
@@ -14,8 +14,8 @@ type Quiet struct {
 }
 
 // Hear records an answer of the job's training. It returns whether the training has made a
-// step since its last answer. A fall of the counts is no step: the training began again at
-// an earlier one.
+// step since its last answer. If the counts fall, this is no step, because the training has
+// started again from an earlier step.
 func (j *Job) Hear(p *Progress, now time.Time) (stepped bool) {
 	marks := [3]float64{p.Step, p.Samples, 0}
 	for _, t := range p.StepSeconds {
@@ -45,7 +45,8 @@ func (j *Job) Hear(p *Progress, now time.Time) (stepped bool) {
 }
 
 // QuietFor returns for how long the job's training has made no step, as of its last answer.
-// The time in which it does not answer does not count: it may have made steps.
+// Time in which the training does not answer does not count, because it may have made
+// steps.
 func (j *Job) QuietFor() time.Duration {
 	if j.Quiet == nil {
 		return 0

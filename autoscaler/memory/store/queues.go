@@ -11,9 +11,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 )
 
-// An account of a queue is all in one shard, with the time until which it counts. So a
-// leader that dies between two writes leaves accounts of different times, each right for
-// its own: the next leader goes on from there, and counts nothing twice.
+// An account of a queue is in one shard, together with the time up to which it counts. If a
+// leader dies between two writes, accounts have different times, but each is right for its
+// own time. So the next leader continues from there, and counts nothing twice.
 
 // accountName returns the name of a queue's account in a shard. It never equals the name of
 // a job or a kind, which begin with a namespace.
@@ -58,7 +58,7 @@ func (s *shard) accounts() (out []entry) {
 
 func (s *shard) fairAccounts() []entry { return fair(s.accounts()) }
 
-// accountsWithout returns the accounts of a shard except those of some names.
+// accountsWithout returns the accounts of a shard, except those with the given names.
 func (s *shard) accountsWithout(names map[string]bool) map[string]ledger.Ledger {
 	out := maps.Clone(s.Queues)
 	for pool, l := range out {

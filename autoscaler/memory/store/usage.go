@@ -26,8 +26,9 @@ const (
 func usageShardPath(i int) string     { return fmt.Sprintf("%s%02d", usagePath, i) }
 func usageDayPath(d usage.Day) string { return daysPath + d.String() }
 
-// Usage keeps the account of usage in Nomad variables. Every variable is consistent in
-// itself: a shard has the counts of its jobs and the times up to which they were counted.
+// Usage keeps the account of usage in Nomad variables. Each variable is consistent by
+// itself, because a shard contains both the counts of its jobs and the times up to which
+// they were counted.
 type Usage struct{ store *Store }
 
 // NewUsage returns the account that is kept in a namespace.
@@ -35,9 +36,9 @@ func NewUsage(client *api.Client, namespace string, log *audit.Log) *Usage {
 	return &Usage{New(client, namespace, log)}
 }
 
-// Load reads the ledger. It omits shards that cannot be decoded and returns them as lost;
-// their jobs are counted from now on. If err is set, there may be a ledger that could not be
-// read.
+// Load reads the ledger. It omits shards that cannot be decoded, and returns their errors
+// as lost. The jobs of these shards are counted from now on. If err is set, there may be a
+// saved ledger that could not be read.
 func (u *Usage) Load(ctx context.Context, now time.Time) (l *usage.Ledger, lost, err error) {
 	s := u.store
 	s.mu.Lock()
@@ -98,10 +99,10 @@ func (u *Usage) read(ctx context.Context, path string) (string, error) {
 	return got.Items[dataItem], nil
 }
 
-// Save saves a snapshot, and then archives the days that are due. Before each write it calls
-// may, which must return an error once this autoscaler no longer leads. It returns the days
-// that are archived, which the caller must close. A ledger that is loaded afterwards has
-// them closed.
+// Save saves a snapshot, and then archives the days that are due. Before each write it
+// calls may, which must return an error if this autoscaler no longer leads. It returns the
+// archived days, which the caller must close in its ledger. In a ledger that is loaded
+// later, they are closed.
 func (u *Usage) Save(ctx context.Context, snap *UsageSnapshot, may func() error) (archived []usage.Day, err error) {
 	u.store.mu.Lock()
 	defer u.store.mu.Unlock()
@@ -134,7 +135,7 @@ func (u *Usage) Save(ctx context.Context, snap *UsageSnapshot, may func() error)
 	return archived, nil
 }
 
-// Forget deletes the archived days before a day.
+// Forget deletes archived days that are older than a day.
 func (u *Usage) Forget(ctx context.Context, before usage.Day, may func() error) error {
 	paths, err := u.list(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 )
 
-// UsageSnapshot is an encoded ledger.
+// UsageSnapshot is an encoded ledger, as of one time.
 type UsageSnapshot struct {
 	texts   [usage.Shards]string
 	due     []archive
@@ -32,8 +32,8 @@ type archive struct {
 	text string
 }
 
-// EncodeUsage returns a snapshot of a ledger. In an archived day, each namespace has at most
-// the most largest jobs, and sums of the others.
+// EncodeUsage returns a snapshot of a ledger. most is the largest number of jobs that an
+// archived day keeps for each namespace; the smaller ones are added up.
 func EncodeUsage(l *usage.Ledger, now time.Time, most int) (*UsageSnapshot, error) {
 	var all [usage.Shards]usageShard
 	for key, s := range l.Jobs {
@@ -75,8 +75,9 @@ func EncodeUsage(l *usage.Ledger, now time.Time, most int) (*UsageSnapshot, erro
 	return out, nil
 }
 
-// fit encodes a shard. If it does not fit, small rows are added up, and then the namespaces
-// with the most jobs lose states. Jobs without a state are counted from now on.
+// fit encodes a shard. If the shard does not fit into a variable, small rows are added up.
+// If that is not enough, states are dropped from the namespaces with the most jobs. Jobs
+// without a state are counted from now on.
 func (s *usageShard) fit(shard int, now int64) (text string, dropped int, err error) {
 	for most := len(s.Rows) / 2; ; most /= 2 {
 		if text, err = pack(s); err != nil || len(text) <= shardSize {

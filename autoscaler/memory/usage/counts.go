@@ -3,8 +3,8 @@
 
 package usage
 
-// Counts holds amounts of one job, or sums of several. Times are in milliseconds of one slot.
-// Idle time is what remains of Held; see Idle.
+// Counts holds the amounts of one job, or the sums of several jobs. Slot times are in
+// slot-milliseconds. There is no field for idle time, which is the rest of Held; see Idle.
 type Counts struct {
 	Held       int64 `json:"h,omitempty"`
 	Productive int64 `json:"p,omitempty"`
@@ -12,8 +12,8 @@ type Counts struct {
 	Resizing   int64 `json:"r,omitempty"`
 	Lost       int64 `json:"l,omitempty"`
 	Unknown    int64 `json:"u,omitempty"`
-	// Fresh is the part of Unknown since the job's last report. The next report tells what
-	// it was.
+	// Fresh is the part of Unknown since the job's last report. The next report determines
+	// its categories.
 	Fresh int64 `json:"f,omitempty"`
 
 	Waiting   int64 `json:"w,omitempty"` // milliseconds in which the job had no workers and wanted some
@@ -22,13 +22,13 @@ type Counts struct {
 	Evictions int   `json:"e,omitempty"` // suspensions
 }
 
-// Idle returns the time that is held and in no other category.
+// Idle returns the part of Held that is in no other category.
 func (c *Counts) Idle() int64 {
 	return c.Held - c.Productive - c.Starting - c.Resizing - c.Lost - c.Unknown
 }
 
-// Share returns the productive share: productive time as a part of the time that is held and
-// known. known is false if nothing is known.
+// Share returns the productive share: productive time divided by all held time that is not
+// unknown. known is false if all held time is unknown.
 func (c *Counts) Share() (share float64, known bool) {
 	if c.Held <= c.Unknown {
 		return 0, false

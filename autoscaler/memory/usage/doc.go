@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package usage accounts for the slots that jobs hold: how long, by whom, and for what.
-// It is pure: no I/O, no clock of its own.
+// Package usage keeps the account of the slots that jobs hold, and of what they use them
+// for. It is pure: no I/O, no clock of its own.
 //
 //	Job, Alloc (Nomad) ── Account ──> Ledger ── Rows ──> Group (API, metrics)
 //	Report (training) ─── Report ───────┘  └─ Close ──> Day (archived)
@@ -20,15 +20,15 @@
 //   - unknown: the job did not report its steps.
 //   - idle: everything else.
 //
-// The productive share is productive time as a part of the time that is held and not unknown.
+// The productive share is productive time divided by all held time that is not unknown.
 //
-// A job's own report divides the time that the job held. It cannot change how much that is,
-// nor anything about another job.
+// A job's own report only divides the time that the job held into categories. It cannot
+// change how much time that is, and does not affect other jobs.
 //
 // # Counted once
 //
 // Every allocation has a record of the time up to which it was counted. The record is saved
-// with the counts of its job, in one variable. So after any crash each job continues from
-// its own last save, and Nomad's times fill the gap. Days are archived in order. An archived
-// day no longer changes.
+// in the same variable as the counts of its job. So after a crash at any moment, each job
+// continues from its own last save, and the times that Nomad reports fill the gap. Days are
+// archived in order. An archived day does not change.
 package usage

@@ -12,14 +12,14 @@ import (
 )
 
 // margin is how long the records of ended allocations are kept. An allocation without a
-// record is counted from this long before the last account. So Nomad may report the start of
-// an allocation this late.
+// record is counted from its start, but at most from this long before the last account. So
+// Nomad may report an allocation this late.
 const margin = time.Hour
 
 // Shards is the number of parts in which a ledger is saved.
 const Shards = 64
 
-// Shard returns the part that has the state and the rows of a job.
+// Shard returns the number of the part that contains the state and the rows of a job.
 func Shard(key identity.JobKey) int {
 	h := fnv.New32a()
 	h.Write([]byte(key.Namespace + "\x00" + key.ID)) // does not fail
@@ -29,21 +29,21 @@ func Shard(key identity.JobKey) int {
 // Ledger is the account of all jobs since the last archived day. It is not safe for
 // concurrent use.
 type Ledger struct {
-	// Floors has the time from which allocations without a record are counted, in Unix
-	// milliseconds, by the shard of their job.
+	// Floors contains, for each shard, the time from which allocations without a record are
+	// counted, in Unix milliseconds.
 	Floors [Shards]int64
-	// Closed is the first day that is not archived. Times before it are not counted.
+	// Closed is the first day that is not archived. Use before it is no longer counted.
 	Closed Day
 	Jobs   map[identity.JobKey]*State
 	Rows   map[Key]*Row
 }
 
-// State is what the ledger remembers of a job in addition to its rows.
+// State holds what the ledger remembers of a job, in addition to its rows.
 type State struct {
 	Pool  string `json:"pool,omitempty"`
 	Queue string `json:"queue,omitempty"`
 	Kind  string `json:"kind,omitempty"`
-	// Total has the amounts since the state began.
+	// Total contains the amounts since the state was created.
 	Total  Counts             `json:"t,omitzero"`
 	Allocs map[string]*Record `json:"al,omitempty"`
 
@@ -58,7 +58,7 @@ type State struct {
 	LastRing  float64 `json:"lr,omitempty"` // time of the last resize that was counted, in Unix seconds
 }
 
-// Record is the part of an allocation that was counted.
+// Record states which part of an allocation's time was counted.
 type Record struct {
 	Slots int   `json:"n"`
 	From  int64 `json:"a"` // Unix milliseconds
@@ -69,7 +69,8 @@ type Record struct {
 // New returns an empty ledger.
 func New() *Ledger { return &Ledger{Jobs: map[identity.JobKey]*State{}, Rows: map[Key]*Row{}} }
 
-// Account counts what jobs held and how long they waited until now.
+// Account counts the slots that jobs have held, and the time for which they have waited, up
+// to now.
 func (l *Ledger) Account(now time.Time, jobs []Job, allocs iter.Seq[Alloc]) {
 	t := now.UnixMilli()
 	known := make(map[identity.JobKey]*Job, len(jobs))
@@ -88,7 +89,7 @@ func (l *Ledger) Account(now time.Time, jobs []Job, allocs iter.Seq[Alloc]) {
 	l.forget(known)
 }
 
-// state returns the state of a job, and begins one if there is none.
+// state returns the state of a job, and creates it if there is none.
 func (l *Ledger) state(j *Job) *State {
 	s := l.Jobs[j.Key]
 	if s == nil {
@@ -99,7 +100,8 @@ func (l *Ledger) state(j *Job) *State {
 	return s
 }
 
-// update takes over who the job is. A stopped job no longer states its kind and queue.
+// update copies the job's pool, queue and kind. A stopped job no longer has a kind and a
+// queue, so the old ones stay.
 func (s *State) update(j *Job) {
 	if j.End != Stopped || s.Pool == "" {
 		s.Pool, s.Queue, s.Kind = j.Pool, j.Queue, j.Kind

@@ -22,11 +22,11 @@ type Query struct {
 	Job        identity.JobKey // zero is all
 }
 
-// maxSince is the most days that a query reaches back.
+// maxSince is the largest number of days of a query.
 const maxSince = 1000
 
-// ParseSince returns the first day of a period: a date, or a number of days up to today, such
-// as 30d.
+// ParseSince returns the first day of a period. The text is this day, or the number of days
+// of the period up to today, such as 30d.
 func ParseSince(s string, now time.Time) (Day, error) {
 	if number, ok := strings.CutSuffix(s, "d"); ok {
 		if n, err := strconv.Atoi(number); err == nil && n >= 1 && n <= maxSince {
@@ -40,7 +40,7 @@ func ParseSince(s string, now time.Time) (Day, error) {
 	return max(day, DayOf(now)-maxSince), nil
 }
 
-// ParseBy returns the grouping of a name.
+// ParseBy returns the grouping with a name.
 func ParseBy(s string) (By, error) {
 	if by := By(s); slices.Contains(Groupings(), by) {
 		return by, nil
@@ -52,7 +52,7 @@ func ParseBy(s string) (By, error) {
 	return "", fmt.Errorf("%q is not known; write one of %s", s, strings.Join(names, ", "))
 }
 
-// Select returns the sums of the rows that a query selects.
+// Select returns the sums of the rows that match the query.
 func (q *Query) Select(rows []Row) ([]Row, error) {
 	var out []Row
 	for i := range rows {

@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// startTime is how long the slots of a new allocation may be outside the ring before they
-// count as idle.
+// startTime is the time for which the slots of a new allocation may be outside the ring
+// before they count as idle.
 const startTime = 10 * time.Minute
 
 // Limits of believable reports, far beyond any real training. They keep sums finite.
@@ -22,8 +22,8 @@ const (
 
 func within(f, most float64) bool { return f >= 0 && f <= most } // false for NaN
 
-// Report divides the time that a job held since its last report. A report without steps
-// divides nothing, because then nothing is known.
+// Report divides the time that a job has held slots since its last report into categories.
+// If the report contains no steps, the time stays unknown.
 func (l *Ledger) Report(key identity.JobKey, r *Report, now time.Time) {
 	s := l.Jobs[key]
 	if s == nil || s.slots() == 0 {
@@ -63,7 +63,7 @@ func (l *Ledger) Report(key identity.JobKey, r *Report, now time.Time) {
 	s.Reporting, s.Reported = true, t
 }
 
-// stepped returns the slot-seconds of all steps, and the mean time of a step by size.
+// stepped returns the slot-seconds of all steps, and the mean step time by size.
 func (r *Report) stepped() (sum float64, mean map[int]float64) {
 	mean = map[int]float64{}
 	for _, p := range r.Steps {
@@ -91,10 +91,10 @@ func (l *Ledger) since(key identity.JobKey, s *State, now int64) []*Row {
 	return rows
 }
 
-// maxSilence is how far back a job's first report reaches.
+// maxSilence is how far back in time a job's first report applies.
 const maxSilence = 30 * 24 * time.Hour
 
-// failures is what failures cost, in slot-seconds.
+// failures holds the costs of failures, in slot-seconds.
 type failures struct{ gap, again float64 }
 
 // rings returns the slot-seconds in gaps of resizes and of failures that were not counted

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// settleTime is how long after its end a day may still change.
+// settleTime is the time after the end of a day in which the day may still change.
 const settleTime = time.Hour
 
 // Due returns the days that can be archived now, in order.
@@ -42,8 +42,8 @@ func (l *Ledger) Day(day Day) []Row {
 	return rows
 }
 
-// Close drops the rows up to the end of a day, which are archived. The ledger counts
-// nothing more before that time.
+// Close drops the rows up to the end of a day, after they have been archived. From then on,
+// the ledger no longer counts use before the end of that day.
 func (l *Ledger) Close(day Day) {
 	l.Closed = max(l.Closed, day+1)
 	for k := range l.Rows {
@@ -58,8 +58,9 @@ func compare(a, b Row) int {
 		strings.Compare(a.Pool, b.Pool), strings.Compare(a.Queue, b.Queue), strings.Compare(a.Kind, b.Kind), cmp.Compare(a.Shard, b.Shard))
 }
 
-// Fold bounds rows: in each namespace it keeps the most largest, and adds up the rest by day,
-// pool and queue. The sums have the given shard. Totals stay the same.
+// Fold reduces the number of rows. In each namespace it keeps the largest rows, as many as
+// most, and adds up the others by day, pool and queue. The sums get the given shard. Totals
+// stay the same.
 func Fold(rows []Row, most, shard int) []Row {
 	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(b.Held, a.Held), compare(a, b)) })
 	kept := make([]Row, 0, len(rows))
@@ -84,10 +85,10 @@ func Fold(rows []Row, most, shard int) []Row {
 	return kept
 }
 
-// By is what rows are grouped by.
+// By states how rows are grouped.
 type By string
 
-// Groupings.
+// The groupings.
 const (
 	ByQueue     By = "queue"
 	ByNamespace By = "namespace"
@@ -100,8 +101,9 @@ const (
 // Groupings returns all ways to group rows.
 func Groupings() []By { return []By{ByQueue, ByNamespace, ByJob, ByKind, ByPool, ByDay} }
 
-// Group adds up rows, which must be in the order of their days. The key of a sum has only the fields that all of its rows share by
-// definition: the namespace of a job or a kind, and the pool of a queue.
+// Group adds up rows, which must be in the order of their days. The key of a sum contains
+// only the grouping and what belongs to it: the namespace of a job or kind, and the pool of
+// a queue.
 func Group(rows []Row, by By) []Row {
 	sums := map[Key]*Row{}
 	for i := range rows {
@@ -145,8 +147,8 @@ func (r *Row) group(by By) Key {
 	return Key{Day: r.Day}
 }
 
-// FoldNamespaces adds up the rows of all but the most largest namespaces. Their sums have no
-// namespace.
+// FoldNamespaces keeps the rows of the largest namespaces, as many as most, and adds up the
+// rows of the others. These sums have no namespace.
 func FoldNamespaces(rows []Row, most int) []Row {
 	sums := Group(rows, ByNamespace)
 	slices.SortFunc(sums, func(a, b Row) int { return cmp.Or(cmp.Compare(b.Held, a.Held), compare(a, b)) })

@@ -55,7 +55,7 @@ type Key struct {
 	Shard int `json:"o,omitempty"`
 }
 
-// Row is what one job used on one day, or the sum of several small jobs.
+// Row holds what one job used on one day, or the sum of several small jobs.
 type Row struct {
 	Key
 	Counts
@@ -72,14 +72,14 @@ func (r *Row) span(from, to int64) {
 	r.Last = max(r.Last, to)
 }
 
-// Reasons for which a job ended.
+// The ways in which a job can end.
 const (
 	Complete = "complete"
 	Failed   = "failed"
 	Stopped  = "stopped"
 )
 
-// Job is what Nomad and the autoscaler know of a job.
+// Job holds what Nomad and the autoscaler know of a job.
 type Job struct {
 	Key               identity.JobKey
 	Pool, Queue, Kind string
@@ -100,7 +100,7 @@ type Alloc struct {
 	Failed  bool      // it failed or was lost
 }
 
-// Report is what a job's training reports of itself.
+// Report holds what a job's training reports about itself.
 type Report struct {
 	Size    int // of the ring, in slots
 	Steps   []Steps

@@ -9,7 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// Account is what a queue used. Times are Unix seconds, and slots count by their cost.
+// Account holds the sums of the slots that a queue used. Times are in Unix seconds, and
+// slots count by their cost.
 type Account struct {
 	At   float64 `json:"at"` // until when it is added up
 	Rate         // since then
@@ -26,7 +27,7 @@ type Account struct {
 	live bool // the last charge was made by this process
 }
 
-// Rate is what a queue holds at a time.
+// Rate holds the slots that a queue holds at one time.
 type Rate struct {
 	Used     float64 `json:"used,omitempty"`     // slots, by cost
 	Borrowed float64 `json:"borrowed,omitempty"` // slots beyond the guarantee
@@ -37,7 +38,8 @@ func (r Rate) least(s Rate) Rate {
 	return Rate{min(r.Used, s.Used), min(r.Borrowed, s.Borrowed), min(r.Cost, s.Cost)}
 }
 
-// charge adds up what was held since the last charge, and notes what is held now.
+// charge adds the slots held since the last charge to the sums, and records those that are
+// held now.
 func (a *Account) charge(held Rate, now, longest float64) {
 	passed := now - a.At
 	switch {
@@ -58,8 +60,8 @@ func (a *Account) charge(held Rate, now, longest float64) {
 	a.Rate, a.live = held, true
 }
 
-// pass moves the account on to a later time. Of the time between, the last counted seconds
-// count as used.
+// pass moves the account on to a later time. Use counts only for the last counted seconds
+// before it.
 func (a *Account) pass(now, counted float64) {
 	if a.HalfLife > 0 {
 		unused, used := math.Exp2(-(now-a.At-counted)/a.HalfLife), math.Exp2(-counted/a.HalfLife)
@@ -73,8 +75,8 @@ func (a *Account) pass(now, counted float64) {
 	a.At = now
 }
 
-// spend adds the last seconds to what was spent in the present period. Without a period, it
-// keeps what was spent.
+// spend adds the use in the last seconds to Spent, which it first resets if a new period
+// has begun. Without a period, it changes nothing.
 func (a *Account) spend(now, seconds float64) {
 	if a.Per == "" {
 		return
@@ -89,17 +91,17 @@ func thousandths(slots float64) int {
 	return int(math.Round(min(slots, queue.MostSlots) * queue.WeightUnit))
 }
 
-// Decayed returns the slot-hours borrowed, decayed.
+// Decayed returns the slot-hours that the queue borrowed, decayed by its half-life.
 func (a *Account) Decayed() float64 { return a.Mean * a.HalfLife / math.Ln2 / 3600 }
 
-// longestPeriod is that of a month, in seconds.
+// longestPeriod is the length of the longest month, in seconds.
 const longestPeriod = 31 * 24 * 3600
 
-// empty reports whether the account says nothing that a new one would not say, for any
-// queue that may have it.
+// empty reports whether the account can be dropped, because a new one would have the same
+// effect.
 func (a *Account) empty(now float64) bool {
 	return a.Used == 0 && a.Mean < 1e-6 && (a.Spent == 0 || now-a.Since > longestPeriod)
 }
 
-// step is how many seconds pass between two renewals of Counts.
+// step returns the number of seconds between two renewals of Counts.
 func step(halfLife float64) float64 { return min(3600, halfLife/64) }

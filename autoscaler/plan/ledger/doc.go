@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package ledger adds up what queues use over time: for shares that are fair over time,
-// and for budgets. It is pure: the caller says what time it is.
+// Package ledger keeps an account of the slots that each queue uses over time. Shares with
+// a half-life and budgets depend on it. It is pure: the caller passes the time.
 //
 //	slots held now ── Charge ──> Ledger ── Past ──> queue.Layout.Remember
 //	                               │ ^
@@ -11,25 +11,27 @@
 //
 // # What counts
 //
-// An account holds amounts per second until a time, its At. The next Charge adds them up
-// until then, exactly once: an account that is charged twice at one time does not change.
-// Nothing is charged in advance and given back later. What a queue is given counts in the
-// same division, because the division adds what a queue borrows now to its past.
+// An account contains sums up to a time, At, and the slots that the queue has held since
+// then. The next Charge adds these for the time that has passed, exactly once: a second
+// charge at the same time changes nothing. Nothing is charged in advance and given back
+// later. Slots that a queue gets count at once, because the division adds the slots that a
+// queue borrows now to its past.
 //
-// Slots count by their cost. Slots within a guarantee are free in the mean of what was
-// borrowed, and count in the budget.
+// Slots count by their cost. Slots within the guarantee count for the budget, but not for
+// the mean of borrowed slots.
 //
 // # Decay
 //
-// Mean follows what a queue borrows: half of a difference is gone after the half-life. It
-// is never rounded. Divisions use Counts, a copy in thousandths of slots that is renewed at
-// fixed steps of time, the same for all queues of one half-life. So shares change at steps
-// only, by a small part of the pool, and a slot that two queues deserve equally passes
-// between them no faster than that.
+// Mean approaches the slots that a queue borrows now: after one half-life, half of the
+// difference remains. It is never rounded. Divisions use Counts, a copy in thousandths of
+// slots. It is renewed at fixed times, which are the same for all queues with the same
+// half-life. So shares change only at these times, and only by a small part of the pool. A
+// slot to which two queues have the same right moves between them no more often.
 //
 // # Gaps
 //
-// An account that was saved, or not charged for long, does not know what its queue held
-// meanwhile. Then the smaller amount counts of what it held before and holds now, for the
-// last hour at most. The rest of such a gap counts as time without use.
+// After an account was loaded, or was not charged for long, it is not known how many slots
+// its queue held meanwhile. For the last hour of such a gap, the account counts the slots
+// that the queue held before the gap or holds now, whichever are fewer. The rest of the
+// gap counts as time without use.
 package ledger

@@ -10,24 +10,26 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// Longest is how many seconds of a gap between two observations count, at most.
+// Longest is the largest number of seconds that count of a gap between two charges.
 const Longest = 3600
 
-// mostAccounts bounds a ledger. Beyond it, queues without an account are not charged.
+// mostAccounts is the largest number of accounts in a ledger. A ledger with so many opens
+// no more accounts.
 const mostAccounts = 10_000
 
 // Ledger holds the accounts of the queues of a pool, by queue.Layout.Key.
 type Ledger map[string]*Account
 
-// Use is what the jobs of a leaf hold.
+// Use holds the slots that the jobs of a leaf hold.
 type Use struct {
 	Slots int
 	Cost  float64 // of these slots together
 }
 
-// Charge brings the ledger up to date, and notes what queues hold from now on. layout has
-// the guarantees that hold now, and use is indexed like its nodes; only the entries of
-// leaves count. A time since the last charge that is longer than longest counts as a gap.
+// Charge brings the ledger up to date, and records the slots that queues hold from now on.
+// layout has the guarantees that are in force now. use is indexed like the nodes of
+// layout; only the entries of leaves count. If more than longest seconds have passed since
+// the last charge, this time counts as a gap.
 func (l Ledger) Charge(layout *queue.Layout, use []Use, now, longest float64) {
 	sums := make([]Use, len(layout.Nodes))
 	copy(sums, use)
@@ -68,7 +70,7 @@ func (l Ledger) Charge(layout *queue.Layout, use []Use, now, longest float64) {
 	})
 }
 
-// Past returns what divisions need to know of the past.
+// Past returns the part of each account that divisions use, by its key.
 func (l Ledger) Past() map[string]queue.Past {
 	out := make(map[string]queue.Past, len(l))
 	for key, a := range l {
@@ -77,8 +79,9 @@ func (l Ledger) Past() map[string]queue.Past {
 	return out
 }
 
-// Next returns when a division may change only because time passes, if queues go on as
-// they do: a budget is spent, a period ends, or Counts is renewed. It returns 0 for never.
+// Next returns the earliest time at which a division may change although nothing has
+// happened: a budget is spent, a period ends, or Counts is renewed. It assumes that queues
+// keep their present slots. It returns 0 if there is no such time.
 func (l Ledger) Next(layout *queue.Layout, now float64) (next float64) {
 	soon := func(at float64) {
 		if at > now && (next == 0 || at < next) {

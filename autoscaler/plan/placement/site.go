@@ -64,8 +64,9 @@ func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 }
 
 // Release chooses the sites that up to n workers of a job leave, and returns how many leave
-// each. It clears whole domains where it can, first at the outermost levels, and first the
-// domains that hold least of the job. So the job ends up in as few domains as possible.
+// each. It clears whole domains if possible, beginning at the outermost level, and at each
+// level with the domains that hold the fewest of the job's workers. So the job ends up in
+// as few domains as possible.
 func Release(sites []Site, n int) []int {
 	c := newChoice(sites)
 	c.leave(c.order, 0, n)

@@ -19,8 +19,8 @@
 //   - Capacity: the workers that exist or may be placed never need more than the nodes
 //     have. Shrinks are written first; the room that they free is given out only when Nomad
 //     reports that the allocations have ended.
-//   - Minimum: a job keeps at least its minimum while it runs, unless it is
-//     suspended. Only preemptible jobs are suspended.
+//   - Minimum: a running job keeps at least its minimum, unless it is suspended. Only
+//     preemptible jobs are suspended.
 //   - Gang: a job starts only when its minimum fits, now and on real nodes. If its first
 //     workers find no place after all, it goes back to none.
 //   - Ratio: groups in a ratio (Job.Ratio) have whole units of workers. If a crash between

@@ -54,8 +54,8 @@ func (job *Job) ragged() bool {
 	return !slices.Equal(counts, job.Shape(job.wholeUnits(counts)))
 }
 
-// HasMinimum reports whether the job has the workers of its minimum, in each group of a
-// gang.
+// HasMinimum reports whether the job has at least its minimum of workers. For a gang, this
+// has to be true of each group.
 func (job *Job) HasMinimum() bool {
 	total, counts := 0, make([]int, len(job.Groups))
 	for g := range job.Groups {

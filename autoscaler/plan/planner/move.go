@@ -47,8 +47,9 @@ func (m *Moving) Underway(counts []int) bool {
 	return slices.Equal(m.halfway(), counts)
 }
 
-// Settled returns the job's number of workers without the effect of a move. Halfway through
-// a move, the job has more or fewer workers. Of a gang, whole units count.
+// Settled returns the number of workers that the job has or, during a move, that it will
+// have after it. Halfway through a move, the job has more or fewer workers than that. Of a
+// gang, whole units count.
 func (job *Job) Settled() int {
 	if job.Ratio != nil {
 		return job.wholeUnits(job.counts())

@@ -30,7 +30,7 @@ func (l *Layout) Fit(slots int) {
 	}
 }
 
-// divide is Divide without regard to budgets.
+// divide does what Divide does, but without regard to budgets.
 func (l *Layout) divide(slots int, demand []Demand) []int {
 	claims := l.claims(slots, demand)
 	out := make([]int, len(l.Nodes))

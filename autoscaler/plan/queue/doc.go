@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package queue divides the slots of a pool between queues: it says what each is
-// entitled to, and what it may use now.
+// Package queue divides the slots of a pool between queues. It computes how many slots each
+// queue is entitled to, and how many it may use now.
 //
 //	Queue (as written) ──> New ──> Tree ──> Layout ──> Divide ──> slots of each leaf
 //	                        │       │          ↑          ↑
@@ -30,9 +30,10 @@
 //     slots that one queue does not want go to the queues that want more.
 //   - Firm slots are never taken. In return, Reserve admits new firm slots only if all
 //     unused guarantees still fit.
-//   - With a half-life, the mean of what a queue borrowed before counts like slots that it
-//     borrows now. With a budget that is spent, a queue has no guarantee and comes after all
-//     others. Package ledger adds up both, and Layout.Remember takes them in.
+//   - With a half-life, the mean of the slots that a queue borrowed before is added to the
+//     slots that it borrows now. A queue that has spent its budget has no guarantee, and
+//     gets only slots that no other queue wants. Package ledger computes the mean and the
+//     spent slot-hours, and Layout.Remember adds them to a division.
 //
 // A share depends on the queues' demand and on firm slots, not on who holds the other
 // slots. So slots go back once: a second division, made after the first was carried out

@@ -46,7 +46,8 @@ func (p Period) End(now float64) float64 {
 	return float64(start.Unix())
 }
 
-// Budget is how much a queue, with those inside it, may use in each calendar period.
+// Budget limits how much a queue, including the queues inside it, may use in each calendar
+// period.
 type Budget struct {
 	SlotHours float64 // each slot counts by its cost
 	Per       Period
@@ -55,29 +56,30 @@ type Budget struct {
 	Stop bool
 }
 
-// Past is what is remembered of a queue at the time of a division.
+// Past holds what a division takes into account of a queue's past.
 type Past struct {
-	// Borrowed is the recent mean of the slots that it borrowed, and Cost that of their
-	// cost, both in thousandths.
+	// Borrowed is the recent mean of the slots that the queue borrowed, and Cost the recent
+	// mean of their cost, both in thousandths.
 	Borrowed int `json:"borrowed,omitempty"`
 	Cost     int `json:"cost,omitempty"`
-	// Spent has the slot-hours of the present period of its budget.
+	// Spent is the number of slot-hours used in the present period of the queue's budget.
 	Spent float64 `json:"spent,omitempty"`
 }
 
-// pastWeight is how many times what a queue borrowed in the past counts against what it
-// borrows now. With 1, a queue that wants slots half of the time would have a third of
-// what is borrowed over time; with 4, it has 42 %. A greater number would leave a queue that
-// was alone in the pool without borrowed slots for longer.
+// pastWeight is the factor of the mean of the slots that a queue borrowed in the past, when
+// it is added to the slots that the queue borrows now. If one of two queues wants slots
+// only half of the time, it gets 42 % of the borrowed slot-hours; with a factor of 1, it
+// would get a third. With a larger factor, a queue that was alone in the pool would get no
+// borrowed slots for longer.
 const pastWeight = 4
 
-// mostPast bounds what is remembered, which keeps products within 64 bits.
+// mostPast is the largest value of Node.Past. It keeps products within 64 bits.
 const mostPast = 4 * MostSlots * WeightUnit
 
-// Key returns a name of a node that no other node of the pool has, at any time.
+// Key returns the unique key of a node. No other node of the pool ever has the same key.
 func (l *Layout) Key(n int) string { return l.Nodes[n].key }
 
-// Key returns the Layout.Key of a queue that the operator wrote.
+// Key returns the key of a queue that the operator has configured, as Layout.Key does.
 func Key(name string) string { return "queue/" + name }
 
 // Remembers reports whether divisions depend on the past.
@@ -93,19 +95,20 @@ func (t *Tree) Remembers() bool {
 	return false
 }
 
-// Remembers reports whether the shares of the queue depend on its past.
+// Remembers reports whether the queue's share depends on its past.
 func (n *Node) Remembers() bool { return n.HalfLife > 0 || n.Budget != nil }
 
-// WithHalfLife returns the tree with a half-life, in seconds, of the namespaces that are
-// queues of their own outside of all queues.
+// WithHalfLife returns a copy of the tree that sets the half-life, in seconds, of
+// namespaces that are in no configured queue.
 func (t *Tree) WithHalfLife(seconds float64) *Tree {
 	out := *t
 	out.any.HalfLife = seconds
 	return &out
 }
 
-// Remember takes the past into account, by Key. A queue beyond its budget and those inside
-// it lose their guarantees. All leaves must have been added before.
+// Remember adds the past of queues, by Key, to the layout. A queue that has spent its
+// budget loses its guarantee, and so do the queues inside it. Call Remember after all
+// leaves have been added.
 func (l *Layout) Remember(past map[string]Past) {
 	for n := range l.Nodes {
 		node := &l.Nodes[n]
@@ -126,9 +129,9 @@ func (l *Layout) Remember(past map[string]Past) {
 	}
 }
 
-// compare sets what the past of siblings counts for. It is in proportion to the cost of what
-// each borrowed, and all together it is as much as the slots that they borrowed. So costs
-// matter only in relation to each other.
+// compare sets Past of siblings. The sum of their Past is pastWeight times the slots that
+// they borrowed together, divided in proportion to the cost of what each borrowed. So only
+// the ratio of costs matters.
 func (l *Layout) compare(siblings []int, past map[string]Past) {
 	slots, cost := 0.0, 0.0
 	for _, n := range siblings {
@@ -143,9 +146,9 @@ func (l *Layout) compare(siblings []int, past map[string]Past) {
 	}
 }
 
-// Divide returns the slots that each node may use, by index. demand is indexed in the same
-// way; only the entries of leaves count. Queues beyond their budget get what is left after
-// all others have what they want.
+// Divide returns the number of slots that each node may use, by index. demand is indexed in
+// the same way; only the entries of leaves count. Queues that have spent their budget get
+// only slots that no other queue wants.
 func (l *Layout) Divide(slots int, demand []Demand) []int {
 	if !l.spent {
 		return l.divide(slots, demand)

@@ -15,11 +15,10 @@ const Any = "*"
 // WeightUnit is the Weight of a queue of weight 1.
 const WeightUnit = 1000
 
-// Order is how jobs of one queue may overtake each other while they wait.
+// Order states which waiting jobs of a queue may start before an earlier one.
 type Order string
 
-// Orders of a queue. The order of jobs is that of priority, and of arrival among jobs of
-// equal priority.
+// The orders of a queue. Jobs are ordered by priority, then by arrival.
 const (
 	OrderPolicy Order = "policy" // the queue's policy chooses
 	OrderStrict Order = "strict" // no job starts before the first that waits
@@ -50,15 +49,15 @@ type Queue struct {
 	MaxJobs   int // jobs that run at a time
 	MaxTime   int // seconds that a job runs before the others of its queue go first
 
-	// Stops is whether a job that ran for MaxTime is stopped.
+	// Stops states that a job that has run for MaxTime is stopped.
 	Stops bool
 
-	// ReclaimAfter is how many seconds the queue, or one inside it, must have wanted slots of
-	// its share before they are taken back from other queues.
+	// ReclaimAfter is the number of seconds for which the queue, or one inside it, must
+	// have wanted slots of its share before they are taken back from other queues.
 	ReclaimAfter int
 
-	// Order is that of the queue and of the queues inside it that have none; "" is the
-	// order of the queue around it, and OrderPolicy if no queue has one.
+	// Order applies to the queue, and to the queues inside it that have no order. If it is
+	// empty, the order of the outer queue applies, or OrderPolicy if there is none.
 	Order Order
 
 	HalfLife float64 // seconds in which past use comes to count half; 0 forgets it at once
@@ -100,8 +99,8 @@ type Node struct {
 	HalfLife float64 // as in Queue
 	Budget   *Budget
 	Past     int // thousandths of slots that count in addition to those that it borrows now
-	// Spent is the node at or above this one that is beyond its budget; 0 is none. Stopped
-	// is set if the queue gets nothing for that reason.
+	// Spent is the node, at or above this one, that has spent its budget, or 0 if there is
+	// none. Stopped states that the queue therefore gets no slots.
 	Spent   int
 	Stopped bool
 
@@ -170,7 +169,8 @@ func (t *Tree) add(parent int, q *Queue) {
 	}
 }
 
-// Plain reports whether the tree has only namespaces, which have no limits, order or past.
+// Plain reports whether the tree consists only of namespaces, which have no limits, order,
+// half-life or budget.
 func (t *Tree) Plain() bool {
 	q := &t.any
 	return len(t.nodes) == 1 && q.Limit == 0 && q.MaxJob == 0 && q.MaxJobs == 0 && q.MaxTime == 0 && q.Order == "" && q.HalfLife == 0 && q.Budget == nil

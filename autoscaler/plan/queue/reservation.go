@@ -71,8 +71,8 @@ func (t *Tree) aboveLimits() (problems []ReservationProblem) {
 	return problems
 }
 
-// At adds the reservations that hold at a time to the guarantees. It returns the time at
-// which the next reservation begins or ends, 0 if none will.
+// At adds the reservations that are in force at the time now to the guarantees. It returns
+// the time at which the next reservation begins or ends, or 0 if there is none.
 func (l *Layout) At(now float64) (next float64) {
 	soon := func(at float64) {
 		if at > now && (next == 0 || at < next) {

@@ -117,7 +117,8 @@ func (t *Tree) Spread(parts []Part) Spread {
 // Share is the part of a placement in one domain.
 type Share struct{ Domain, Workers int }
 
-// By returns the workers of a placement by domain of a level, in the order of the tree.
+// By returns the number of workers of a placement in each domain of a level, in the order
+// of the tree.
 func (t *Tree) By(level int, parts []Part) []Share {
 	var out []Share
 	for _, p := range t.sorted(parts) {

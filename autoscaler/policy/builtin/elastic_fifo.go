@@ -29,7 +29,7 @@ var elasticFIFOEntry = registry.Define(registry.Info{
 	Name:   "elastic-fifo",
 	Doc:    "Each job gets its minimum size in order of arrival, then each gets one more worker in turn until the GPUs are used.",
 	Source: "Schedulearn (NTHU 2023) and Voda (IC2E 2023); the efficiency floor is Kolo's",
-	Needs:  "with an efficiency floor the speed-up curve, else nothing; unmeasured sizes use the prior",
+	Needs:  "nothing or, with an efficiency floor, the speed-up curve; unmeasured sizes use the prior",
 }, elastic{Efficiency: -1}, elastic.fifo)
 
 func (e elastic) fifo(s *policy.Snapshot) policy.Decision {

@@ -68,8 +68,8 @@ func interleave(candidates []candidate) []candidate {
 	return out
 }
 
-// reserves are the accounts of firm slots, without and with what is reserved for later.
-// leftover is what leaves beyond their budget may have.
+// reserves holds the accounts of firm slots, without and with the slots that are reserved
+// for later. leftover holds the slots that leaves which have spent their budget may have.
 type reserves struct {
 	now, later *queue.Account
 	leftover   []int
@@ -108,7 +108,7 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
 			return false
 		case !ok && fitsNow:
-			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take what is reserved for later", c.least)
+			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take slots that are reserved for later", c.least)
 			return false
 		case !ok && at > 0:
 			d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the other jobs of %s need more of its limit of %d than it leaves", c.least, d.label(at), d.layout.Nodes[at].Limit)
@@ -134,7 +134,7 @@ func (d *decision) refuse(index int, why waiting.Reason, format string, args ...
 	d.out[index].Reason = sentence(why, fmt.Sprintf(format, args...))
 }
 
-// stop takes all workers from a job that ran as long as it may.
+// stop takes all workers from a job that has run for max_time.
 func (d *decision) stop(index, node int) {
 	most := time.Duration(d.layout.Nodes[node].MaxTime) * time.Second
 	d.refuse(index, waiting.OverLimit, "it ran for %v, the max_time of %s, and is stopped; register it again to run it again", most, d.label(node))

@@ -10,8 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// alone reports whether a pool is divided only between namespaces, and has jobs of one
-// namespace at most: then there is nothing to divide.
+// alone reports whether a pool is divided only between namespaces, and has jobs of at
+// most one namespace. Then there is nothing to divide.
 func (p *Policy) alone(s *policy.Snapshot) (namespace string, alone bool) {
 	if _, own := p.own[queue.Any]; own || !p.tree.Plain() {
 		return "", false
@@ -30,8 +30,9 @@ func (p *Policy) alone(s *policy.Snapshot) (namespace string, alone bool) {
 	return namespace, true
 }
 
-// undivided returns the decision of the pool's policy for the pool as it is. The state is
-// that of the namespace, so that its policy goes on with it when others come.
+// undivided returns the decision of the pool's policy for the whole pool. The policy's
+// state is that of the namespace, so that it is still known when jobs of other namespaces
+// arrive.
 func (p *Policy) undivided(s *policy.Snapshot, namespace string) (d policy.Decision, err error) {
 	pot := *s
 	before := load(s)

@@ -12,7 +12,8 @@ import (
 )
 
 // leftover returns the slots of each leaf if all jobs grow as far as they can. It returns
-// nil if no candidate is in a queue beyond its budget: only for these, it matters.
+// nil if no candidate is in a queue that has spent its budget, because only such
+// candidates need it.
 func (d *decision) leftover(candidates []candidate) []int {
 	demand := make([]queue.Demand, len(d.layout.Nodes))
 	for _, m := range d.members {
@@ -30,15 +31,15 @@ func (d *decision) leftover(candidates []candidate) []int {
 	return d.layout.Divide(d.slots, demand)
 }
 
-// unpaid reports whether a job waits for the budget of its queue: because the queue gets
-// nothing, or because the job could not give back its minimum to queues within their
-// budgets that want it now.
+// unpaid reports whether a job waits because its queue has spent its budget. Either the
+// queue gets no slots, or the job could not give back its minimum, which queues within
+// their budgets want now.
 func (d *decision) unpaid(c *candidate, firm, leftover []int) bool {
 	node := &d.layout.Nodes[c.leaf]
 	return node.Stopped || node.Spent > 0 && !c.job.Preemptible && firm[c.leaf]+c.least > leftover[c.leaf]
 }
 
-// spent says which queue has spent its budget, for a leaf beyond it.
+// spent states which queue has spent its budget, for a leaf in that queue.
 func (d *decision) spent(leaf int) string {
 	node := &d.layout.Nodes[leaf]
 	at := node.Spent

@@ -196,9 +196,9 @@ func (d *decision) sort() (candidates []candidate) {
 // last is the priority of jobs that go behind all others of their queue.
 const last = math.MinInt32
 
-// outlast applies max_time of the queues of a job: it puts the job behind the others of its
-// queue if it ran as long as it may, and returns the node in which it is to be stopped, -1
-// if there is none.
+// outlast applies max_time of the queues of a job. If the job has run for that time,
+// outlast puts it behind the others of its queue, and returns the node whose rule stops it,
+// or -1.
 func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 	stops = -1
 	d.layout.Path(m.leaf, func(n int) bool {
@@ -218,8 +218,8 @@ func (d *decision) outlast(m *member, j *policy.Job) (stops int) {
 	return stops
 }
 
-// wakeAfter asks for another decision when a job that runs from now on has run as long as
-// it may.
+// wakeAfter requests another decision at the time at which a job that runs from now on has
+// run for max_time.
 func (d *decision) wakeAfter(leaf int, j *policy.Job) {
 	d.layout.Path(leaf, func(n int) bool {
 		if most := d.layout.Nodes[n].MaxTime; most > 0 {

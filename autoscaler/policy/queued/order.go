@@ -15,32 +15,32 @@ import (
 )
 
 // The head of a queue with an order is the first of its jobs that waits. In a strict queue,
-// no job starts before the head. In a queue that skips, a job may, if it does not delay the
-// head:
+// no job starts before the head. In a queue that skips, a job may start before it, if it
+// does not delay the head:
 //
 //   - Slots that it can give back are lent to it. It gives them back when the head can start
 //     with them.
 //   - Firm slots are lent to it only if the head could not use them, whichever of the jobs
-//     before the head end first (slack). How long a job runs is never taken into account: no
-//     one knows, and what jobs declare is a claim.
+//     before the head end first (slack). The lengths of jobs are never taken into account,
+//     because no one knows them, and what a job declares need not be true.
 
-// mostTurns bounds how often the policy of a queue is asked again in one turn because it
-// wants to start jobs that must not overtake.
+// mostTurns limits how often the policy of a queue is asked again because it wants to start
+// jobs that must not overtake.
 const mostTurns = 4
 
-// again is the time, in seconds, after which a decision is continued that gave the head its
-// slots and left the rest of the queue as it was.
+// again is the time, in seconds, until the next decision after one that gave the head its
+// slots and did not change the rest of the queue.
 const again = 1
 
 func (m *member) ordered() bool { return m.order != queue.OrderPolicy }
 
-// precedes reports whether a job is before another in the order of a queue. i and k are
-// their places in the snapshot.
+// precedes reports whether job j comes before job o in the order of a queue. i and k are
+// their indexes in the snapshot.
 func precedes(j *policy.Job, i int, o *policy.Job, k int) bool {
 	return cmp.Or(cmp.Compare(o.Priority, j.Priority), cmp.Compare(i, k)) < 0
 }
 
-// low returns the slots with which a job starts.
+// low returns the smallest number of slots with which a job starts.
 func low(j *policy.Job) int { return j.Sizes.Above(max(1, j.Min)-1) * max(1, j.PerWorker) }
 
 func (m *member) behind(id string) string {
@@ -50,8 +50,8 @@ func (m *member) behind(id string) string {
 	return fmt.Sprintf("job %s waits before it, and would be delayed", id)
 }
 
-// never reports whether a job cannot start however many slots become free. Such a job is no
-// head.
+// never reports whether a job cannot start even if all slots become free. Such a job is not
+// a head.
 func (d *decision) never(j *policy.Job, leaf int) bool {
 	least, typed := low(j), d.slots
 	if t := slices.Index(d.types, j.Type); j.Type != "" && t >= 0 {
@@ -65,9 +65,10 @@ func (d *decision) never(j *policy.Job, leaf int) bool {
 	return !j.Preemptible && least > d.layout.Reserve(d.slots, nil, true).Room(leaf)
 }
 
-// slack returns how many slots may be taken from a queue of at most so many slots before
-// its head, which needs least, is delayed: whichever of the jobs ahead are left when the
-// head could first start, it still can.
+// slack returns how many slots jobs behind the head may take without delaying it. The queue
+// has at most most slots, and the head needs least of them. ahead holds the slots of the
+// jobs before the head, which may end in any order: at the moment when enough of them have
+// ended for the head to start, it can still start.
 func slack(most, least int, ahead []int) int {
 	room := most - least
 	if room <= 0 {
@@ -92,7 +93,8 @@ type head struct {
 	at    int // in the jobs that the policy of its queue sees, -1 if it is not admitted
 }
 
-// headOf returns the head of a queue after an answer of its policy, nil if no job waits.
+// headOf returns the head of a queue after an answer of its policy. It returns nil if no
+// job waits.
 func (d *decision) headOf(m *member) *head {
 	var h *head
 	if m.head != nil {
@@ -111,7 +113,8 @@ func (d *decision) headOf(m *member) *head {
 }
 
 // mayPass reports whether a job may start although the head of its queue was not admitted.
-// The head is firm, or no job of the queue is admitted: so only firm slots count.
+// Only firm slots count, because either the head is firm, or no job of the queue is
+// admitted.
 func (d *decision) mayPass(c *candidate, firm []int) bool {
 	switch {
 	case c.order == queue.OrderStrict:
@@ -128,8 +131,9 @@ func (d *decision) mayPass(c *candidate, firm []int) bool {
 	return true
 }
 
-// slackOf returns how many firm slots jobs may take that pass the head of a queue, which was
-// not admitted. It computes that again only if firm slots of other queues have changed.
+// slackOf returns how many firm slots may be taken by jobs that pass the head of a queue,
+// if the head was not admitted. It computes the number again only if the firm slots of
+// other queues have changed.
 func (d *decision) slackOf(m *member, firm []int) int {
 	sum := 1
 	for leaf, n := range firm {
@@ -161,8 +165,9 @@ func (d *decision) lastPlace(leaf int) (last bool) {
 	return last
 }
 
-// minima returns the minima of the jobs before the head, and the firm slots that running
-// jobs behind it hold. With firm, jobs that can be suspended count for nothing.
+// minima returns the minima of the jobs before the head, and the number of firm slots that
+// running jobs behind it hold. If firm is set, the minima of jobs that can be suspended are
+// not included.
 func (m *member) minima(h *head, firm bool) (ahead []int, behind int) {
 	for k := range m.jobs {
 		switch j := &m.jobs[k]; {
@@ -177,8 +182,8 @@ func (m *member) minima(h *head, firm bool) (ahead []int, behind int) {
 	return ahead, behind
 }
 
-// inTurn asks the policy of a queue again, without jobs that it started although they must
-// not overtake, until it keeps to the order.
+// inTurn asks the policy of a queue again until it keeps to the order. Jobs that the policy
+// started although they must not overtake are hidden from it.
 func (d *decision) inTurn(m *member) {
 	for turn := 0; ; turn++ {
 		h := d.headOf(m)
@@ -234,9 +239,9 @@ func (d *decision) hide(m *member, h *head) (started bool) {
 	return started
 }
 
-// most returns the slots that jobs of a queue may have at most: its share of the first
-// division or, if that is too small for the head, all that other queues do not hold for
-// good.
+// most returns the largest number of slots that jobs of a queue may have. This is the
+// queue's share of the first division. If that is too small for the head, it is the number
+// of all slots that are not firm slots of other queues.
 func (d *decision) most(m *member, least int) int {
 	if n := m.due - m.fixed; n >= least {
 		return n
@@ -249,7 +254,7 @@ func (d *decision) most(m *member, least int) int {
 	return d.layout.Use(d.slots, firm).Room(m.leaf)
 }
 
-// line returns the jobs of a queue in its order.
+// line returns the jobs of a queue in the queue's order.
 func (m *member) line() []int {
 	out := make([]int, len(m.jobs))
 	for k := range out {
@@ -259,7 +264,7 @@ func (m *member) line() []int {
 	return out
 }
 
-// drop takes the slots of hidden jobs that their policy insists on.
+// drop takes the slots from hidden jobs that their policy has started nevertheless.
 func (m *member) drop() {
 	for k, hidden := range m.hidden {
 		if a := &m.answer.Allocations[k]; hidden && a.Count > 0 {
@@ -300,8 +305,8 @@ func (d *decision) advance(m *member, h *head) {
 	d.wake(d.s.Now + again)
 }
 
-// aside has the jobs of a queue that its policy does not see in one question, and those of
-// which it sees only the minimum.
+// aside holds the jobs of a queue that its policy does not see when it is asked, and those
+// of which it sees only the minimum.
 type aside struct {
 	out, capped []bool
 	why         string

@@ -255,7 +255,7 @@ func TestPolicy_Reservations(t *testing.T) {
 	w.job("b2", "b", 3, 3)
 	w.job("b3", "b", 3, 3, preemptible)
 	must.Eq(t, "b1=13 b2=0 b3=3", w.decide().counts())
-	must.Eq(t, "reservation: it is not preemptible, and its minimum of 3 slots would take what is reserved for later", w.reason("b2"))
+	must.Eq(t, "reservation: it is not preemptible, and its minimum of 3 slots would take slots that are reserved for later", w.reason("b2"))
 	must.Eq(t, 100, w.last.RequeueAt)
 	w.s.Now = 100
 	w.job("demo", "demo", 1, 16)

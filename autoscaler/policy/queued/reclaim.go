@@ -11,11 +11,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// wait changes the demand while queues have not yet wanted for their reclaim_after what
-// others hold of their share. Until then, such a queue has what it holds and what is free,
-// and no other queue gains by that. The time counts from the first decision in which a
-// queue held less than its share: only what this package has seen counts, not when a job
-// claims to have come.
+// wait changes the demand for queues that have slots of their share held by others, and
+// have not wanted them for their reclaim_after yet. Until then, such a queue has the slots
+// that it holds and free ones, and no other queue gets more because of this. The time
+// counts from the first decision in which the queue held less than its share. It does not
+// depend on when a job claims to have arrived.
 func (d *decision) wait(demand []queue.Demand) {
 	shares := d.patient(demand)
 	if shares == nil {
@@ -36,8 +36,8 @@ func (d *decision) wait(demand []queue.Demand) {
 	}
 }
 
-// patient finds the queues that wait for slots of their share. It returns the shares, nil if
-// no queue waits.
+// patient finds the queues that wait for slots of their share. It returns the shares of all
+// queues, or nil if no queue waits.
 func (d *decision) patient(demand []queue.Demand) (shares []int) {
 	var free *queue.Account
 	for _, m := range d.members {
@@ -72,7 +72,7 @@ func (d *decision) patient(demand []queue.Demand) (shares []int) {
 	return shares
 }
 
-// holdings returns an account of what the leaves hold now.
+// holdings returns an account of the slots that the leaves hold now.
 func (d *decision) holdings() *queue.Account {
 	now := make([]int, len(d.layout.Nodes))
 	for _, m := range d.members {
@@ -81,7 +81,7 @@ func (d *decision) holdings() *queue.Account {
 	return d.layout.Use(d.slots, now)
 }
 
-// longest returns the greatest of some setting of a leaf and the nodes above it.
+// longest returns the largest value of a setting among a leaf and the nodes above it.
 func (d *decision) longest(leaf int, of func(*queue.Node) int) (longest int) {
 	d.layout.Path(leaf, func(n int) bool {
 		longest = max(longest, of(&d.layout.Nodes[n]))
@@ -90,9 +90,9 @@ func (d *decision) longest(leaf int, of func(*queue.Node) int) (longest int) {
 	return longest
 }
 
-// wanting returns since when a queue wants slots that others hold, 0 if it does not, and
-// how many slots it has once it has them back, 0 if it still waits. A queue that left slots
-// of its share unused wants none.
+// wanting returns the time since when a queue has wanted slots that others hold, or 0 if it
+// wants none. owed is the number of slots that it has when it has got them back, or 0 while
+// it still waits. A queue that left slots of its share unused wants none.
 func (m *member) wanting() (since float64, owed int) {
 	switch {
 	case m.waits > 0:
@@ -108,5 +108,5 @@ func (m *member) patience() string {
 	if m.waits == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; it has its share back after it wanted it for %v", time.Duration(m.waits)*time.Second)
+	return fmt.Sprintf("; it gets its share back after it has wanted it for %v", time.Duration(m.waits)*time.Second)
 }

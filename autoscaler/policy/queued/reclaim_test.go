@@ -28,7 +28,7 @@ func TestPolicy_ReclaimAfter(t *testing.T) {
 	w.job("a2", "a", 4, 4)
 	must.Eq(t, "b1=13 a1=3 a2=0", w.decide().counts())
 	must.Eq(t, 150, w.last.RequeueAt)
-	must.Eq(t, `no-room: its minimum is 4 slots, and queue "a" may use 3 now; it has its share back after it wanted it for 1m40s`, w.reason("a2"))
+	must.Eq(t, `no-room: its minimum is 4 slots, and queue "a" may use 3 now; it gets its share back after it has wanted it for 1m40s`, w.reason("a2"))
 	w.s.Now = 149
 	must.Eq(t, "b1=13 a1=3 a2=0", w.decide().counts())
 	w.s.Now = 150

@@ -10,7 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// seen has fingerprints of a queue as its policy saw it last.
+// seen holds fingerprints of a queue as its policy saw it last.
 type seen struct {
 	Jobs  uint64 `json:"jobs"`
 	Slots uint64 `json:"slots"` // 0 if the policy is to plan again in any case

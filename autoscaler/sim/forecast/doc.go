@@ -9,19 +9,20 @@
 //	                                └──────── some 20 times ──────────┤
 //	                                                                  └─> quantiles of the starts
 //
-// It runs the simulator from the present state, with the pool's own policy, again and again.
-// Each run draws how long jobs still take, from what is known of them (Length), and which
-// jobs arrive, from those that arrived lately. The range spans most of the starts that the
-// runs had. Forecasts are for people: no decision depends on one, so a job that lies about
-// its length moves forecasts only.
+// The package simulates the pool several times from its present state, with the pool's own
+// policy. For each run, it draws how much longer jobs run, from what is known of their
+// lengths (Length), and which jobs arrive, from those that arrived recently. The range of a
+// job contains most of its starts in these runs. Forecasts are only shown to users. No
+// decision depends on them, so a job that declares a wrong length affects only forecasts.
 //
 // # Limits
 //
-// The work of a forecast is bounded, in decisions times jobs. So the same question gets the
-// same answer on a slow machine. A run that reaches its bound shows only that jobs start
-// later than that: their range has no end. Its memory is bounded by the number of sizes that it
-// tells apart, so in a pool of 2000 jobs, one of more than 524 workers is expected to gain nothing
-// from those beyond.
+// The work of a forecast is limited, in decisions times jobs, and not by time. So a slow
+// machine gives the same answer to the same question. A run that reaches the limit shows
+// only that jobs start later than its end, so their ranges have only a lower bound.
+//
+// The memory of a forecast is limited by the number of sizes for which it tabulates step times.
+// So in a pool of 2000 jobs, a job is assumed to gain nothing from workers beyond 524.
 //
 // Runs count slots and do not place workers on nodes. A job that waits because free slots are
 // scattered starts later than its forecast.

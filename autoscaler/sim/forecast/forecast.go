@@ -30,13 +30,14 @@ const (
 // ErrTooMany is the error for a pool with more than MaxJobs jobs.
 var ErrTooMany = fmt.Errorf("the pool has more than %d jobs", MaxJobs)
 
-// Question is a pool at present, and what is known of its future.
+// Question holds the present state of a pool, and what is known of its future.
 type Question struct {
 	Snapshot *policy.Snapshot
 	Policy   policy.Policy
 	Lengths  []Length // of Snapshot.Jobs, in its order
 
-	// Arrivals are the last jobs that arrived, oldest first. Similar ones are expected.
+	// Arrivals are the last jobs that arrived, oldest first. Similar jobs are expected to
+	// arrive.
 	Arrivals []Arrival
 }
 
@@ -50,9 +51,9 @@ type Arrival struct {
 type Start struct {
 	Job string
 
-	// The job starts between Earliest and Latest with a probability of about 80 %, and as
-	// likely before as after Middle. Latest and Middle are 0 if they are not known; the
-	// job then starts not before Earliest. All are 0 if nothing is known.
+	// The job starts between Earliest and Latest with a probability of about 80 %. It is as
+	// likely to start before Middle as after it. If only a lower bound is known, Latest and
+	// Middle are 0, and Earliest is the bound. If nothing is known, all are 0.
 	Earliest, Middle, Latest float64
 }
 
@@ -102,8 +103,8 @@ func slots(s *policy.Snapshot) (n int) {
 	return n
 }
 
-// run is one simulation. It is the policy of the simulation, so that it sees when jobs start,
-// and ends the simulation once it has seen enough.
+// run is one simulation. It wraps the policy, so that it learns when jobs start, and can
+// end the simulation once that is known of all jobs.
 type run struct {
 	policy.Policy
 	fixed []policy.Fixed

@@ -13,16 +13,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// spread is the standard deviation of the logarithm of two factors that each future draws: for
-// all lengths that are not declared, and for the rate of arrivals. Lengths are wrong together,
-// because the jobs of today are longer than those of last week, and so are gaps between
-// arrivals. It was tuned on workloads 1 and 2 of docs/benchmarks.md.
+// spread is the standard deviation of the logarithm of two random factors of each future:
+// one for all lengths that are not declared, and one for the rate of arrivals. A common
+// factor is needed because the errors of lengths are correlated: all jobs of a day may be
+// longer than those of the week before. The same is true of gaps between arrivals. The
+// value was tuned on workloads 1 and 2 of docs/benchmarks.md.
 const spread = 0.6
 
-// arriving begins the ID of a drawn job. No ID in Nomad begins so.
+// arriving is the first byte of the ID of a drawn job. No ID in Nomad begins with it.
 const arriving = '\x00'
 
-// future draws futures of a pool.
+// future draws possible futures of a pool.
 type future struct {
 	q       *Question
 	nodes   []trace.Node
@@ -53,10 +54,11 @@ func newFuture(q *Question) *future {
 	return f
 }
 
-// guesses reports whether most lengths of present jobs rest on nothing that is known.
+// guesses reports whether most lengths of present jobs were drawn without any knowledge
+// of them.
 func (f *future) guesses() bool { return 2*f.guessed > f.lengths }
 
-// config returns the simulation of a future.
+// config draws a future, and returns the configuration of its simulation.
 func (f *future) config(rng *rand.Rand) sim.Config {
 	s := f.q.Snapshot
 	p := &sim.Present{Now: s.Now, State: s.State, Changed: s.Changed, Past: s.Past}
@@ -87,8 +89,8 @@ func (f *future) config(rng *rand.Rand) sim.Config {
 	}
 }
 
-// arrive draws the jobs that arrive: copies of the last ones, with gaps between them as
-// lately, for as long as these were observed.
+// arrive draws the jobs that arrive: copies of recent jobs, with the gaps between recent
+// arrivals. They arrive for a time as long as the one in which the recent jobs arrived.
 func (f *future) arrive(rng *rand.Rand, busier float64, add func(j policy.Job, l Length, arrives float64)) {
 	if f.span <= 0 {
 		return
@@ -109,8 +111,8 @@ func (f *future) arrive(rng *rand.Rand, busier float64, add func(j policy.Job, l
 	}
 }
 
-// job returns a job of the simulation, with its arrival and so many seconds of work on one
-// worker to do.
+// job returns a job of the simulation with the given arrival and work, in seconds and seconds
+// on one worker.
 func (f *future) job(j *policy.Job, work, arrives float64) trace.Job {
 	least := min(j.Min, f.most) // one with more never starts
 	most := max(least, min(j.Max, f.most))
@@ -126,16 +128,16 @@ func (f *future) job(j *policy.Job, work, arrives float64) trace.Job {
 	return out
 }
 
-// bound limits work and steps, so that sums of what jobs report stay finite.
+// bound limits work and steps, so that sums of reported values stay finite.
 const bound = 1e12
 
 func within(x float64) float64 { return max(0, min(x, bound)) }
 
-// sizes limits the sizes of which step times are tabulated, over all present jobs. Beyond them,
-// more workers gain nothing.
+// sizes limits the number of sizes for which step times are tabulated, over all present jobs.
+// Beyond these sizes, more workers gain nothing.
 const sizes = 1 << 20
 
-// curve returns the step times of a job whose step on one worker takes so long.
+// curve returns the step times of a job whose step on one worker takes one seconds.
 func (f *future) curve(j *policy.Job, one float64) *trace.Curve {
 	if known := f.curves[j.ID]; known != nil {
 		return known

@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// enough is the least number of jobs from which lengths are drawn.
+	// enough is the smallest number of complete jobs from which lengths are drawn.
 	enough = 3
 
-	// unknownSeconds is how long a job takes at least, at its preferred size, of which nothing
-	// is known.
+	// unknownSeconds is the shortest length, at its preferred size, of a job of which
+	// nothing is known.
 	unknownSeconds = 600
 
-	// lengthsKept is how many of the newest lengths count. More cost time and show no more.
+	// lengthsKept is how many of the newest lengths count. More lengths cost time and do
+	// not improve forecasts.
 	lengthsKept = 64
 
-	// certain is the largest probability with which a length is extrapolated: without a bound,
-	// a few draws would be years.
+	// certain is the largest probability for which a length is extrapolated. Without this
+	// limit, a few draws would be years.
 	certain = 0.95
 )
 
-// Length is what is known of the length of a job. What is declared comes with the job itself
-// (policy.Job.Remaining) and counts most, then Kind, then Pool. If there is nothing, a job is
-// expected to run for as long again as it has run.
+// Length holds what is known of the length of a job from other jobs. If the job declares
+// its work (policy.Job.Remaining), that has precedence; then Kind, then Pool. If nothing is
+// known, the job is expected to run for as long again as it has run.
 type Length struct {
 	// Kind has the work of complete jobs of the same kind, in seconds on one worker, newest
 	// last.
@@ -40,8 +41,8 @@ type Length struct {
 	Pool []float64
 }
 
-// draw returns the remaining work of a job, in seconds on one worker. guessed is true if it
-// rests on nothing that is known.
+// draw returns the remaining work of a job, in seconds on one worker. guessed is true if
+// nothing is known of its length.
 func (l Length) draw(j *policy.Job, rng *rand.Rand) (work float64, guessed bool) {
 	one := j.Curve.Time(1)
 	preferred := j.Curve.Speedup(max(1, j.Preferred))
@@ -64,8 +65,8 @@ func (l Length) draw(j *policy.Job, rng *rand.Rand) (work float64, guessed bool)
 // declared reports whether the remaining work of a job is known.
 func declared(j *policy.Job) bool { return j.Remaining > 0 && j.Curve.Measured() }
 
-// longer returns how much longer than ran a job is, if its length is one of those of others
-// that are longer. u is from 0 to 1.
+// longer draws how much longer than ran a job takes, from the lengths of other jobs that
+// took longer than ran. u is a random number from 0 to 1.
 func longer(others []float64, ran, u float64) float64 {
 	others = others[max(0, len(others)-lengthsKept):]
 	rest := slices.DeleteFunc(slices.Clone(others), func(x float64) bool { return !(x > ran) })
@@ -73,7 +74,8 @@ func longer(others []float64, ran, u float64) float64 {
 		return again(ran, u)
 	}
 	slices.Sort(rest)
-	// The next job is as likely between two of the others as below or above all of them.
+	// The length of the next job is as likely to be between two neighbours as below or
+	// above all of them.
 	at := u * float64(len(rest)+1)
 	k := int(at)
 	f := at - float64(k)
@@ -86,8 +88,8 @@ func longer(others []float64, ran, u float64) float64 {
 	return rest[k-1] + f*(rest[k]-rest[k-1]) - ran
 }
 
-// again returns how much longer a job takes that has run for so long: as likely more as less
-// than that (Harchol-Balter and Downey, SIGMETRICS'96).
+// again draws how much longer a job takes that has run for the time ran. The median is this
+// same time (Harchol-Balter and Downey, SIGMETRICS'96).
 func again(ran, u float64) float64 {
 	return max(1, ran) * (1/(1-math.Min(u, certain)) - 1)
 }

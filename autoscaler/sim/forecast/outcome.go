@@ -5,7 +5,7 @@ package forecast
 
 import "slices"
 
-// outcome has the starts of one job over the runs.
+// outcome holds the starts of one job in all runs.
 type outcome struct {
 	least []float64 // the start or, if the job did not start, the end of the run
 	never int       // runs in which it did not start
@@ -19,7 +19,7 @@ func (o *outcome) add(start, ended float64) {
 	o.least = append(o.least, start)
 }
 
-// set sets the range of a start.
+// set sets the range of a start from the runs.
 func (o *outcome) set(s *Start, now float64, guessed bool) {
 	slices.Sort(o.least)
 	n := len(o.least)

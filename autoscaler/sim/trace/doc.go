@@ -10,6 +10,8 @@
 //	Philly ─────┤
 //	Helios ─────┼─> Read ─> Trace ─> (Scale, Permute) ─> simulator
 //	ElasticFlow ┤
+//	Acme ───────┤
+//	Alibaba ────┤
 //	event log ──┤
 //	Synthetic ──┘
 //

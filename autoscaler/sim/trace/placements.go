@@ -22,8 +22,8 @@ type Placements struct {
 	times map[appKey]*Spans
 }
 
-// Spans holds the step times of one application at one batch size by placement: how many
-// GPUs the job has on each of its nodes.
+// Spans holds the step times of one application at one batch size by placement. A placement
+// is the list of the numbers of GPUs that the job has on its nodes.
 type Spans struct {
 	exact  map[string]float64
 	bySize map[int][]span // in the order of the file

@@ -25,8 +25,9 @@ type Synthetic struct {
 	// their length at their preferred size.
 	Deadlines float64
 
-	// Gangs makes jobs as they train language models: few gangs of 64 to 512 GPUs hold nearly
-	// all of the GPU time, and nearly all jobs are short and small.
+	// Gangs generates the workload of a cluster that trains language models: a few gangs of
+	// 64 to 512 GPUs hold nearly all of the GPU time, and nearly all other jobs are short
+	// and small.
 	Gangs bool
 
 	// Tenants is how many tenants the jobs belong to. 0 is 1.
@@ -55,8 +56,8 @@ var families = []family{
 	{"large-cnn", 0.08, 4.00, 0.080, 0.0100, 26, 0.8, 64, 0},
 }
 
-// gangs are the families of a workload of large gangs. The shape is that of Kalos in the Acme
-// traces, the numbers are ours.
+// gangs lists the families of a workload with large gangs. It resembles the Kalos cluster
+// of the Acme traces, but the numbers are not taken from them.
 var gangs = []family{
 	{"evaluation", 0.93, 0.50, 0.020, 0.0040, 0.4, 1.2, 8, 0},
 	{"fine-tuning", 0.04, 8.00, 0.050, 0.0040, 60, 1.0, 64, 3},

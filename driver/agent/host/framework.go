@@ -33,7 +33,8 @@ type Framework interface {
 	// "" if the framework does not know the line.
 	Explain(line string) string
 	// Reassigns reports whether a process that waits for its first ring can take another
-	// place than it was started for, unless it can't change its ring.
+	// place than the one for which it was started. Processes that can't change their ring
+	// never can.
 	Reassigns() bool
 	// Standbys reports whether there may be processes that can't change their ring.
 	// Then each slot has a second place, for a process of the next ring.

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// watching is a leader's request to watch what the processes of a ring do, in progress.
+// watching is the state of a leader's request to watch the processes of a ring.
 type watching struct {
 	request wire.Watch
 	began   time.Time
@@ -20,7 +20,7 @@ type watching struct {
 	sights  map[int]*sight // by entry
 }
 
-// sight is what was seen of one process.
+// sight holds what was seen of one process.
 type sight struct {
 	proc                         elastic.Proc
 	first, last                  time.Duration // CPU time
@@ -78,8 +78,8 @@ func (s *sight) look(a activity) {
 	}
 }
 
-// activity judges a process by all looks at it. One that was ready to run half of the time is
-// busy, because others may keep the CPUs from it.
+// activity judges a process by all looks at it. A process that was ready to run half of the
+// time is busy, because other processes may keep the CPUs from it.
 func (s *sight) activity() stall.Activity {
 	switch {
 	case s.stopped == s.looks:

@@ -21,19 +21,19 @@ import (
 // stall_timeout = "auto".
 const slowLimit = time.Hour
 
-// lookGrace is how long after elastic.IdleTime the leader waits for what hosts see of their
-// processes.
+// lookGrace is how long the leader waits for the answers of hosts, in addition to
+// elastic.IdleTime.
 const lookGrace = 2 * time.Second
 
-// lookPause is the time between two looks at a ring that may be working, because a look costs
-// the hosts CPU time.
+// lookPause is the time between two looks at a ring that may be working. It exists because
+// a look costs the hosts CPU time.
 const lookPause = 10 * time.Second
 
-// tickGap is the longest time between two ticks of a leader that runs. In a longer gap, the
-// leader itself did not run, and could not receive reports.
+// tickGap is the longest time between two ticks while the leader runs. In a longer gap, the
+// leader itself was not running, and could not receive reports.
 const tickGap = 2 * time.Second
 
-// autoStall is what the leader knows for stall_timeout = "auto".
+// autoStall holds the leader's state for stall_timeout = "auto".
 type autoStall struct {
 	rule stall.Rule
 	sees bool      // steps are reported, with numbers or without
@@ -61,10 +61,10 @@ type ringLook struct {
 	seen  map[elastic.Proc]stall.Activity
 }
 
-// isAuto reports whether the limit of a step follows from the ring's own steps.
+// isAuto reports whether the ring's own steps determine the limit of a step.
 func (l *Leader) isAuto() bool { return l.o.Config.StallTimeout == settings.Auto }
 
-// ticked is called at each tick. It does not count time in which the leader did not run.
+// ticked is called at each tick. It excludes time in which the leader was not running.
 func (a *autoStall) ticked(now time.Time, stepped *time.Time) {
 	if gap := now.Sub(a.tick); !a.tick.IsZero() && gap > tickGap {
 		*stepped = stepped.Add(gap)
@@ -132,8 +132,8 @@ func (l *Leader) slowNow(now time.Time) *slow {
 	return nil
 }
 
-// likely returns the likely cause of a stall, and where is recorded which ring's stall of that
-// kind was reported.
+// likely returns the likely cause of a stall, and a pointer to the generation of the ring
+// whose stall of that kind was last reported.
 func (l *Leader) likely(now time.Time) (cause string, reported *uint64) {
 	if s := l.slowNow(now); s != nil {
 		return fmt.Sprintf("the script states %q, %s", s.reason, l.placeOf(s.proc)), &l.auto.slowReported
@@ -154,9 +154,9 @@ func (l *Leader) placeOf(p elastic.Proc) string {
 	return fmt.Sprintf("rank %d (host %s, slot %d)", mem.Assignment.Rank, p.Slot.Host, number)
 }
 
-// checkAuto breaks a ring whose step takes too long, compared with its earlier ones. Before
-// that, it asks the hosts what the processes do. A ring in which one may be working gets
-// commit_timeout.
+// checkAuto breaks a ring whose step takes too long compared with its earlier steps. Before
+// that, it asks the hosts what the processes do. If one of them may be working, the ring
+// gets commit_timeout.
 func (l *Leader) checkAuto(ctx context.Context, now time.Time) {
 	a := &l.auto
 	limit, known := a.rule.Limit()
@@ -191,7 +191,7 @@ func (l *Leader) checkAuto(ctx context.Context, now time.Time) {
 	l.breakAuto(ctx, now, quiet, limit, verdict)
 }
 
-// watched handles what a host sees of its processes.
+// watched handles a host's report about its processes.
 func (l *Leader) watched(id elastic.HostID, w *wire.Watched) {
 	look := l.auto.look
 	if look == nil || w.Ring != l.ring || w.Number != l.auto.last {
@@ -205,7 +205,8 @@ func (l *Leader) watched(id elastic.HostID, w *wire.Watched) {
 	}
 }
 
-// breakAuto breaks a ring whose step exceeds its limit, and reports what was compared.
+// breakAuto breaks a ring whose step exceeds its limit, and reports the step times that
+// were compared.
 func (l *Leader) breakAuto(ctx context.Context, now time.Time, quiet time.Duration, limit stall.Limit, verdict stall.Verdict) {
 	ring := l.machine.Ring()
 	step := "a step"

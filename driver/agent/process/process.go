@@ -90,8 +90,8 @@ func (e Exit) By(sig syscall.Signal) bool {
 }
 
 // Aborted reports whether SIGABRT ended the process or, if the process is a shell, the
-// shell's command. Only in the first case does it return whose as why: whose names the
-// library that aborts its own process.
+// shell's command. If it ended the process itself, Aborted returns whose as the reason why.
+// whose names the library that aborts its own process.
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose

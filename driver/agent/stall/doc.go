@@ -5,7 +5,8 @@
 // processes is the cause (stall_timeout = "auto"). It reads no clock and does no I/O: the
 // leader reports the durations of steps and what hosts see of their processes.
 //
-// A Rule learns from the steps of the ring itself how long a step may take. Judge compares
-// the processes of a ring that exceeds this time. A process that works, or waits for a disk,
-// may evaluate, compile or write a checkpoint, so such a ring gets more time.
+// A Rule learns from the steps of the ring itself how long a step may take. If a ring
+// exceeds this time, Judge compares its processes. A process that uses CPU time or waits
+// for a disk may be evaluating, compiling or writing a checkpoint. A ring with such a
+// process gets more time.
 package stall

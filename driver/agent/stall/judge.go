@@ -6,36 +6,39 @@ package stall
 // Activity describes what a process did while its host watched it.
 type Activity string
 
-// The activities of a process. An unknown one, such as that of a host which does not answer,
-// is the empty text.
+// The activities of the process of a rank, including its child processes. If the host does
+// not answer, the activity is unknown, which is the empty text.
 const (
-	// Stopped means that all threads of one of its processes were stopped by a signal.
+	// Stopped means that a signal has stopped all threads of the process or of one of its
+	// child processes.
 	Stopped Activity = "stopped"
-	// Disk means that a thread waited for a disk or a file server all the time, and the
+	// Disk means that a thread always waited for a disk or a file server, and that the
 	// process used hardly any CPU time.
 	Disk Activity = "disk"
-	// Idle means that it used hardly any CPU time: it hangs, or waits for another process.
+	// Idle means that the process used hardly any CPU time: it hangs, or waits for another
+	// process.
 	Idle Activity = "idle"
-	// Busy means that it used CPU time, waited for a CPU, or was held by a debugger.
+	// Busy means that the process used CPU time, waited for a CPU, or was held by a
+	// debugger.
 	Busy Activity = "busy"
 )
 
-// Verdict states what the processes of a ring do that makes no steps.
+// Verdict is the result of comparing the processes of a ring that makes no steps.
 type Verdict struct {
-	// Causes are the ranks that keep the others from going on. Without any, the cause is
-	// unknown.
+	// Causes lists the ranks that keep the others from making steps. If it is empty, the
+	// cause is unknown.
 	Causes []int
 	// Patient states that a process may still be working, so that the ring should get more
 	// time.
 	Patient bool
-	// Why describes the causes or, without any, the whole ring, for messages.
+	// Why describes the causes, for messages. Without causes, it describes the whole ring.
 	Why string
 }
 
-// Judge compares the processes of a ring, by rank. With Gloo a process that waits for others
-// is idle, with NCCL it may be busy, so only a process that is stopped, or waits for a disk, is
-// known to be the cause. If all are idle, the one that hangs shows when the connections are cut:
-// it alone does not notice.
+// Judge compares the processes of a ring, by rank. A process that waits for others is idle
+// with Gloo, but may be busy with NCCL. So only a process that is stopped or waits for a
+// disk is known to be the cause. If all are idle, the process that hangs is found when the
+// connections are cut, because it alone does not leave the ring.
 func Judge(ranks []Activity) Verdict {
 	of := map[Activity][]int{}
 	for rank, a := range ranks {

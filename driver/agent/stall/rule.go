@@ -11,17 +11,18 @@ import (
 const (
 	// Floor is the shortest limit of a step.
 	Floor = 5 * time.Second
-	// Young is the shortest limit in a ring of fewer than Enough steps, which may compile or
-	// start its data loader.
+	// Young is the shortest limit in a ring that has made fewer than Enough steps, because
+	// it may compile or start its data loader.
 	Young = time.Minute
-	// Factor is how many times the slowest recent step a step may take.
+	// Factor times the slowest recent step is how long a step may take.
 	Factor = 20
-	// Again is how many times the longest step of the job a step may take. So a pause that
-	// recurs, such as an evaluation, is within the limit once it was seen.
+	// Again times the longest step of the job is how long a step may take, too. So a
+	// recurring pause, such as an evaluation, is within the limit after it has happened
+	// once.
 	Again = 2
-	// Window is the number of recent steps that count.
+	// Window is the number of recent steps among which the slowest counts.
 	Window = 100
-	// Enough is the number of steps from which on the steps of a ring count.
+	// Enough is the number of steps after which the steps of a ring count.
 	Enough = 20
 )
 
@@ -48,7 +49,7 @@ func (r *Rule) Formed() {
 	r.recent, r.steps = nil, 0
 }
 
-// Made adds steps of the ring, of which the slowest took a time.
+// Made adds a number of steps of the ring, and the time that the slowest of them took.
 func (r *Rule) Made(steps int, slowest time.Duration) {
 	if steps <= 0 || slowest <= 0 {
 		return
@@ -63,8 +64,8 @@ func (r *Rule) Made(steps int, slowest time.Duration) {
 }
 
 // Broke records that the ring was broken after a time without a step, and that no process
-// was found to be the cause. The pause may have been the script's: the next one like it gets
-// more time.
+// was found to be the cause. The pause may have been one of the script, so the next pause
+// of this length is within the limit.
 func (r *Rule) Broke(after time.Duration) { r.longest = max(r.longest, after) }
 
 func (r *Rule) slowest() time.Duration {
@@ -75,10 +76,10 @@ func (r *Rule) slowest() time.Duration {
 	return slowest
 }
 
-// Limit is how long a step may take.
+// Limit states how long a step may take.
 type Limit struct {
 	After time.Duration
-	// Compared states the steps that the limit was derived from.
+	// Compared states from which steps the limit was derived, for messages.
 	Compared string
 }
 

@@ -32,16 +32,16 @@ type Progress struct {
 	// unknown. A host of an earlier version reports neither.
 	Made    int     `json:"made,omitempty"`
 	Slowest float64 `json:"slowest,omitempty"`
-	// Slow is the reason, in a line of the script, why its next step takes long. It is
-	// empty if this is over, and nil if the line is about something else. A host passes it
-	// on in a message of its own; see the type Slow.
+	// Slow is the reason, given by the script, why its next step takes long. It is empty
+	// if that step is over, and nil if the line is about something else. A host passes it
+	// on in a separate message; see the type Slow.
 	Slow *string `json:"-"`
 }
 
 // Newest returns when the script last reported anything, 0 if never.
 func (p *Progress) Newest() float64 { return max(p.At, p.SteppedAt) }
 
-// Counts reports whether a line of a script states anything that is counted.
+// Counts reports whether a line of a script contains anything that is counted.
 func (p *Progress) Counts() bool {
 	return p.Step != nil || p.Samples != nil || p.Epoch != nil || p.TotalSteps != nil || p.Loss != nil
 }

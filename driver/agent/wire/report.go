@@ -22,7 +22,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 // word is a JSON string, "" for null, or nil for any other value or none.
 type word struct{ v *string }
 
-// UnmarshalJSON never fails, as that of number.
+// UnmarshalJSON never fails, like that of number.
 func (w *word) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		w.v = new(string)

@@ -13,7 +13,7 @@ type Watch struct {
 	Number int `json:"number"`
 }
 
-// Watched answers a Watch, after elastic.IdleTime.
+// Watched is the answer to a Watch. It is sent after elastic.IdleTime.
 type Watched struct {
 	Ring   RingID `json:"ring"`
 	Number int    `json:"number"`
@@ -27,8 +27,8 @@ type Activity struct {
 	Activity string       `json:"activity"`
 }
 
-// Slow reports that a script states that its next step takes long on purpose, or that this
-// is over. A host repeats it after it has registered.
+// Slow reports that a script has announced a slow step, or that this step is over. A host
+// repeats the message after it has registered.
 type Slow struct {
 	Proc       elastic.Proc `json:"proc"`
 	Generation uint64       `json:"generation"`

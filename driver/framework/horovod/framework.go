@@ -67,7 +67,8 @@ func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 // Explain always returns "", because there is no advice about Horovod's last lines.
 func (f *Framework) Explain(string) string { return "" }
 
-// Reassigns returns false: Horovod reads a process's first rank and size from its environment.
+// Reassigns returns false, because Horovod reads a process's first rank and size from its
+// environment.
 func (f *Framework) Reassigns() bool { return false }
 
 // Standbys returns false: every Horovod process can change its ring.

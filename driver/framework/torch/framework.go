@@ -69,7 +69,7 @@ func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("PyTorch's or NCCL's abort")
 }
 
-// Reassigns returns true: kolo.torch asks for each place, the first one included.
+// Reassigns returns true, because kolo.torch asks for each place, including the first one.
 func (f *Framework) Reassigns() bool { return true }
 
 // Standbys reports whether there may be processes that can't change their ring. There are

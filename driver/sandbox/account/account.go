@@ -100,8 +100,8 @@ func findUser(name string) (*user.User, error) {
 	return u, err
 }
 
-// CheckRoot returns an error for users with root's user or group ID. allow is advice for
-// the operator in that error: how to let such users run.
+// CheckRoot returns an error for users with root's user or group ID. The error contains
+// allow, which advises the operator how to permit such users.
 func (a Account) CheckRoot(allow string) error {
 	remedy := `choose another user, for example "nobody", or ` + allow
 	if a.UID == 0 {

@@ -218,7 +218,8 @@ DIVIDING = {
 
 
 def _check(arguments: Dict[str, Any]) -> None:
-    """Raises ValueError for arguments of an Accelerator that divide the model. In one process, Accelerate would ignore some of them."""
+    """Raises ValueError for arguments of an Accelerator that divide the model. With one process, Accelerate
+    would ignore some of them."""
     for what, (names, variable) in DIVIDING.items():
         if any(arguments.get(name) is not None for name in names) or os.environ.get(variable, "false").lower() == "true":
             raise ValueError("%s is not supported by kolo.integrations.accelerate: shard the model by kolo.Sharded in a loop of your own, or run "

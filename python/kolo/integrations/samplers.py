@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Gives all ranks the same order of an epoch's samples, with a sampler of PyTorch's or of the script's own.
+"""Gives all ranks the same order of an epoch's samples, with a sampler of PyTorch or of the script.
 
-A rank takes its share of each step from this order, so it has to be the same on all
-ranks, and for a newcomer that draws it in the middle of an epoch. Therefore
-samplers draw with random numbers that are seeded by the epoch, and the position in
-the data has a checksum of the order.
+A rank takes its share of each step from this order. So the order has to be the same on
+all ranks, including a newcomer that draws it in the middle of an epoch. Therefore the
+random numbers of samplers are seeded by the epoch, and the position in the data
+contains a checksum of the order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DIFFERS = ("a %s gives its samples in another order %s. Its order may depend on 
 class Order:
     """Returns the indices of an epoch in order. Raises ValueError for a sampler whose order is not the same on all ranks.
 
-    seed is added to the epoch. It is called for each epoch, because a newcomer's may
+    The result of seed is added to the epoch. It is called for each epoch, because a newcomer's seed may
     change when it joins.
     """
 
@@ -66,7 +66,8 @@ class Order:
         return self._check(epoch, "than in another process, or before")
 
     def _check(self, epoch: int, than: str) -> List[Any]:
-        """Draws the order of an epoch, and compares it with the checksum of its last draw, maybe by another process."""
+        """Draws the order of an epoch, and compares it with the checksum of an earlier draw, possibly of
+        another process."""
         order = self._draw(epoch)
         if len(order) != self.position.samples:
             raise ValueError("a %s gives %d samples in epoch %d, and its length was %d at the start: let each epoch have the same number of samples" %
@@ -100,12 +101,12 @@ class Order:
 
 
 def _is_sequential(sampler: Any) -> bool:
-    """Whether it is the sampler of a DataLoader with shuffle=False."""
+    """Whether a sampler is that of a DataLoader with shuffle=False."""
     return type(sampler) is SequentialSampler
 
 
 def _is_shuffle(sampler: Any) -> bool:
-    """Whether it is the sampler of a DataLoader with shuffle=True, or gives the same samples."""
+    """Whether a sampler is that of a DataLoader with shuffle=True, or gives the same samples."""
     return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
 
 

@@ -61,7 +61,7 @@ class StreamPosition:
         self.used, self.made, self.place = 0, 0, None
 
     def seek(self, epoch: int, made: int, used: int) -> None:
-        """Moves to the position within an epoch after this many steps, which have used this many samples."""
+        """Moves to the position in an epoch at which made steps were done and used samples were used."""
         self.epoch, self.made, self.used, self.place = epoch, made, used, None
 
     @property
@@ -169,7 +169,8 @@ class Stream:
 
 
 class StreamAhead:
-    """Yields the batches of a DataLoader of StreamBatches to a reader that takes them before it uses them.
+    """Yields the batches of a DataLoader of StreamBatches to a reader that fetches batches before it uses
+    them.
 
     used() is called for each batch that is used.
     """

@@ -62,7 +62,8 @@ def flush() -> None:
 
 @contextlib.contextmanager
 def slow(reason: str) -> Iterator[None]:
-    """States within the block that the next step takes long, on any rank. An older agent ignores this."""
+    """Announces, on any rank, that the next step takes long, until the block ends. An older agent ignores
+    this."""
     if not reason:
         raise ValueError("slow() needs a reason, such as \"evaluation\"")
     outer = context.reports.slow

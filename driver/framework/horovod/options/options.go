@@ -74,8 +74,8 @@ func refuse(given map[string]any) (problems problem.List) {
 // either abort or sum up tensors that do not belong together.
 func Presets(e settings.Env) { e["HOROVOD_CACHE_CAPACITY"] = "0" }
 
-// GlooTimeout declares gloo_timeout, which stands outside of the block, and sets its
-// default.
+// GlooTimeout declares the setting gloo_timeout, which is a key of config and not of the
+// horovod block, and sets its default.
 func GlooTimeout(e settings.Env) settings.Setting {
 	const variable = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 	e[variable] = "30"

@@ -45,7 +45,7 @@ const (
 	// Check returns 1 if each of Keys is a key with a value or a queue that is not empty,
 	// else 0.
 	Check
-	// Wait waits until each of Keys has existed.
+	// Wait waits until each of Keys exists or has existed before.
 	Wait
 	// Barrier adds 1 to the key, and waits until it is at least Number.
 	Barrier

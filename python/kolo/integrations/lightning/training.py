@@ -170,7 +170,7 @@ class Training:
         return self.ahead if self.streams else loader
 
     def passed(self) -> None:
-        """Notes the forward pass that is done."""
+        """Records that a forward pass is done."""
         if self.streams:
             self.ahead.used()
 
@@ -214,7 +214,8 @@ class Training:
         return Step.shared(size, self.loader.batch_size, self.accumulate, self.global_batch)
 
     def _left(self) -> float:
-        """Returns how many forward passes this rank has left in the epoch; infinity for an iterable data set."""
+        """Returns how many forward passes this rank still has to make in the epoch; infinity for an iterable
+        data set."""
         if self.streams:
             return math.inf
         return int(self.position.steps(self.step.samples)) * self.step.accumulate
@@ -320,7 +321,7 @@ class Training:
 
 
 def _seed() -> int:
-    """The seed of Lightning's own order of the data."""
+    """Returns the seed of Lightning's own order of the data."""
     return int(os.environ.get("PL_GLOBAL_SEED") or 0)
 
 

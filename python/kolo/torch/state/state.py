@@ -65,14 +65,14 @@ class State:
         self._core.check()
 
     def slow(self, reason: str) -> ContextManager[None]:
-        """States that the next step takes long on purpose, such as an evaluation.
+        """Announces that the next step takes long on purpose, for example because of an evaluation.
 
             with state.slow("evaluation"):
                 evaluate(state.model)
 
         While the block runs on any rank, stall_timeout = "auto" does not break the group,
-        for at most an hour. A fixed stall_timeout counts as always. The block ends before
-        the next commit.
+        for at most an hour. It has no effect on a fixed stall_timeout. The block must end
+        before the next commit.
         """
         return reporting.slow(reason)
 

@@ -41,8 +41,8 @@ func dial(ctx context.Context, port int) (*client, error) {
 }
 
 // meet uses the store as Gloo's createAndConnectAllPairs does: a rank stores its own entry
-// and reads that of every other rank. In NCCL's way, only rank 0 stores something, and
-// all read that.
+// and reads that of every other rank. With NCCL, only rank 0 stores a value, and all other
+// ranks read it.
 func (c *client) meet(rank, size int, w way) error {
 	entry := make([]byte, addressBytes+w.perRank*size)
 	if w.keys > 0 || rank == 0 {
@@ -82,7 +82,7 @@ func (c *client) readOne(other, waits, length int) error {
 	return nil
 }
 
-// readLists reads the entries of all ranks, including its own, so many at once.
+// readLists reads the entries of all ranks, including its own, several at once.
 func (c *client) readLists(size, keys, length int) error {
 	for first := 0; first < size; first += keys {
 		end := min(first+keys, size)

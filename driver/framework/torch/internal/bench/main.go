@@ -9,11 +9,11 @@
 //	rank ── TCPStore's protocol ──> tcpstore.Server ──> store.Replica ──> store.Sequencer
 //	                                 (per rank)           (per host)
 //
-// Each rank sends the requests that Gloo sends to form one process group: it stores its own
-// entry, waits for the entries of all other ranks, and reads them, in one of several ways;
-// or those of NCCL.
-// The ranks do not connect to each other. Everything, including agents and leader, runs in
-// one process. Its processor time, unlike the seconds, hardly depends on what else runs.
+// Each rank sends the requests that Gloo or NCCL sends to form one process group. With
+// Gloo, it stores its own entry, waits for the entries of all other ranks, and reads them,
+// in one of several ways. The ranks do not connect to each other. Everything, including
+// agents and leader, runs in one process. Unlike the elapsed time, its processor time
+// hardly depends on other load.
 package main
 
 import (
