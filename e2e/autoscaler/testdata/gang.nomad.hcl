@@ -61,6 +61,7 @@ job "train" {
           ROLE                 = group.value
           CUDA_VISIBLE_DEVICES = ""
           TF_CPP_MIN_LOG_LEVEL = "2"
+          RES_OPTIONS          = "attempts:1 timeout:1" # PyTorch looks up its peers' names, which takes 10 s each without a name server
         }
 
         template {
