@@ -25,9 +25,14 @@ func portingScripts(t *testing.T, page string) (plain, elastic string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../docs/howto", page))
 	must.NoError(t, err)
-	blocks := pythonBlock.FindAllSubmatch(text, -1)
-	must.Len(t, 2, blocks)
-	return string(blocks[0][1]), string(blocks[1][1])
+	var scripts []string
+	for _, block := range pythonBlock.FindAllSubmatch(text, -1) {
+		if strings.Contains(string(block[1]), "import ") { // others show a line or two
+			scripts = append(scripts, string(block[1]))
+		}
+	}
+	must.Len(t, 2, scripts)
+	return scripts[0], scripts[1]
 }
 
 // runScript runs a script in dir, and returns what it printed. It may take any time in which
