@@ -219,8 +219,8 @@ func (c *ClientSide) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, 
 // Info returns the name of the security protocol, as gRPC requires.
 func (c *ClientSide) Info() credentials.ProtocolInfo { return protocol }
 
-// Clone returns the same credentials, so that Until also covers connections made
-// with gRPC's copy.
+// Clone returns the same credentials, not a copy. gRPC connects with what Clone
+// returns, and Until must know these connections.
 func (c *ClientSide) Clone() credentials.TransportCredentials { return c }
 
 // OverrideServerName fails: agents have no server names.

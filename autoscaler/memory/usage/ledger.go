@@ -16,10 +16,10 @@ import (
 // Nomad may report an allocation this late.
 const margin = time.Hour
 
-// Shards is the number of parts in which a ledger is saved.
+// Shards is the number of shards: the parts in which a ledger is saved.
 const Shards = 64
 
-// Shard returns the number of the part that contains the state and the rows of a job.
+// Shard returns which of a ledger's shards contains the state and the rows of a job.
 func Shard(key identity.JobKey) int {
 	h := fnv.New32a()
 	h.Write([]byte(key.Namespace + "\x00" + key.ID)) // does not fail

@@ -46,9 +46,9 @@ type Options struct {
 	Offset int
 }
 
-// DefaultBudget takes about 0.2 s to spend. If all slots are taken, it is enough to examine
-// all moves of some dozen jobs, each on a dozen domains. If some slots are free, it is
-// enough for hundreds of jobs.
+// DefaultBudget is spent in about 0.2 s. If all slots are taken, this budget is enough to
+// examine all moves of a few dozen jobs with a dozen sites each. If some slots are free, it
+// is enough for hundreds of jobs.
 const DefaultBudget = 50_000_000
 
 // DefaultOptions returns options for jobs that train for minutes or longer.

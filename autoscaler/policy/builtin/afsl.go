@@ -12,7 +12,7 @@ import (
 // all jobs. In a match of two jobs the shorter one wins, unless the longer one
 // would use the GPU so much better that the two jobs end sooner on average.
 type afsl struct {
-	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job's remaining work is taken to be its attained service plus prior"`
+	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job's remaining work is taken to be its attained service plus the option prior"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
 	RestartCap int     `hcl:"restart_cap,optional" doc:"a job that was resized this often keeps its size; 0 is no limit"`
 	Always     bool    `hcl:"always,optional" doc:"plan again at every decision, not only when jobs, bounds, capacity or curves changed"`

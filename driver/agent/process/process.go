@@ -90,8 +90,8 @@ func (e Exit) By(sig syscall.Signal) bool {
 }
 
 // Aborted reports whether SIGABRT ended the process or, if the process is a shell, the
-// shell's command. If it ended the process itself, Aborted returns whose as the reason why.
-// whose names the library that aborts its own process.
+// shell's command. The caller names the library that aborts its own process. Aborted
+// returns this name as the reason if SIGABRT ended the process itself, and otherwise "".
 func (e Exit) Aborted(whose string) (aborted bool, why string) {
 	if e.Signaled() && e.Signal() == syscall.SIGABRT {
 		why = whose

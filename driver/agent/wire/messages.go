@@ -96,7 +96,7 @@ func CloneRing(r *elastic.Ring) *elastic.Ring {
 	return &c
 }
 
-// RingPuts holds a host's values for the exchange of a ring.
+// RingPuts holds the values that a host sends so that the processes of a ring can connect.
 type RingPuts struct {
 	Ring RingID `json:"ring"`
 	Puts []Put  `json:"puts"`
@@ -121,7 +121,8 @@ type ToAgent struct {
 	Status  *Status              `json:"status,omitempty"`
 }
 
-// RingFill holds the leader's values for the exchange of a ring.
+// RingFill holds values that the leader passes on so that the processes of a ring can
+// connect.
 type RingFill struct {
 	Ring RingID `json:"ring"`
 	Fill Fill   `json:"fill"`

@@ -26,7 +26,7 @@ import (
 	"slices"
 )
 
-// MaxEnds is the largest number of ends that one host may report.
+// MaxEnds is the largest number of connection ends that one host may report.
 const MaxEnds = 1 << 18
 
 // End is one end of an established TCP connection.
@@ -69,7 +69,7 @@ func (a Addresses) Add(p netip.AddrPort) {
 
 // Verdict is the result of comparing the reports of all hosts.
 type Verdict struct {
-	// Strangers are, sorted, the members' ends whose other end no member reports.
+	// Strangers lists the members' ends whose other end no member reports. It is sorted.
 	Strangers []End
 	// Translated is the number of connections that may be between members whose addresses
 	// are translated on the way. Nothing more is known of them.

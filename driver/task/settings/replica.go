@@ -15,9 +15,9 @@ func (t *Training) BindReplica() Setting {
 	return Count(&t.Replica, "replica", 1, 1, "processes that share one copy of a sharded model")
 }
 
-// Uneven returns a problem for each number of processes that is not a multiple of Replica.
-// The number of slots of a host may also be a divisor of Replica; then a replica consists
-// of whole hosts.
+// Uneven returns a problem for each of MinNP, NP and MaxNP that is not a multiple of
+// Replica. It also returns one if Slots, which is for one host, is neither a multiple nor a
+// divisor of Replica. If it is a divisor, a replica consists of whole hosts.
 func (t *Training) Uneven() (problems problem.List) {
 	text := fmt.Sprintf("is no multiple of replica = %d", t.Replica)
 	for _, c := range []struct {

@@ -126,8 +126,8 @@ func (c *Collector) Restore(host string, s wire.Snapshot) ([]wire.Fill, error) {
 
 // Withdraw drops the values of a slot that died; puts are the values that the slot's Store
 // returned. If some process may have read one of them, Withdraw drops nothing and returns
-// visible. While snapshots are still expected, Withdraw does not know which values have
-// been read. It then also returns visible, and the caller may ask again later.
+// true. While snapshots are still expected, Withdraw does not know which values have been
+// read. It then also returns true, and the caller may ask again later.
 func (c *Collector) Withdraw(puts []wire.Put) (visible bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

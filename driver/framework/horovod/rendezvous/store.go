@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrOver is returned by a Store whose generation has ended. It wraps ErrHold, because
-	// a process that still asks is about to be stopped.
+	// ErrOver is returned by a Store whose generation has ended. A process that still asks
+	// is about to be stopped and needs no answer, so ErrOver wraps ErrHold.
 	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
 	// ErrForeign means that the key is not the slot's own.
 	ErrForeign = errors.New("rendezvous: key of another slot")

@@ -108,8 +108,8 @@ const (
 	MaxValue = 8 << 20
 	// MaxKeys is the largest number of keys in one operation.
 	MaxKeys = 128 << 10
-	// MaxOp is the largest size of an operation in bytes. In addition to keys and values,
-	// the size counts 64 bytes for the operation and for each key or pair of a list.
+	// MaxOp is the largest size of an operation in bytes. The size is that of all keys and
+	// values, plus 64 bytes, plus another 64 bytes for each key or pair of a list.
 	MaxOp = 16 << 20
 )
 
