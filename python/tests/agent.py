@@ -101,7 +101,14 @@ class Agent:
 
     def arrived(self, workers, timeout=PATIENCE):
         """Waits until workers are ready."""
-        self.until(lambda: all(worker.ready for worker in workers), timeout, "workers are ready")
+
+        def ready():
+            for worker in workers:
+                if not worker.ready and worker.process.poll() is not None:
+                    raise AssertionError("%s ended with %d before it was ready\n%s" % (worker.name, worker.process.returncode, self.report()))
+            return all(worker.ready for worker in workers)
+
+        self.until(ready, timeout, "workers are ready")
 
     def go(self, *workers):
         """Forms a group of all workers that are ready, or only of these, in place of the present one. Returns the time."""

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import unittest
+from unittest import mock
 
 from .agent import HERE
 from .frameworks import Processes
@@ -282,7 +283,8 @@ class Trainer(Processes):
         """By the Trainer itself while a process is alone, else by elastic."""
         from kolo.integrations.transformers import elastic
 
-        with self.assertRaisesRegex(ValueError, "Using fsdp only works in distributed training"):
+        # Transformers sets ACCELERATE_USE_FSDP before it refuses, and later processes would inherit it.
+        with mock.patch.dict(os.environ), self.assertRaisesRegex(ValueError, "Using fsdp only works in distributed training"):
             self.trainer(fsdp="full_shard")
         for name in "is_fsdp_enabled", "is_deepspeed_enabled":
             trainer = self.trainer()
