@@ -111,21 +111,28 @@ func TestController_AJobLiesAboutItsLength(t *testing.T) {
 	must.Eq(t, 0, statusOf(a.Status(), "liar").Resizes)
 }
 
-// External policies are not asked for forecasts.
-func TestController_NoForecastOfExternalPolicies(t *testing.T) {
+// expectedUnder returns the forecast for a job that waits in a pool with an external policy,
+// which does as elastic-fifo.
+func expectedUnder(t *testing.T, name string, wrap func(policy.Policy) policy.Policy) *api.Expected {
+	t.Helper()
 	w := newWorld(t, 1, 4)
 	w.forecastEvery = 20 * time.Millisecond
 	c := w.config()
 	pool := c.Pools["default"]
-	pool.Policy = "slow"
+	pool.Policy = name
 	c.Pools["default"] = pool
 	inner, err := builtin.Policies.Parse("elastic-fifo")
 	must.NoError(t, err)
-	a, _ := w.startWith(c, external{outside{inner}})
+	a, _ := w.startWith(c, external{wrap(inner)})
 	w.job("runs", 4, 4)
 	w.eventually(map[string]int{"runs": 4})
 	w.job("waits", 4, 4)
-	got := w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+	return w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+}
+
+// External policies are not asked for forecasts.
+func TestController_NoForecastOfExternalPolicies(t *testing.T) {
+	got := expectedUnder(t, "slow", func(inner policy.Policy) policy.Policy { return outside{inner} })
 	must.Eq(t, "the policy runs in a process of its own, which forecasts do not ask", got.Unknown)
 	must.True(t, got.Earliest.IsZero())
 }
@@ -170,19 +177,7 @@ func TestController_ForecastDeadlines(t *testing.T) {
 
 // The error of a forecast may name jobs that a caller may not read, so the status does not have it.
 func TestController_ForecastFails(t *testing.T) {
-	w := newWorld(t, 1, 4)
-	w.forecastEvery = 20 * time.Millisecond
-	c := w.config()
-	pool := c.Pools["default"]
-	pool.Policy = "moody"
-	c.Pools["default"] = pool
-	inner, err := builtin.Policies.Parse("elastic-fifo")
-	must.NoError(t, err)
-	a, _ := w.startWith(c, external{moody{inner}})
-	w.job("runs", 4, 4)
-	w.eventually(map[string]int{"runs": 4})
-	w.job("waits", 4, 4)
-	got := w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Expected != nil }).Expected
+	got := expectedUnder(t, "moody", func(inner policy.Policy) policy.Policy { return moody{inner} })
 	must.Eq(t, "the forecast failed; the log of the autoscaler has the error", got.Unknown)
 }
 

@@ -54,17 +54,11 @@ func (r *RunResults) schedules() []time.Duration {
 			out = append(out, every)
 		}
 	}
-	slices.SortFunc(out, func(a, b time.Duration) int {
-		return int((a + time.Duration(btoi(a == 0))*1000*time.Hour) - (b + time.Duration(btoi(b == 0))*1000*time.Hour))
-	})
-	return out
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
+	slices.Sort(out)
+	if len(out) > 0 && out[0] == 0 {
+		out = append(out[1:], 0)
 	}
-	return 0
+	return out
 }
 
 func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {

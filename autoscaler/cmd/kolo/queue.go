@@ -101,11 +101,14 @@ func drawQueues(p *poolQueues) string {
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rows = append(rows, []string{
-			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), expectedStart(j.Expected), strings.TrimSuffix(string(j.Reason)+": "+j.Sentence, ": "),
+			j.Queue, orDash(j.Position), j.ID, j.Namespace, strconv.Itoa(j.Slots), j.Since.Format(time.DateTime), expectedStart(j.Expected), why(&j.Waits),
 		})
 	}
 	return out.String() + table(rows)
 }
+
+// why returns why a job waits: the reason and, if there is one, its sentence.
+func why(w *api.Waits) string { return strings.TrimSuffix(string(w.Reason)+": "+w.Sentence, ": ") }
 
 // addPast adds a column with the slot-hours that queues borrowed, and one with their
 // budgets. It omits a column that would be empty. The first of rows holds the headings.

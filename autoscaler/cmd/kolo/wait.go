@@ -189,7 +189,7 @@ func waitState(j *api.JobStatus) string {
 	case j.State == api.StateComplete:
 		return j.State
 	case j.Waits != nil:
-		return fmt.Sprintf("%s: %s", j.State, strings.TrimSuffix(string(j.Waits.Reason)+": "+j.Waits.Sentence, ": "))
+		return fmt.Sprintf("%s: %s", j.State, why(j.Waits))
 	case j.Running == 0 && j.HoldReason != "": // such as a job that its user has stopped
 		return fmt.Sprintf("%s: %s", j.State, j.HoldReason)
 	case j.Size > 0:
