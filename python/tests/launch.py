@@ -12,6 +12,8 @@ import signal
 import sys
 import threading
 
+import torch
+
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["torch", "torch.optim", "torch._dynamo", "kolo.torch"])
 
@@ -59,6 +61,8 @@ def _run(command, env, output):
     os.dup2(file, 2)
     os.environ.clear()
     os.environ.update(env)
+    if "OMP_NUM_THREADS" in env:
+        torch.set_num_threads(int(env["OMP_NUM_THREADS"]))  # which a process that imports torch itself takes from there
     sys.argv = command
     sys.path.insert(0, os.path.dirname(command[0]))
     signal.signal(signal.SIGINT, signal.default_int_handler)
