@@ -63,6 +63,7 @@ def _run(command, env, output):
     os.environ.update(env)
     if "OMP_NUM_THREADS" in env:
         torch.set_num_threads(int(env["OMP_NUM_THREADS"]))  # which a process that imports torch itself takes from there
+    multiprocessing.set_start_method(None, force=True)  # else it is how this process was started
     sys.argv = command
     sys.path.insert(0, os.path.dirname(command[0]))
     signal.signal(signal.SIGINT, signal.default_int_handler)
