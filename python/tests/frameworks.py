@@ -11,9 +11,9 @@ class Processes(Training):
 
     script = None
 
-    def begin(self, count, later=0, **options):
-        """Starts training with count workers. Further ones are up, and wait."""
-        agent = self.agent(script=self.script, fork=False)
+    def begin(self, count, later=0, fork=True, **options):
+        """Starts training with count workers. Further ones are up, and wait. Without fork, each is an interpreter of its own."""
+        agent = self.agent(script=self.script, fork=fork)
         workers = self.up(agent, count + later, count, **options)
         agent.go(*workers[:count])
         agent.formed(count)

@@ -42,7 +42,7 @@ class Accelerate(Processes):
 
     def test_steps_grow_with_the_processes(self):
         """Without global_batch, the prepared scheduler counts samples, and each epoch has every sample once."""
-        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, ACCUMULATE=2)
+        agent, workers = self.begin(2, 1, fork=False, SAMPLES=400, EPOCHS=2, ACCUMULATE=2)
         agent.stepped(5)
         agent.go(workers[2])
         agent.formed(3)

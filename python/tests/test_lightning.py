@@ -35,7 +35,7 @@ class Lightning(Processes):
 
 
     def test_a_newcomer_begins_in_the_group_after_one_that_failed(self):
-        agent = self.agent(script=SCRIPT, fork=False)
+        agent = self.agent(script=SCRIPT)
         first, newcomer = (agent.start(1, RANK=str(rank), TEST_SAMPLES="480", TEST_FAULT=str(rank))[0] for rank in range(2))
         agent.arrived([first, newcomer])
         agent.go(first)
@@ -172,7 +172,8 @@ class Lightning(Processes):
 
     def test_steps_grow_with_the_processes(self):
         """Without global_batch, each epoch has every sample once, for steps of any size. The module is compiled."""
-        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, AFTER=1, COMPILE="module", ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
+        agent, workers = self.begin(
+            2, 1, fork=False, SAMPLES=400, EPOCHS=2, AFTER=1, COMPILE="module", ARGUMENTS=json.dumps({"accumulate_grad_batches": 2}))
         agent.stepped(5)
         agent.go(workers[2])
         agent.formed(3)

@@ -65,7 +65,7 @@ class Trainer(Processes):
 
     def test_steps_grow_with_the_processes(self):
         """Without global_batch, the schedule counts samples, and each epoch has every sample once, for steps of any size."""
-        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2.0, ACCUMULATE=2)
+        agent, workers = self.begin(2, 1, fork=False, SAMPLES=400, EPOCHS=2.0, ACCUMULATE=2)
         agent.stepped(5)
         agent.go(workers[2])
         agent.formed(3)
@@ -169,7 +169,7 @@ class Trainer(Processes):
         GPT2LMHeadModel.from_pretrained(checkpoint)
         flos = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json")).total_flos
 
-        agent = self.agent(script=self.script, fork=False)
+        agent = self.agent(script=self.script)
         (one,) = self.up(agent, 1, RESUME=checkpoint, AFTER=1, **options)
         (newcomer,) = self.up(agent, 1, RESUME="deleted-by-now", AFTER=1, **options)
         agent.go(one)
@@ -192,7 +192,7 @@ class Trainer(Processes):
         """They end with the reason. This happens if each host has its own files."""
         from transformers.trainer_callback import TrainerState
 
-        agent = self.agent(script=self.script, fork=False)
+        agent = self.agent(script=self.script)
         TrainerState(global_step=10).save_to_json(os.path.join(agent.directory.name, "trainer_state.json"))
         workers = [*self.up(agent, 1, RESUME=agent.directory.name), *self.up(agent, 1)]
         agent.go(*workers)
