@@ -208,7 +208,7 @@ queue "b" { guarantee = 4 }`)
 	a, _ := w.start(next)
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return a.Status().Leading }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	w.in("b", "b2", 8, 8) // its place in the status shows that the leader has decided
-	w.eventuallyReads(a, "b2", "waits-for-guarantee: ")
+	w.eventuallyReads(a, "b2", "no-room: its minimum is 8 slots, and jobs that cannot be suspended leave 6 of the 8 slots of the pool")
 	for _, j := range a.Status().Jobs {
 		must.StrNotContains(t, j.Reason, "nothing changed", must.Sprint(j.ID))
 	}
