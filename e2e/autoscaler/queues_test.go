@@ -180,16 +180,22 @@ func (w *world) eventuallyIn(t *testing.T, want map[string]int) {
 // eventuallyReads waits for the reason that a user reads of a job.
 func (w *world) eventuallyReads(t *testing.T, d *daemon, id, reason string) {
 	t.Helper()
-	waitFor(t, time.Minute, "the reason of "+id, func() bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	must.NoError(t, cluster.Until(ctx, "the reason of "+id, func(context.Context) error {
 		s, err := d.status()
 		if err != nil {
-			return false
+			return err
 		}
+		read := ""
 		for _, j := range s.Jobs {
-			if j.ID == id && strings.HasPrefix(j.Reason, reason) {
-				return true
+			if j.ID == id {
+				read = j.Reason
 			}
 		}
-		return false
-	})
+		if !strings.HasPrefix(read, reason) {
+			return fmt.Errorf("%q, not %q", read, reason)
+		}
+		return nil
+	}))
 }
