@@ -33,7 +33,7 @@ import (
 const promised = `
 nomad {
   address = "ADDRESS"
-  resync  = "5s"
+  resync  = "1h" # events must suffice
 }
 leader {
   ttl   = "10s"
@@ -153,10 +153,15 @@ func TestQueues_Promises(t *testing.T) {
 		t.Skip("requires a node pool for each client")
 	}
 	w := startWith(t, cluster.Options{Clients: 5, CPU: poolSlots * 1000, MemoryMB: 1024, ACL: true, Grace: cluster.Patient, ClientHCL: `node_pool = "@NAME@"`})
-	w.namespaces(t, "red", "blue", "green")
+	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: strings.Replace(minimal, `namespace "default"`, `namespace "*"`, 1)}, nil)
+	must.NoError(t, err)
 	p := &promises{world: w, python: python, daemon: w.agentWith(t, "one", strings.Replace(promised, "ADDRESS", w.Address, 1))}
 	waitFor(t, time.Minute, "leadership", p.leads)
 	p.events = p.listen(t)
+	for _, ns := range []string{"red", "blue", "green"} { // created while it runs
+		_, err := w.API.Namespaces().Register(&api.Namespace{Name: ns}, nil)
+		must.NoError(t, err)
+	}
 	t.Run("pools", func(t *testing.T) {
 		for _, part := range []struct {
 			name string
