@@ -177,6 +177,11 @@ func TestQueues_Promises(t *testing.T) {
 
 // budgets spends budgets in pool c1.
 func (p *promises) budgets(t *testing.T) {
+	t.Log("a job that could not give slots back leaves the guarantees of others free")
+	p.submit(t, "c1", "red/rigid", "min = 3\nmax = 3")
+	p.eventuallyReads(t, p.daemon, "rigid", "waits-for-guarantee: it is not preemptible, and its minimum of 3 slots would take what other queues are guaranteed")
+	p.removeIn(t, "red/rigid")
+
 	t.Log("a queue has its guarantee until its budget is spent")
 	p.submit(t, "c1", "red/rich", "min = 1")
 	p.eventuallyIn(t, map[string]int{"red/rich": 5})
@@ -305,11 +310,11 @@ func (p *promises) orders(t *testing.T) {
 	p.eventuallyIn(t, map[string]int{"blue/holder": 3, "blue/one": 1})
 	p.submit(t, "c4", "blue/two", "min = 1\nmax = 1")
 	p.eventuallyReads(t, p.daemon, "two", "in-queue: ")
-	p.submit(t, "c4", "blue/lent", "min = 1\nmax = 1\npreemptible = true")
-	p.eventuallyIn(t, map[string]int{"blue/holder": 3, "blue/crowd": 0, "blue/one": 1, "blue/two": 0, "blue/lent": 1})
+	p.submit(t, "c4", "blue/loan", "min = 1\nmax = 1\npreemptible = true")
+	p.eventuallyIn(t, map[string]int{"blue/holder": 3, "blue/crowd": 0, "blue/one": 1, "blue/two": 0, "blue/loan": 1})
 	p.removeIn(t, "blue/holder")
-	p.eventuallyIn(t, map[string]int{"blue/crowd": 4, "blue/one": 1, "blue/two": 0, "blue/lent": 0})
-	p.removeIn(t, "blue/crowd", "blue/one", "blue/two", "blue/lent")
+	p.eventuallyIn(t, map[string]int{"blue/crowd": 4, "blue/one": 1, "blue/two": 0, "blue/loan": 0})
+	p.removeIn(t, "blue/crowd", "blue/one", "blue/two", "blue/loan")
 
 	t.Log("reclaim_after: what others hold comes back after a time")
 	p.submit(t, "c4", "red/elastic", "min = 1")
@@ -327,15 +332,15 @@ func (p *promises) orders(t *testing.T) {
 	}
 	tomorrow := reservation(time.Now().Add(24 * time.Hour))
 	p.edit(t, "  # reservations\n", tomorrow)
-	p.submit(t, "c4", "green/firm", "min = 2\nmax = 2")
-	p.eventuallyReads(t, p.daemon, "firm", "reservation: it is not preemptible, and its minimum of 2 slots would take slots that are reserved for later")
+	p.submit(t, "c4", "green/fixed", "min = 2\nmax = 2")
+	p.eventuallyReads(t, p.daemon, "fixed", "reservation: it is not preemptible, and its minimum of 2 slots would take slots that are reserved for later")
 	p.submit(t, "c4", "blue/demo", "min = 4\nmax = 4")
 	p.eventuallyReads(t, p.daemon, "demo", "no-room: ")
-	p.eventuallyIn(t, map[string]int{"red/elastic": 5, "green/firm": 0, "blue/demo": 0})
+	p.eventuallyIn(t, map[string]int{"red/elastic": 5, "green/fixed": 0, "blue/demo": 0})
 
 	t.Log("when it begins, elastic jobs shrink out of it")
 	p.edit(t, tomorrow, reservation(time.Now().Add(3*time.Second)))
-	p.eventuallyIn(t, map[string]int{"red/elastic": 1, "green/firm": 0, "blue/demo": 4})
+	p.eventuallyIn(t, map[string]int{"red/elastic": 1, "green/fixed": 0, "blue/demo": 4})
 }
 
 // liars lets jobs of one queue of pool c5 lie, come and go. The other queues never have less

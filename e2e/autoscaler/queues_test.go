@@ -63,7 +63,7 @@ func TestQueues(t *testing.T) {
 	w.submitIn(t, "lab-ada", "two", "min = 1")
 	w.eventuallyReads(t, d, "two", `over-limit: 1 jobs of queue "lab/lab-ada" run, and its max_jobs is 1`)
 	w.submitIn(t, "courses", "firm", "min = 4")
-	w.eventuallyReads(t, d, "firm", "waits-for-guarantee: it is not preemptible, and its minimum of 4 slots")
+	w.eventuallyReads(t, d, "firm", "no-room: its minimum is 4 slots, and jobs that cannot be suspended leave 3 of the 12 slots of the pool")
 	w.eventuallyIn(t, map[string]int{"lab-ada/two": 0, "courses/firm": 0})
 
 	t.Log("the borrower has it all again when the others are gone")
