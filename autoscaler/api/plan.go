@@ -17,6 +17,10 @@ type Proposal struct {
 	Pool   string        `json:"pool"`
 	Policy string        `json:"policy"`
 	Jobs   []ProposedJob `json:"jobs"`
+
+	// Ineligible holds the jobs that would be left alone because of errors. The configuration
+	// causes some of these, such as a queue that does not accept a job's namespace.
+	Ineligible []IneligibleJob `json:"ineligible,omitempty"`
 }
 
 // ProposedJob is one job in a proposal.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -40,7 +41,10 @@ const streamSilence = 35 * time.Second
 
 func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel()
+	known, index := w.namespaces(ctx, 0) // before the stream is opened
 	params := url.Values{"topic": {"Job", "Allocation", "Node", "Evaluation"}}
 	q := (&api.QueryOptions{Namespace: w.client.Namespace}).WithContext(ctx)
 	body, err := w.client.Raw().Response("/v1/event/stream?"+params.Encode(), q)
@@ -49,6 +53,12 @@ func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	}
 	defer body.Close()
 	w.streaming.Store(true)
+	if known != nil {
+		watching.Go(func() {
+			defer cancel()
+			w.untilNamespace(ctx, known, index)
+		})
+	}
 	silence := time.AfterFunc(streamSilence, cancel)
 	defer silence.Stop()
 	dec := json.NewDecoder(body)
@@ -65,8 +75,9 @@ func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	return true, ctx.Err()
 }
 
-// purgeTime is how long lists are read without delay after a job was deregistered.
-const purgeTime = 30 * time.Second
+// eagerTime is how long lists are read without delay after a job was deregistered, or a
+// namespace was created.
+const eagerTime = 30 * time.Second
 
 func (w *Watcher) apply(batch *wireEvents) {
 	changed := false
@@ -93,7 +104,7 @@ func (w *Watcher) apply(batch *wireEvents) {
 		case p.Job != nil:
 			if e.Type == "JobDeregistered" {
 				// Allocations of a purged job may vanish without an event.
-				w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano())
+				w.eagerUntil.Store(time.Now().Add(eagerTime).UnixNano())
 			}
 			key := identity.JobKey{Namespace: p.Job.Namespace, ID: p.Job.ID}
 			if w.store.jobs[key] != nil || p.Job.asks() {

@@ -43,7 +43,7 @@ func TestFollow_AfterAPurge(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			case 2: // it waits for news
 				time.Sleep(4 * time.Minute)
-				time.AfterFunc(2*time.Minute, func() { w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano()) })
+				time.AfterFunc(2*time.Minute, func() { w.eagerUntil.Store(time.Now().Add(eagerTime).UnixNano()) })
 				purged = 2 * time.Minute
 			case 3:
 				cancel()
@@ -66,7 +66,7 @@ func TestFollow_OfABigCluster(t *testing.T) {
 		defer cancel()
 		at, _ := reads(ctx, w, func(n int) error {
 			if n == 1 {
-				time.AfterFunc(cost+time.Minute, func() { w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano()) })
+				time.AfterFunc(cost+time.Minute, func() { w.eagerUntil.Store(time.Now().Add(eagerTime).UnixNano()) })
 			}
 			if n == 2 {
 				w.eagerUntil.Store(time.Now().Add(time.Hour).UnixNano()) // one purge after the other

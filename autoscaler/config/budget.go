@@ -38,6 +38,9 @@ func budgetSettings(b *queue.Budget, per, beyond *string) settings {
 // halfLife is the format of a half-life: 0, or a duration that is long enough to compare
 // the use of queues.
 var halfLife = format[time.Duration]{"duration, `0s` or 1h to 8760h", func(a *hcl.Attribute) (time.Duration, hcl.Diagnostics) {
+	if _, diags := value(a, cty.String, `"168h"`); diags.HasErrors() {
+		return 0, diags
+	}
 	d, diags := duration("0s", "8760h").read(a)
 	if !diags.HasErrors() && d != 0 && d < queue.ShortestHalfLife*time.Second {
 		return 0, wrongValue(a, "%s is outside 1h to 8760h; write 0s to forget at once.", d)

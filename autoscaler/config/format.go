@@ -106,7 +106,7 @@ var boolean = format[bool]{"`true` or `false`", func(a *hcl.Attribute) (bool, hc
 
 func whole(low, high int) format[int] {
 	return format[int]{fmt.Sprintf("%d to %d", low, high), func(a *hcl.Attribute) (int, hcl.Diagnostics) {
-		v, diags := value(a, cty.Number, strconv.Itoa(max(low, 1)))
+		v, diags := value(a, cty.Number, exampleOf(a, max(low, 1), high))
 		if diags.HasErrors() {
 			return 0, diags
 		}
@@ -116,6 +116,19 @@ func whole(low, high int) format[int] {
 		}
 		return int(f), nil
 	}}
+}
+
+// exampleOf returns an example of a whole number: the number at the start of what was written,
+// such as 1000 of "1000MHz", or else low.
+func exampleOf(a *hcl.Attribute, low, high int) string {
+	if v, diags := a.Expr.Value(nil); !diags.HasErrors() && v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
+		text := v.AsString()
+		digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
+		if n, err := strconv.Atoi(digits); err == nil && n >= low && n <= high {
+			return digits
+		}
+	}
+	return strconv.Itoa(low)
 }
 
 // fraction is a number that need not be whole.
@@ -138,8 +151,12 @@ func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func duration(low, high string) format[time.Duration] {
 	least, most := mustDuration(low), mustDuration(high)
+	example := "30s"
+	if least > mustDuration(example) {
+		example = low
+	}
 	return format[time.Duration]{fmt.Sprintf("duration, %s to %s", low, high), func(a *hcl.Attribute) (time.Duration, hcl.Diagnostics) {
-		v, diags := value(a, cty.String, `"30s"`)
+		v, diags := value(a, cty.String, strconv.Quote(example))
 		if diags.HasErrors() {
 			return 0, diags
 		}

@@ -183,9 +183,18 @@ func TestController_ProposesOtherQueues(t *testing.T) {
 		got[j.ID] = j.Want
 	}
 	must.Eq(t, map[string]int{"a1": 7, "b1": 1}, got)
+	must.SliceEmpty(t, out[0].Ineligible)
 	out, err = a.Propose(t.Context(), "", nil)
 	must.NoError(t, err)
 	must.Eq(t, 4, out[0].Jobs[0].Want)
+
+	t.Log("a queue that no longer accepts the namespace of a job")
+	out, err = a.Propose(t.Context(), "", w.pools("queue \"a\" {\n  namespaces = [\"another\"]\n  guarantee  = 6\n}\nqueue \"b\" { limit = 2 }"))
+	must.NoError(t, err)
+	must.Len(t, 1, out[0].Jobs)
+	must.Len(t, 1, out[0].Ineligible)
+	must.Eq(t, "a1", out[0].Ineligible[0].ID)
+	must.StrContains(t, out[0].Ineligible[0].Problems[0], `queue "a" of node pool "default" does not accept jobs of namespace "default"`)
 	w.eventually(map[string]int{"a1": 4, "b1": 4})
 }
 
@@ -208,7 +217,7 @@ queue "b" { guarantee = 4 }`)
 	a, _ := w.start(next)
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return a.Status().Leading }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	w.in("b", "b2", 8, 8) // its place in the status shows that the leader has decided
-	w.eventuallyReads(a, "b2", "waits-for-guarantee: ")
+	w.eventuallyReads(a, "b2", "no-room: its minimum is 8 slots, and jobs that cannot be suspended leave 6 of the 8 slots of the pool")
 	for _, j := range a.Status().Jobs {
 		must.StrNotContains(t, j.Reason, "nothing changed", must.Sprint(j.ID))
 	}

@@ -100,9 +100,9 @@ queue "b" { guarantee = 4 }`)
 	w.in("a", "a3", 5, 8)
 	w.eventuallyWaits(a, "a3", waiting.OverLimit, "a", 2, 5)
 	w.in("b", "b2", 1, 4)
-	w.eventuallyWaits(a, "b2", waiting.WaitsForGuarantee, "b", 1, 1)
+	w.eventuallyWaits(a, "b2", waiting.NoRoom, "b", 1, 1)
 	w.job("other", 3, 4)
-	w.eventuallyWaits(a, "other", waiting.WaitsForGuarantee, "*", 1, 3)
+	w.eventuallyWaits(a, "other", waiting.NoRoom, "*", 1, 3)
 
 	t.Log("a paused job has no place")
 	a2 := identity.JobKey{Namespace: "default", ID: "a2"}

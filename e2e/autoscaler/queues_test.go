@@ -63,7 +63,7 @@ func TestQueues(t *testing.T) {
 	w.submitIn(t, "lab-ada", "two", "min = 1")
 	w.eventuallyReads(t, d, "two", `over-limit: 1 jobs of queue "lab/lab-ada" run, and its max_jobs is 1`)
 	w.submitIn(t, "courses", "firm", "min = 4")
-	w.eventuallyReads(t, d, "firm", "waits-for-guarantee: it is not preemptible, and its minimum of 4 slots")
+	w.eventuallyReads(t, d, "firm", "no-room: its minimum is 4 slots, and jobs that cannot be suspended leave 3 of the 12 slots of the pool")
 	w.eventuallyIn(t, map[string]int{"lab-ada/two": 0, "courses/firm": 0})
 
 	t.Log("the borrower has it all again when the others are gone")
@@ -180,16 +180,22 @@ func (w *world) eventuallyIn(t *testing.T, want map[string]int) {
 // eventuallyReads waits for the reason that a user reads of a job.
 func (w *world) eventuallyReads(t *testing.T, d *daemon, id, reason string) {
 	t.Helper()
-	waitFor(t, time.Minute, "the reason of "+id, func() bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	must.NoError(t, cluster.Until(ctx, "the reason of "+id, func(context.Context) error {
 		s, err := d.status()
 		if err != nil {
-			return false
+			return err
 		}
+		read := ""
 		for _, j := range s.Jobs {
-			if j.ID == id && strings.HasPrefix(j.Reason, reason) {
-				return true
+			if j.ID == id {
+				read = j.Reason
 			}
 		}
-		return false
-	})
+		if !strings.HasPrefix(read, reason) {
+			return fmt.Errorf("%q, not %q", read, reason)
+		}
+		return nil
+	}))
 }

@@ -29,8 +29,8 @@ type Options struct {
 	// Nomad, to the HCL body of its `config` block on every client.
 	Plugins map[string]string
 	// ClientHCL is added to the `client` block of every client agent. In it and in the
-	// plugins' configurations, @NODE@ stands for the node's directory and @CLUSTER@ for the
-	// cluster's.
+	// plugins' configurations, @NAME@ stands for the node's name, @NODE@ for its directory
+	// and @CLUSTER@ for the cluster's.
 	ClientHCL string
 	// Drivers are task drivers that clients may load in addition to the usual ones.
 	Drivers []string
@@ -272,7 +272,7 @@ func (c *Cluster) startClient(ctx context.Context, i int, o Options, plugins map
 		PluginDir: filepath.Join(c.Dir, "plugins"), Plugins: map[string]string{}, Drivers: o.Drivers,
 		CPU: o.CPU, MemoryMB: o.MemoryMB,
 	}
-	places := strings.NewReplacer("@NODE@", dir, "@CLUSTER@", c.Dir)
+	places := strings.NewReplacer("@NAME@", name, "@NODE@", dir, "@CLUSTER@", c.Dir)
 	conf.ClientHCL = places.Replace(o.ClientHCL)
 	for name, config := range plugins {
 		conf.Plugins[name] = places.Replace(config)

@@ -6,6 +6,7 @@ package server
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -69,17 +70,35 @@ func (s *Server) unknown(r *http.Request, key identity.JobKey) error {
 	if err != nil {
 		return err
 	}
-	var known []string
-	for _, j := range st.Jobs {
-		known = append(known, j.String())
-	}
-	for _, j := range st.Ineligible {
-		known = append(known, j.String())
-	}
-	if !st.Ready || slices.Contains(known, key.String()) {
+	known := keysOf(st)
+	if !st.Ready || slices.Contains(known, key) {
 		return nil
 	}
-	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, suggest.Hint("", key.String(), known))
+	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, meant(key, known))
+}
+
+// keysOf returns the jobs of a status.
+func keysOf(st *api.Status) (keys []identity.JobKey) {
+	for i := range st.Jobs {
+		keys = append(keys, st.Jobs[i].JobKey)
+	}
+	for i := range st.Ineligible {
+		keys = append(keys, st.Ineligible[i].JobKey)
+	}
+	return keys
+}
+
+// meant returns the end of a message about a job that is not known: the job with the same
+// name in another namespace, or one with a similar name. It returns "" if there is none.
+func meant(key identity.JobKey, known []identity.JobKey) string {
+	if other, ok := key.Namesake(known); ok {
+		return fmt.Sprintf("; did you mean %q?", other)
+	}
+	var names []string
+	for _, k := range known {
+		names = append(names, k.String())
+	}
+	return suggest.Hint("", key.String(), names)
 }
 
 // setPaused returns the command that pauses jobs, or resumes them.

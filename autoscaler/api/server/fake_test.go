@@ -72,6 +72,8 @@ func (f *fake) Propose(ctx context.Context, line string, _ map[string]config.Poo
 	}
 	return []api.Proposal{{Pool: "default", Jobs: []api.ProposedJob{
 		{Job: "red/red-job", JobKey: identity.JobKey{Namespace: "red", ID: "red-job"}}, {Job: "blue/blue-job", JobKey: identity.JobKey{Namespace: "blue", ID: "blue-job"}},
+	}, Ineligible: []api.IneligibleJob{
+		{JobKey: identity.JobKey{Namespace: "red", ID: "red-bad"}}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-bad"}},
 	}}}, nil
 }
 

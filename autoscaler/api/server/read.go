@@ -87,6 +87,13 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 		return nil, cluster.ErrNotReady
 	}
 	if !may || out.Job == nil && out.Ineligible == nil {
+		visible, err := sc.status(r.Context(), st)
+		if err != nil {
+			return nil, err
+		}
+		if hint := meant(key, keysOf(visible)); hint != "" {
+			return nil, problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, hint)
+		}
 		return nil, problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)
 	}
 	out.History, err = s.controller.History(r.Context(), key)
@@ -145,6 +152,9 @@ func (s *Server) propose(r *http.Request, sc *scope, line string, pools map[stri
 	}
 	for i := range out {
 		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) identity.JobKey { return j.JobKey }); err != nil {
+			return nil, err
+		}
+		if out[i].Ineligible, err = seen(r.Context(), sc, out[i].Ineligible, func(j *api.IneligibleJob) identity.JobKey { return j.JobKey }); err != nil {
 			return nil, err
 		}
 	}

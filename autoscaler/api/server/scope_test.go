@@ -75,6 +75,9 @@ func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	must.StrContains(t, text, "does not look after a job blue/blue-job")
 
 	t.Log("nor is another's job suggested")
+	code, text = ask(t, s, http.MethodGet, "/v1/job?namespace=red&id=blue-job", "", "token of red")
+	must.Eq(t, http.StatusNotFound, code)
+	must.StrNotContains(t, text, "blue/blue-job")
 	code, text = ask(t, s, http.MethodPut, "/v1/pause", `{"namespace": "blue", "id": "blue-jo"}`, "token of red")
 	must.Eq(t, http.StatusNotFound, code)
 	must.StrNotContains(t, text, "blue-job")

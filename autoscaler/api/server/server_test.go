@@ -143,6 +143,8 @@ func TestServer_Requests(t *testing.T) {
 		{"set for no pool", "PUT", "/v1/policy", `{"pool":"defaults","policy":"fifo"}`, 404, `there is no node pool \"defaults\"; did you mean \"default\"?`},
 		{"set for another pool", "PUT", "/v1/policy", `{"pool":"gpu","policy":"fifo"}`, 404, `no node pool \"gpu\"; there are default`},
 		{"reset for no pool", "PUT", "/v1/policy", `{"pool":"gone"}`, 200, "{}"},
+		{"job without its namespace", "GET", "/v1/job?namespace=other&id=train", "", 404, `does not look after a job other/train; did you mean \"train\"?`},
+		{"pause without its namespace", "PUT", "/v1/pause", `{"namespace":"other","id":"train"}`, 404, `does not look after a job other/train; did you mean \"train\"?`},
 		{"pause none such", "PUT", "/v1/pause", `{"id":"trian"}`, 404, `does not look after a job trian; did you mean \"train\"?`},
 		{"pause one with problems", "PUT", "/v1/pause", `{"id":"bad"}`, 200, "{}"},
 		{"resume none such", "PUT", "/v1/resume", `{"id":"gone"}`, 200, "{}"},

@@ -6,6 +6,7 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,11 @@ func lists(t *testing.T, n *Nomad) {
 	must.SliceEmpty(t, elsewhere)
 	_, _, err := n.Client.Jobs().Info("one", &api.QueryOptions{Namespace: "elsewhere"})
 	refused(t, err, 404, "job not found")
+
+	spaces, meta, err := n.Client.Namespaces().List(nil)
+	must.NoError(t, err)
+	must.Positive(t, meta.LastIndex)
+	must.True(t, slices.ContainsFunc(spaces, func(ns *api.Namespace) bool { return ns.Name == "default" }))
 
 	var list []object
 	var at uint64

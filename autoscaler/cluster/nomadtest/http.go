@@ -40,6 +40,7 @@ func (c *Cluster) routes() map[string]http.HandlerFunc {
 		"GET /v1/jobs":                           c.listed("jobs"),
 		"GET /v1/evaluations":                    c.listed("evals"),
 		"GET /v1/scaling/policies":               c.listed("policies"),
+		"GET /v1/namespaces":                     c.listed("namespaces"),
 		"GET /v1/event/stream":                   c.stream,
 		"GET /v1/acl/token/self":                 c.selfToken,
 		"GET /v1/acl/policy/self":                c.selfPolicies,

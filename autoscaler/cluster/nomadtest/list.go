@@ -121,6 +121,8 @@ func (c *Cluster) items(name string) []json.RawMessage {
 				add(c.evals[id].wire(j))
 			}
 		}
+	case "namespaces":
+		add(map[string]any{"Name": "default"})
 	case "policies":
 		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 			if j := c.jobs[id]; j.Elastic != nil {

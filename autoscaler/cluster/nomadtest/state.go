@@ -58,7 +58,7 @@ type Cluster struct {
 func New() *Cluster {
 	c := &Cluster{
 		index: 10, moved: make(chan struct{}), varsMoved: make(chan struct{}),
-		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
+		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}, "namespaces": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
 		queued: map[string]int{}, counts: map[string]uint64{},
 		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},

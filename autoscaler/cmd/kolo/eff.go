@@ -103,7 +103,9 @@ func (c *apiCommand) efficiency(ctx context.Context, key identity.JobKey, since 
 		return nil, nil, err
 	}
 	out := &efficiency{JobKey: key, Since: r.From}
+	known := make([]identity.JobKey, len(s.Jobs))
 	for i := range s.Jobs {
+		known[i] = s.Jobs[i].JobKey
 		if s.Jobs[i].JobKey == key {
 			out.job = &s.Jobs[i]
 			out.Slots, out.Sizes = out.job.Requests.Slots, scaling(out.job.StepTimes)
@@ -114,6 +116,9 @@ func (c *apiCommand) efficiency(ctx context.Context, key identity.JobKey, since 
 	case len(r.Rows) > 0:
 		out.Usage, out.End = r.Rows[0].Usage, r.Rows[0].End
 	case out.job == nil:
+		if other, ok := key.Namesake(known); ok {
+			return nil, nil, fmt.Errorf("no job %s held slots since %s; did you mean %q?", key, r.From, other)
+		}
 		return nil, nil, fmt.Errorf("no job %s held slots since %s, as far as it is kept; kolo history shows those that did", key, r.From)
 	}
 	return s, out, nil

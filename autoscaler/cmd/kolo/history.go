@@ -73,7 +73,12 @@ func (c *historyCommand) Run(args []string) int {
 	if c.json {
 		return c.printJSON(r)
 	}
-	c.show(nil, func() string { return drawHistory(r) })
+	c.show(nil, func() string {
+		if len(r.Rows) == 0 && *namespace != "" {
+			return fmt.Sprintf("no job of namespace %q held slots since %s", *namespace, r.From)
+		}
+		return drawHistory(r)
+	})
 	return 0
 }
 

@@ -30,8 +30,8 @@ func (c *planCommand) Help() string {
 Usage: kolo plan [options]
 
   Shows what the policies in force would do now, or with -policy what another
-  one would, or with -config what they would do with other queues. Nothing is
-  changed.
+  one would, or with -config what they would do with other queues, and which jobs
+  would be left alone because of errors. Nothing is changed.
 
 Plan Options:
 
@@ -88,6 +88,9 @@ func (c *planCommand) Run(args []string) int {
 					write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
 				}
 				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
+			}
+			for _, j := range p.Ineligible {
+				rows = append(rows, []string{j.JobKey.String(), strconv.Itoa(j.Count), "-", "-", "left alone: " + strings.Join(j.Problems, "; ")})
 			}
 			parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
 		}

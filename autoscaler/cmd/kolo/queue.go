@@ -128,11 +128,19 @@ func addPast(rows [][]string, queues []queueRow) {
 		for i, q := range queues {
 			text := "-"
 			if b := q.Budget; b != nil {
-				text = fmt.Sprintf("%.1f of %.0f per %s", b.Used, b.SlotHours, b.Per)
+				text = fmt.Sprintf("%s of %s per %s", slotHours(b.Used), strconv.FormatFloat(b.SlotHours, 'f', -1, 64), b.Per)
 			}
 			rows[i+1] = append(rows[i+1], text)
 		}
 	}
+}
+
+// slotHours returns slot-hours with one decimal, or with more if they are few.
+func slotHours(n float64) string {
+	if n > 0 && n < 10 {
+		return strconv.FormatFloat(n, 'g', 3, 64)
+	}
+	return strconv.FormatFloat(n, 'f', 1, 64)
 }
 
 // expectedStart returns when a job that waits is expected to start.

@@ -165,3 +165,10 @@ research  8          -      9     1         3        0.0      5000.0 of 5000 per
 	must.StrContains(t, out, `"until": "2026-12-01T00:00:00Z"`)
 	must.StrNotContains(t, run("-json", "-queue", "speech"), "decayed")
 }
+
+// The budget of a small queue is not shown as 0.
+func TestSlotHours(t *testing.T) {
+	for n, want := range map[float64]string{0: "0.0", 0.0046: "0.0046", 0.5: "0.5", 1.0093: "1.01", 12.34: "12.3", 5000: "5000.0"} {
+		must.Eq(t, want, slotHours(n))
+	}
+}

@@ -139,6 +139,9 @@ func drawStatus(s *api.Status) string {
 	rows := [][]string{{"Pool", "Policy", "Slots", "Used", "Waiting", "Note"}}
 	for _, p := range s.Pools {
 		note := p.Problem
+		if p.Capacity == 0 && len(p.Nodes) > 0 {
+			note = strings.TrimSpace("no node has a slot: check device or cpu_slot of the pool " + note)
+		}
 		if p.Reserved > 0 {
 			note = strings.TrimSpace(fmt.Sprintf("%d kept free for other jobs %s", p.Reserved, note))
 		}

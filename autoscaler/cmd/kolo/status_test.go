@@ -139,3 +139,11 @@ func TestDrawJob_Ratio(t *testing.T) {
 	out := drawJob(&api.Job{Job: &api.JobStatus{Requests: api.Requests{Ratio: map[string]int{"workers": 4, "ps": 1}}}})
 	must.StrContains(t, out, "1 ps, 4 workers")
 }
+
+// A pool whose nodes have no slots, as one of CPU nodes without cpu_slot, says what to check.
+func TestDrawStatus_NoSlots(t *testing.T) {
+	s := &api.Status{Autoscaler: "a", Ready: true, Pools: []api.PoolStatus{{Name: "default", Policy: "kolo", Nodes: []api.NodeClass{{Nodes: 2}}}}}
+	must.StrContains(t, drawStatus(s), "no node has a slot: check device or cpu_slot of the pool")
+	s.Pools[0].Capacity = 1
+	must.StrNotContains(t, drawStatus(s), "no node has a slot")
+}

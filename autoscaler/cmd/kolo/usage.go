@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/cli"
 
@@ -53,6 +54,32 @@ func (w flagError) Error() string { return string(w) }
 
 func badFlag(format string, args ...any) error { return flagError(fmt.Sprintf(format, args...)) }
 
+// form returns how to write the value of a flag, if the text is that its value has a wrong form.
+func form(text string, f *flag.FlagSet) string {
+	_, after, wrong := strings.Cut(text, " for flag -")
+	if !wrong || f == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(after, ":")
+	k := f.Lookup(name)
+	if k == nil {
+		return ""
+	}
+	value, typed := k.Value.(flag.Getter)
+	if !typed {
+		return ""
+	}
+	switch value.Get().(type) {
+	case time.Duration:
+		return "; write a number with its unit, such as 90s or 5m"
+	case int, int64, uint, uint64:
+		return "; write a whole number"
+	case float64:
+		return "; write a number"
+	}
+	return ""
+}
+
 // usage reports an invalid command line, or prints help if that was requested. f
 // holds the flags of the command; it may be nil.
 func (m meta) usage(err error, f *flag.FlagSet, help string) int {
@@ -66,7 +93,7 @@ func (m meta) usage(err error, f *flag.FlagSet, help string) int {
 		f.VisitAll(func(k *flag.Flag) { known = append(known, k.Name) })
 		text = fmt.Sprintf("unknown flag -%s%s", name, suggest.Hint("-", name, known))
 	}
-	m.UI.Error(text)
+	m.UI.Error(text + form(text, f))
 	if name, _, ok := strings.Cut(strings.TrimPrefix(help, "Usage: "), " ["); ok {
 		m.UI.Error("For all of it: " + name + " -help")
 	}

@@ -110,9 +110,25 @@ func (c *usageCommand) Run(args []string) int {
 	case *format == "csv":
 		c.UI.Output(strings.TrimRight(usageCSV(r), "\n"))
 	default:
-		c.show(nil, func() string { return drawUsage(r) })
+		c.show(nil, func() string {
+			if len(r.Rows) == 0 {
+				return drawUsage(r) + restriction(*pool, *namespace)
+			}
+			return drawUsage(r)
+		})
 	}
 	return 0
+}
+
+// restriction returns the end of a message that nothing was found: where it was looked for.
+func restriction(pool, namespace string) (text string) {
+	if pool != "" {
+		text += fmt.Sprintf(" in node pool %q", pool)
+	}
+	if namespace != "" {
+		text += fmt.Sprintf(" by jobs of namespace %q", namespace)
+	}
+	return text
 }
 
 // checkPeriod checks the flags -by and -since.

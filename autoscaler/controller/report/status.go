@@ -75,8 +75,8 @@ func Status(r *Round) *api.Status {
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		s.Pools = append(s.Pools, *pools[name])
 	}
-	for _, x := range v.Ineligible {
-		s.Ineligible = append(s.Ineligible, api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off, Problems: x.Problems.Strings()})
+	for i := range v.Ineligible {
+		s.Ineligible = append(s.Ineligible, ineligible(&v.Ineligible[i]))
 	}
 	for _, x := range v.Blocked {
 		s.Blocked = append(s.Blocked, api.BlockedJob{JobKey: x.Key, Pool: x.Pool, Queue: x.Queue, Workers: x.Workers, Slots: x.Slots, Room: x.Room, Reason: x.Wait, Sentence: x.Sentence})
@@ -87,6 +87,20 @@ func Status(r *Round) *api.Status {
 		addShortage(s, r)
 	}
 	return s
+}
+
+func ineligible(j *cluster.IneligibleJob) api.IneligibleJob {
+	return api.IneligibleJob{JobKey: j.Key, Count: j.Count, Off: j.Off, Problems: j.Problems.Strings()}
+}
+
+// LeftAlone returns the jobs of a pool that are left alone because of errors.
+func LeftAlone(v *cluster.View, pool string) (out []api.IneligibleJob) {
+	for i := range v.Ineligible {
+		if j := &v.Ineligible[i]; j.Pool == pool && !j.Off {
+			out = append(out, ineligible(j))
+		}
+	}
+	return out
 }
 
 // usageOf returns what a job has used, nil if that is not known.

@@ -17,3 +17,14 @@ func (k JobKey) String() string {
 	}
 	return k.Namespace + "/" + k.ID
 }
+
+// Namesake returns the first of keys with the same ID in another namespace, for messages
+// about a job that is not found. ok is false if there is none.
+func (k JobKey) Namesake(keys []JobKey) (other JobKey, ok bool) {
+	for _, o := range keys {
+		if o.ID == k.ID && o != k {
+			return o, true
+		}
+	}
+	return JobKey{}, false
+}

@@ -37,6 +37,9 @@ func ParseSince(s string, now time.Time) (Day, error) {
 	if err != nil || day < 0 {
 		return 0, fmt.Errorf("%q is no period; write a number of days such as 30d (at most %dd), or the first day such as 2026-11-01", s, maxSince)
 	}
+	if today := DayOf(now); day > today {
+		return 0, fmt.Errorf("%s is in the future; today is %s (UTC)", day, today)
+	}
 	return max(day, DayOf(now)-maxSince), nil
 }
 

@@ -70,6 +70,10 @@ func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 	return at, ok
 }
 
+// Left returns the slots of the pool that are not in use. It is negative if more slots are in
+// use than the pool has.
+func (a *Account) Left() int { return a.slots - a.used[0] }
+
 // Room returns the most additional slots that a leaf may use.
 func (a *Account) Room(leaf int) int {
 	return sort.Search(a.slots, func(n int) bool {

@@ -32,7 +32,7 @@ func (d *decision) admit(candidates []candidate) {
 	// guaranteed only since it came first. Gangs that are larger than their part get what
 	// is left of it.
 	fair := d.layout.Divide(d.slots, demand)
-	r := reserves{now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true), leftover: d.leftover(candidates)}
+	r := reserves{firm: d.layout.Use(d.slots, firm), now: d.layout.Reserve(d.slots, firm, false), later: d.layout.Reserve(d.slots, firm, true), leftover: d.leftover(candidates)}
 	late := candidates[:0:0]
 	for i := range candidates {
 		c := &candidates[i]
@@ -68,11 +68,12 @@ func interleave(candidates []candidate) []candidate {
 	return out
 }
 
-// reserves holds the accounts of firm slots, without and with the slots that are reserved
-// for later. leftover holds the slots that leaves which have spent their budget may have.
+// reserves holds the accounts of firm slots: without guarantees, with guarantees, and with
+// the slots that are reserved for later as well. leftover holds the slots that leaves which
+// have spent their budget may have.
 type reserves struct {
-	now, later *queue.Account
-	leftover   []int
+	firm, now, later *queue.Account
+	leftover         []int
 }
 
 // try admits a job, or notes why not. In a queue with an order, the first job that is not
@@ -103,6 +104,7 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 	if !c.job.Preemptible {
 		at, ok := r.later.Fits(c.leaf, c.least)
 		_, fitsNow := r.now.Fits(c.leaf, c.least)
+		_, fitsFirm := r.firm.Fits(c.leaf, c.least)
 		switch {
 		case !ok && d.layout.Nodes[c.leaf].Spent > 0:
 			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
@@ -113,6 +115,9 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 		case !ok && at > 0:
 			d.refuse(c.index, waiting.OverLimit, "its minimum is %d slots, and the other jobs of %s need more of its limit of %d than it leaves", c.least, d.label(at), d.layout.Nodes[at].Limit)
 			return false
+		case !ok && !fitsFirm:
+			d.refuse(c.index, waiting.NoRoom, "its minimum is %d slots, and jobs that cannot be suspended leave %d of the %d slots of the pool", c.least, max(0, r.firm.Left()), d.slots)
+			return false
 		case !ok:
 			d.refuse(c.index, waiting.WaitsForGuarantee,
 				"it is not preemptible, and its minimum of %d slots would take what other queues are guaranteed; %s has a guarantee of %d slots, of which jobs that cannot be suspended need %d",
@@ -120,6 +125,7 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 			return false
 		}
 		firm[c.leaf] += c.least
+		r.firm.Add(c.leaf, c.least)
 		r.now.Add(c.leaf, c.least)
 		r.later.Add(c.leaf, c.least)
 	}

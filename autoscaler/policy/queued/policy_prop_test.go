@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -231,8 +232,9 @@ func TestPolicy_Divides(t *testing.T) {
 func (c *cluster) wanted(l *queue.Layout) []int {
 	out := make([]int, len(l.Nodes))
 	for i := range c.s.Jobs {
-		j := &c.s.Jobs[i]
-		if r := c.last.Allocations[i].Reason; j.Count > 0 || !starts(r, waiting.OverLimit) && !starts(r, waiting.WaitsForGuarantee) && !starts(r, waiting.Budget) {
+		j, r := &c.s.Jobs[i], c.last.Allocations[i].Reason
+		firm := starts(r, waiting.WaitsForGuarantee) || starts(r, waiting.NoRoom) && strings.Contains(r, "jobs that cannot be suspended leave")
+		if j.Count > 0 || !firm && !starts(r, waiting.OverLimit) && !starts(r, waiting.Budget) {
 			out[l.Leaf(j.Queue, j.Namespace)] += j.Max
 		}
 	}

@@ -276,7 +276,19 @@ func TestPolicy_EmptyPools(t *testing.T) {
 	w.job("a2", "a", 1, 4)
 	w.decide()
 	must.Eq(t, 0, w.s.Jobs[1].Count)
-	must.Eq(t, `waits-for-guarantee`, w.reason("a2")[:len(waiting.WaitsForGuarantee)])
+	must.Eq(t, "no-room: its minimum is 1 slots, and jobs that cannot be suspended leave 0 of the 0 slots of the pool", w.reason("a2"))
+}
+
+// A job that would not fit next to the jobs that cannot be suspended does not wait for a
+// guarantee.
+func TestPolicy_FirmSlotsLeaveNoRoom(t *testing.T) {
+	w := newTable(t, 8, New(treeOf(t, q("a", 0), q("b", 2)), policyOf(t, "elastic-fifo"), nil))
+	w.job("a1", "a", 4, 4)
+	w.job("a2", "a", 5, 5)
+	w.job("a3", "a", 3, 3)
+	must.Eq(t, "a1=4 a2=0 a3=0", w.decide().counts())
+	must.Eq(t, "no-room: its minimum is 5 slots, and jobs that cannot be suspended leave 4 of the 8 slots of the pool", w.reason("a2"))
+	must.StrHasPrefix(t, "waits-for-guarantee: it is not preemptible, and its minimum of 3 slots", w.reason("a3"))
 }
 
 // What the policy of a queue says of why a job waits stays, in numbers of the queue.

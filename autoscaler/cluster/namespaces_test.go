@@ -1,0 +1,82 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+)
+
+// TestStream_OfNewNamespaces: Nomad sends only events of namespaces that existed when the
+// stream was opened, so a new namespace leads to another stream and to reads of all lists.
+func TestStream_OfNewNamespaces(t *testing.T) {
+	var streams atomic.Int32
+	created := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/namespaces", func(w http.ResponseWriter, r *http.Request) {
+		index := r.URL.Query().Get("index")
+		switch index {
+		case "":
+			index = "7"
+		case "7":
+			select {
+			case <-created:
+			case <-r.Context().Done():
+				return
+			}
+			index = "8"
+		default:
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("X-Nomad-Index", index)
+		names := `{"Name":"default"}`
+		select {
+		case <-created:
+			names += `,{"Name":"new"}`
+		default:
+		}
+		_, _ = fmt.Fprintf(w, "[%s]", names) // a reader that went away
+	})
+	mux.HandleFunc("GET /v1/event/stream", func(w http.ResponseWriter, r *http.Request) {
+		streams.Add(1)
+		_, _ = w.Write([]byte("{}\n")) // a reader that went away
+		must.NoError(t, http.NewResponseController(w).Flush())
+		<-r.Context().Done()
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	c, err := NewClient(config.Nomad{Address: s.URL, Namespace: "*", Timeout: time.Minute})
+	must.NoError(t, err)
+	w := NewWatcher(c, time.Hour, hclog.NewNullLogger())
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		_ = w.stream(ctx) // the context's
+	}()
+	until := func(what string, check func() bool) {
+		t.Helper()
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(time.Minute), wait.Gap(10*time.Millisecond)), must.Sprint(what))
+	}
+	until("the stream", func() bool { return streams.Load() == 1 && w.streaming.Load() })
+	must.Zero(t, w.eagerUntil.Load())
+	close(created)
+	until("another stream", func() bool { return streams.Load() == 2 && w.streaming.Load() })
+	must.Positive(t, w.eagerUntil.Load())
+	cancel()
+	<-ended
+	must.Eq(t, 2, streams.Load(), must.Sprint("a namespace that is known opens no stream"))
+}
