@@ -85,7 +85,7 @@ func Numbers(devices map[string]string) (numbers []int, shared bool) {
 // that looks like a reservation.
 func Show(env, devices map[string]string, gpus []string) {
 	maps.DeleteFunc(env, func(key, _ string) bool {
-		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix)
+		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix) || strings.HasPrefix(key, numbersPrefix)
 	})
 	maps.Copy(env, devices)
 	if len(gpus) == 0 {

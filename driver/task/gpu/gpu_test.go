@@ -48,3 +48,10 @@ func TestNumbers(t *testing.T) {
 		})
 	}
 }
+
+// A job's own variables do not look like a reservation.
+func TestShow(t *testing.T) {
+	env := map[string]string{"KOLO_GPUS_x": "GPU-other", "KOLO_GPU_NUMBERS_x": "7", nvidiaVisible: "GPU-other", "MINE": "1"}
+	Show(env, map[string]string{"KOLO_GPUS_a": "GPU-a", "KOLO_GPU_NUMBERS_a": "0"}, []string{"GPU-a"})
+	must.Eq(t, map[string]string{"KOLO_GPUS_a": "GPU-a", "KOLO_GPU_NUMBERS_a": "0", nvidiaVisible: "GPU-a", cudaVisible: "GPU-a", "MINE": "1"}, env)
+}
