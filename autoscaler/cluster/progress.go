@@ -19,6 +19,7 @@ const (
 	progressLimit = 1 << 20 // bytes
 	stepsLimit    = 4096    // entries of step_seconds
 	resizesLimit  = 1024
+	allocIDLimit  = 64 // characters
 	slotsLimit    = jobspec.MaxWorkers * jobspec.MaxDevices
 )
 
@@ -37,6 +38,11 @@ func readProgress(text []byte) (*history.Progress, error) {
 	}
 	if !slots(p.Size) {
 		return nil, fmt.Errorf("size is %d", p.Size)
+	}
+	for _, r := range p.Ranks {
+		if !slots(r.Rank) || len(r.AllocID) > allocIDLimit {
+			return nil, fmt.Errorf("rank %d is impossible, or its allocation", r.Rank)
+		}
 	}
 	for _, r := range p.Resizes {
 		if !slots(r.From) || !slots(r.To) {

@@ -25,6 +25,7 @@ type job struct {
 
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
 	askedAt       time.Time        // start of the probe that returned the last report
+	ranks         map[string]int   // by allocation, of those that have only one; nil if unknown
 	completeUntil time.Time        // until then, the training's report of its completion counts
 
 	idle       time.Duration // for how long it made no step, if it is idle; else 0

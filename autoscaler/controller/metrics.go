@@ -133,7 +133,8 @@ func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Coll
 			perJob := c.Config().Telemetry.PerJob
 			report.JobGauges(ch, s, perJob, sees)
 			if perJob {
-				report.GPUInfo(ch, c.watcher.GPUs(), sees)
+				gpus := c.watcher.GPUs()
+				report.GPUInfo(ch, gpus, c.ranks(gpus), sees)
 			}
 		}
 		c.mu.Lock()
@@ -150,3 +151,18 @@ func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Coll
 
 // Registry returns the autoscaler's metrics except the metrics of JobMetrics.
 func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }
+
+// ranks returns the ranks of allocations that hold GPUs, as far as they are known.
+func (c *Controller) ranks(gpus []cluster.GPU) map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]int{}
+	for _, g := range gpus {
+		if j := c.jobs[g.Job]; j != nil {
+			if rank, ok := j.ranks[g.Alloc]; ok {
+				out[g.Alloc] = rank
+			}
+		}
+	}
+	return out
+}

@@ -151,14 +151,14 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		c.log.Trace("a job did not report its progress", "job", t.key, "error", err)
 		p.silent[t.key] = p.silent[t.key].extend(now)
 		if j != nil {
-			j.endpoint = cluster.Endpoint{}
+			j.endpoint, j.ranks = cluster.Endpoint{}, nil
 		}
 		return
 	}
 	delete(p.silent, t.key)
 	j.endpoint = endpoint
 	ring, stale := j.Size, j.stale()
-	j.askedAt = asked
+	j.askedAt, j.ranks = asked, got.RankOf()
 	if c.ledger != nil {
 		c.ledger.Report(t.key, usageReport(got), now)
 	}

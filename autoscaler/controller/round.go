@@ -51,7 +51,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		result.Ample, at = c.ample(view, wants, now)
 		wake = earliest(wake, at)
 	}
-	c.status = report.Expect(report.Status(result), c.expected)
+	c.status = report.Status(result)
 	c.decided = now
 	events := c.events
 	c.events = nil
@@ -72,7 +72,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner.Plan, lead bool, now time.Time) *report.Round {
 	r := &report.Round{
 		Config: c.cfg, Now: now, View: v, Wants: wants, Jobs: make([]report.Job, len(v.Jobs)), Plan: plan, History: c.history,
-		Ledger: c.ledger, Policies: map[string]report.Policy{}, Leading: lead, Paused: c.overrides.All,
+		Ledger: c.ledger, Policies: map[string]report.Policy{}, Expected: c.expected, Leading: lead, Paused: c.overrides.All,
 	}
 	for i := range v.Jobs {
 		j := c.job(v.Jobs[i].Key)

@@ -18,6 +18,8 @@ type Unit struct {
 	GPU *nvml.Facts
 	// Instance is nil for a whole GPU.
 	Instance *nvml.Instance
+	// Number is NVML's number of the GPU.
+	Number int
 }
 
 // ID returns the UUID.
@@ -77,11 +79,11 @@ func (inv *Inventory) units() []Unit {
 	var all []Unit
 	for _, g := range inv.GPUs {
 		if !g.Facts.MIG {
-			all = append(all, Unit{GPU: &g.Facts})
+			all = append(all, Unit{GPU: &g.Facts, Number: g.Index})
 			continue
 		}
 		for i := range g.Facts.Instances {
-			all = append(all, Unit{GPU: &g.Facts, Instance: &g.Facts.Instances[i]})
+			all = append(all, Unit{GPU: &g.Facts, Instance: &g.Facts.Instances[i], Number: g.Index})
 		}
 	}
 	return all

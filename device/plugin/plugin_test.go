@@ -139,7 +139,8 @@ func TestReserve(t *testing.T) {
 	must.NoError(t, err)
 	list := id[2] + "," + id[5] // in the order in which CUDA numbers them
 	key := "KOLO_GPUS_" + reservationKey([]string{id[2], id[5]})
-	must.Eq(t, map[string]string{"NVIDIA_VISIBLE_DEVICES": list, key: list}, r.Envs)
+	numbers := "KOLO_GPU_NUMBERS_" + reservationKey([]string{id[2], id[5]})
+	must.Eq(t, map[string]string{"NVIDIA_VISIBLE_DEVICES": list, key: list, numbers: "2,5"}, r.Envs)
 	must.SliceEmpty(t, r.Devices) // there are no nodes on this machine
 	must.SliceEmpty(t, r.Mounts)
 
@@ -148,7 +149,7 @@ func TestReserve(t *testing.T) {
 	must.NoError(t, err)
 	_, clash := other.Envs[key]
 	must.False(t, clash)
-	must.MapLen(t, 2, other.Envs)
+	must.MapLen(t, 3, other.Envs)
 
 	none, err := d.Reserve(nil)
 	must.NoError(t, err)

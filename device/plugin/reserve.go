@@ -28,6 +28,9 @@ const (
 	// name is a hash of the reservation's IDs, so that two blocks of one task do not overwrite each
 	// other's variable.
 	envGPUs = "KOLO_GPUS_"
+	// envNumbers is the prefix of a variable with the numbers that NVML gives to these GPUs, in
+	// the same order.
+	envNumbers = "KOLO_GPU_NUMBERS_"
 	// envCDI is the prefix of variables with names of the Container Device Interface. The one with
 	// the same hash has all names of a reservation. Those with a number from 0 have one name each,
 	// because podman takes them as a list. If there are two device blocks, Nomad keeps the numbers
@@ -96,9 +99,11 @@ func find(v *monitor.View, ids []string) ([]inventory.Unit, error) {
 func (d *Device) reservation(units []inventory.Unit, nodes bool) *device.ContainerReservation {
 	ids := values(units, inventory.Unit.ID)
 	list, suffix := strings.Join(ids, ","), reservationKey(ids)
+	numbers := values(units, func(u inventory.Unit) string { return strconv.Itoa(u.Number) })
 	r := &device.ContainerReservation{Envs: map[string]string{
-		envVisible:       list,
-		envGPUs + suffix: list,
+		envVisible:          list,
+		envGPUs + suffix:    list,
+		envNumbers + suffix: strings.Join(numbers, ","),
 	}}
 	if spec := hostdev.ReadCDI(d.opts.Root); len(spec) > 0 {
 		names := values(ids, func(id string) string { return hostdev.CDIKind + "=" + id })

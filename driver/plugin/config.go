@@ -62,6 +62,9 @@ type Config struct {
 	// `user` must not have.
 	DeniedHostUids string `codec:"denied_host_uids"`
 	DeniedHostGids string `codec:"denied_host_gids"`
+	// JobMappingDir is the directory in which package jobmap lists the jobs of each GPU; empty
+	// is none.
+	JobMappingDir string `codec:"job_mapping_dir"`
 	// ExecutorLogLevel is the log level of executor.out, which lies next to the
 	// allocation's directory, see package privatedirs. Default "info".
 	ExecutorLogLevel string `codec:"executor_log_level"`
@@ -100,6 +103,9 @@ func (c *Config) complete() error {
 		if err := isolation.CheckDevice(pattern); err != nil {
 			p = append(p, problem.Of(fmt.Sprintf("config.devices[%d]", i), pattern, err))
 		}
+	}
+	if c.JobMappingDir != "" && !filepath.IsAbs(c.JobMappingDir) {
+		p.Add("config.job_mapping_dir", c.JobMappingDir, "must be an absolute path", "")
 	}
 	if c.PidsLimit < 0 {
 		p.Add("config.pids_limit", c.PidsLimit, "must not be negative", "0 is no limit")

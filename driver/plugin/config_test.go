@@ -17,7 +17,7 @@ import (
 
 func TestPluginConfig(t *testing.T) {
 	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud",
-		Devices: []string{"/dev/infiniband/*", "/dev/../etc/shadow", "/dev/*", "/dev/nvidia*"}, Memlock: "64"}
+		Devices: []string{"/dev/infiniband/*", "/dev/../etc/shadow", "/dev/*", "/dev/nvidia*"}, Memlock: "64", JobMappingDir: "jobs"}
 	var bad problem.List
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
@@ -27,6 +27,7 @@ func TestPluginConfig(t *testing.T) {
 		`devices[1] = "/dev/../etc/shadow": must be a path below /dev, with no . or .. in it`,
 		`devices[2] = "/dev/*": must begin with a name after /dev/, as /dev/infiniband/* does`,
 		`devices[3] = "/dev/nvidia*": lists GPUs (/dev/nvidia0); tasks get those that they reserve with a device block`,
+		`job_mapping_dir = "jobs": must be an absolute path`,
 		`memlock = "64": must be "unlimited" or a whole number with its unit, such as "64GiB" or "512MiB"`,
 		`fingerprint_period = "1s": must be at least 10s`,
 		`fingerprint_timeout = "long": not a duration; write it like "90s" or "10m"`,

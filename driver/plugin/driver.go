@@ -19,6 +19,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"github.com/kolo-nomad/kolo/driver/plugin/jobmap"
 )
 
 // Driver is the task driver. It implements Nomad's DriverPlugin; Nomad may call all
@@ -37,6 +39,7 @@ type Driver struct {
 	config Config
 	client *base.AgentConfig
 	denied *deniedIDs
+	jobs   *jobmap.Map // nil if no list is kept
 	tasks  map[string]*task
 }
 
@@ -91,7 +94,13 @@ func (d *Driver) SetConfig(c *base.Config) error {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.config, d.denied = config, denied
+	jobs := d.jobs
+	if config.JobMappingDir != d.config.JobMappingDir {
+		if jobs, err = jobmap.Open(config.JobMappingDir); err != nil {
+			return fmt.Errorf("config of %s: job_mapping_dir: %w", config.block, err)
+		}
+	}
+	d.config, d.denied, d.jobs = config, denied, jobs
 	if c.AgentConfig != nil {
 		d.client = c.AgentConfig
 	}
@@ -103,6 +112,12 @@ func (d *Driver) settings() (Config, *base.AgentConfig, *deniedIDs) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.config, d.client, d.denied
+}
+
+func (d *Driver) jobMap() *jobmap.Map {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.jobs
 }
 
 func (d *Driver) task(id string) (*task, error) {

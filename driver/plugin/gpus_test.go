@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/plugin/jobmap"
 )
 
 // TestJobsEnvironmentNamesNoDevices has a job that writes another job's GPU into
@@ -67,4 +69,44 @@ func TestIsolatedTaskHasItsGPUsAlone(t *testing.T) {
 	h.start(t, c)
 	h.end(t, c.ID)
 	must.Eq(t, "", output(t, c), must.Sprint("nothing is reserved"))
+}
+
+// TestJobMapping has a task with two GPUs, whose plugin is replaced while it runs.
+func TestJobMapping(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	listed := func() map[string]string {
+		files, err := filepath.Glob(filepath.Join(dir, "[0-9]*"))
+		must.NoError(t, err)
+		out := map[string]string{}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			must.NoError(t, err)
+			out[filepath.Base(f)] = string(text)
+		}
+		return out
+	}
+	config := noIsolation()
+	config.JobMappingDir = dir
+	first := newHarness(t, config)
+	c := newTaskConfig(t, isolationNone, `while ! test -e $NOMAD_TASK_DIR/end; do sleep 0.02; done`)
+	c.Namespace, c.JobID = "team", "the \"job"
+	c.DeviceEnv = map[string]string{"KOLO_GPUS_1": "GPU-a,GPU-b", "KOLO_GPU_NUMBERS_1": "3,0"}
+	handle := first.start(t, c)
+	line := jobmap.Line("team", "the \"job") + "\n"
+	must.Eq(t, map[string]string{"0": line, "3": line}, listed())
+	first.kill()
+
+	second := newHarness(t, config)
+	must.NoError(t, second.RecoverTask(handle))
+	t.Cleanup(func() { _ = second.driver.DestroyTask(c.ID, true) })
+	must.Eq(t, map[string]string{"0": line, "3": line}, listed())
+	must.NoError(t, os.WriteFile(filepath.Join(c.TaskDir().LocalDir, "end"), nil, 0o600))
+	second.end(t, c.ID)
+	must.MapEmpty(t, listed(), must.Sprint("the task has ended"))
+
+	t.Log("a task without GPUs is in no list, and no directory is one")
+	c = newTaskConfig(t, isolationNone, `true`)
+	second.start(t, c)
+	second.end(t, c.ID)
+	must.MapEmpty(t, listed())
 }

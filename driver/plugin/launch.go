@@ -17,6 +17,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/plugin/procid"
 	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
+	"github.com/kolo-nomad/kolo/driver/task/gpu"
 )
 
 // launch starts the agent with an executor of its own. It returns its task, and the handle
@@ -51,6 +52,7 @@ func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 		Cleanup:   e.cleanup,
 		Confined:  e.confined,
 	}
+	state.GPUs, state.SharedGPUs = gpu.Numbers(e.task.DeviceEnv)
 	if state.Started, err = procid.Start(ps.Pid); err != nil {
 		e.logger.Debug("cannot note when the agent started", "error", err) // the agent has ended
 	}

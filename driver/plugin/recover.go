@@ -47,6 +47,9 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 		if err := privateDirsOf(c).RemoveRun(state.Cleanup); err != nil {
 			logger.Warn("cannot remove what the task used", "error", err)
 		}
+		if err := d.jobMap().Remove(state.uses(c)); err != nil {
+			logger.Warn("cannot remove the job from the list of its GPUs", "error", err)
+		}
 		return fmt.Errorf("recover: the task's executor cannot be reached: %w", err)
 	}
 	if err := privateDirsOf(c).CreateState(); err != nil {

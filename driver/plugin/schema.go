@@ -33,6 +33,7 @@ func configSpec() *hclspec.Spec {
 		"no_pivot_root":        boolean("no_pivot_root"),
 		"denied_host_uids":     text("denied_host_uids"),
 		"denied_host_gids":     text("denied_host_gids"),
+		"job_mapping_dir":      text("job_mapping_dir"),
 		"executor_log_level":   text("executor_log_level"),
 	})
 }

@@ -75,6 +75,10 @@ func (d *Driver) register(t *task) {
 	t.tail = d.newTail(t.config, t.logger)
 	d.mu.Lock()
 	d.tasks[t.config.ID] = t
+	t.jobs = d.jobs
 	d.mu.Unlock()
+	if err := t.jobs.Add(t.uses); err != nil {
+		t.logger.Warn("cannot list the job at its GPUs", "error", err)
+	}
 	go t.watch(d.ctx)
 }

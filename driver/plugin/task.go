@@ -19,6 +19,7 @@ import (
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"github.com/kolo-nomad/kolo/driver/plugin/eventtail"
+	"github.com/kolo-nomad/kolo/driver/plugin/jobmap"
 	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
 	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
@@ -34,6 +35,10 @@ type task struct {
 	// confined states how its processes are started, nil if they need no
 	// confinement.
 	confined *confined
+
+	// uses are the task's GPUs, and jobs is where they are listed.
+	uses jobmap.Use
+	jobs *jobmap.Map
 
 	exec     executor.Executor
 	executor *goplugin.Client
@@ -54,7 +59,7 @@ type task struct {
 // newTask returns the task of a running agent, from its handle.
 func newTask(c *drivers.TaskConfig, state *handleState, exec executor.Executor, client *goplugin.Client, logger hclog.Logger) *task {
 	return &task{
-		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
+		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined, uses: state.uses(c),
 		exec: exec, executor: client, logger: logger,
 		checks: make(chan struct{}, maxChecks), done: make(chan struct{}), state: drivers.TaskStateRunning,
 	}
@@ -70,6 +75,15 @@ type handleState struct {
 	// Started distinguishes the agent from a later process with the same Pid.
 	Started  string
 	Confined *confined
+	// GPUs are NVML's numbers of the task's GPUs. SharedGPUs states that other tasks may use
+	// other instances of them.
+	GPUs       []int
+	SharedGPUs bool
+}
+
+// uses returns which GPUs the task uses.
+func (s *handleState) uses(c *drivers.TaskConfig) jobmap.Use {
+	return jobmap.Use{Namespace: c.Namespace, Job: c.JobID, GPUs: s.GPUs, Shared: s.SharedGPUs}
 }
 
 // confined states how a task's processes are started with package confine.
@@ -104,6 +118,9 @@ func (t *task) watch(ctx context.Context) {
 	stopTail()
 	<-tailed
 	lastWords := t.tail.Drain(ctx)
+	if err := t.jobs.Remove(t.uses); err != nil {
+		t.logger.Warn("cannot remove the job from the list of its GPUs", "error", err)
+	}
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

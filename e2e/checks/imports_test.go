@@ -115,6 +115,7 @@ func driverRules() map[string]rule {
 		"task/plaintext":      {},
 		"task/commandline":    {pure: true},
 		"sandbox/cgroup":      {},
+		"plugin/jobmap":       {},
 		"plugin/procid":       {},
 		"sandbox/privatedirs": {},
 		"sandbox/account":     {uses: []string{"sandbox/confine", "sandbox/ownthread"}},
@@ -126,7 +127,7 @@ func driverRules() map[string]rule {
 		"sandbox/isolation":   {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "sandbox/privatedirs"}, nomad: true},
 		"task/taskconfig":     {uses: []string{"agent/config", "task/commandline", "elastic", "task/gpu", "task/settings"}},
 		"task/workerflags":    {uses: []string{"agent/config", "task/commandline", "elastic", "task/gpu", "task/settings", "task/taskconfig"}},
-		"plugin": {uses: []string{"sandbox/account", "agent/config", "sandbox/cgroup", "task/commandline", "sandbox/confine", "elastic", "plugin/eventtail", "task/gpu", "task/gpu/devnode", "discovery/hostnet", "sandbox/isolation", "sandbox/ownthread", "task/plaintext",
+		"plugin": {uses: []string{"sandbox/account", "agent/config", "sandbox/cgroup", "task/commandline", "sandbox/confine", "elastic", "plugin/eventtail", "plugin/jobmap", "task/gpu", "task/gpu/devnode", "discovery/hostnet", "sandbox/isolation", "sandbox/ownthread", "task/plaintext",
 			"sandbox/privatedirs", "plugin/procid", "task/settings", "task/taskconfig"}, nomad: true},
 
 		"agent/config":     {uses: []string{"task/settings"}},

@@ -119,7 +119,7 @@ func (c *apiCommand) efficiency(ctx context.Context, key identity.JobKey, since 
 		if other, ok := key.Namesake(known); ok {
 			return nil, nil, fmt.Errorf("no job %s held slots since %s; did you mean %q?", key, r.From, other)
 		}
-		return nil, nil, fmt.Errorf("no job %s held slots since %s, as far as it is kept; kolo history shows those that did", key, r.From)
+		return nil, nil, fmt.Errorf("no job %s held slots since %s, as far as it is kept; -since looks further back, and kolo history shows the jobs that did", key, r.From)
 	}
 	return s, out, nil
 }
@@ -168,8 +168,11 @@ func drawEff(e *efficiency) string {
 		rows = append(rows, []string{"End", e.End})
 	}
 	out := table(rows) + "\n\n"
-	if len(e.Sizes) == 0 {
-		return out + "no step time is known: the job does not report its steps, or ended too long ago"
+	switch {
+	case len(e.Sizes) == 0 && e.job == nil:
+		return out + "the job no longer exists in Nomad, so only its usage is known, and no step times"
+	case len(e.Sizes) == 0:
+		return out + "no step time is known: the job has not reported its steps"
 	}
 	rows = [][]string{{"Workers", "Step", "Speed", "Efficiency", "Slot-hours per 1000 steps"}}
 	for _, s := range e.Sizes {

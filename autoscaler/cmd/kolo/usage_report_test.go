@@ -126,7 +126,7 @@ func TestEff(t *testing.T) {
 	status := &api.Status{Autoscaler: "host-1", Ready: true, Jobs: []api.JobStatus{{JobKey: key, Requests: api.Requests{Slots: 2}}}}
 	url := accounted(t, status)
 	_, out := runUsage(url, "eff", "research/train")
-	must.StrContains(t, out, "no step time is known")
+	must.StrContains(t, out, "no step time is known: the job has not reported its steps")
 	status.Jobs[0].StepTimes = []speedup.Point{{Size: 1, StepTime: 0.8}}
 	_, out = runUsage(url, "eff", "research/train")
 	must.StrContains(t, out, "only one size was measured")
@@ -147,8 +147,9 @@ best size: 2 workers; compared with 1, it has 1.82 times the speed for 2.00 time
 `)
 	status.Jobs = nil
 	_, out = runUsage(url, "eff", "research/train")
-	must.StrContains(t, out, "no step time is known: the job does not report its steps, or ended too long ago")
+	must.StrContains(t, out, "Held              20.00 slot-hours")
+	must.StrContains(t, out, "the job no longer exists in Nomad, so only its usage is known, and no step times")
 	code, out = runUsage(url, "eff", "other")
 	must.Eq(t, 1, code)
-	must.StrContains(t, out, "no job other held slots since 2026-11-01")
+	must.StrContains(t, out, "no job other held slots since 2026-11-01, as far as it is kept; -since looks further back")
 }

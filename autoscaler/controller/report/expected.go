@@ -15,22 +15,25 @@ import (
 // and cannot know when a user changes something.
 var unforeseen = []waiting.Reason{waiting.Fragmented, waiting.Constraint, waiting.Paused, waiting.Held, waiting.Invalid}
 
-// Expect returns the status with the expected starts of waiting jobs added, except for jobs
-// that began to wait after the forecast.
+// Expect returns a copy of a status with other expected starts of waiting jobs.
 func Expect(s *api.Status, starts map[identity.JobKey]api.Expected) *api.Status {
 	out := *s
 	out.Jobs = slices.Clone(s.Jobs)
 	for i := range out.Jobs {
-		j := &out.Jobs[i]
-		if j.Waits == nil {
-			continue
+		if j := &out.Jobs[i]; j.Waits != nil {
+			w := *j.Waits
+			j.Waits = &w
+			expect(j, starts)
 		}
-		w := *j.Waits
-		w.Expected = nil
-		if e, ok := starts[j.JobKey]; ok && !e.Made.Before(w.Since) && !slices.Contains(unforeseen, w.Reason) {
-			w.Expected = &e
-		}
-		j.Waits = &w
 	}
 	return &out
+}
+
+// expect sets the expected start of a job that waits. A job that began to wait after the
+// forecast has none.
+func expect(j *api.JobStatus, starts map[identity.JobKey]api.Expected) {
+	j.Waits.Expected = nil
+	if e, ok := starts[j.JobKey]; ok && !e.Made.Before(j.Waits.Since) && !slices.Contains(unforeseen, j.Waits.Reason) {
+		j.Waits.Expected = &e
+	}
 }

@@ -6,6 +6,7 @@ package report
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +45,7 @@ var (
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
 	idleJobDesc    = prometheus.NewDesc("kolo_job_idle_seconds", "Seconds without a step of a job that is idle; absent for any other.", jobLabels, nil)
-	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id"}, jobLabels...), nil)
+	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id", "rank"}, jobLabels...), nil)
 	holdsDesc      = prometheus.NewDesc("kolo_job_slots", "Slots of the workers that exist.", jobLabels, nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
@@ -117,12 +118,18 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 }
 
 // GPUInfo sends a metric to ch for each GPU that is held by a job that the reader may see.
-func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, sees func(identity.JobKey) bool) {
+// ranks has the known ranks by allocation.
+func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, ranks map[string]int, sees func(identity.JobKey) bool) {
 	gauge := gauges(ch)
 	for _, g := range gpus {
-		if sees(g.Job) {
-			gauge(gpuDesc, 1, g.ID, g.Alloc, g.Job.Namespace, g.Job.ID)
+		if !sees(g.Job) {
+			continue
 		}
+		rank := ""
+		if n, ok := ranks[g.Alloc]; ok {
+			rank = strconv.Itoa(n)
+		}
+		gauge(gpuDesc, 1, g.ID, g.Alloc, rank, g.Job.Namespace, g.Job.ID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
@@ -34,4 +35,31 @@ func TestJobGauges_Slots(t *testing.T) {
 	}
 	must.Eq(t, 3, got["kolo_job_running"])
 	must.Eq(t, 24, got["kolo_job_slots"])
+}
+
+type gpus []cluster.GPU
+
+func (g gpus) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(g, ch) }
+
+func (g gpus) Collect(ch chan<- prometheus.Metric) {
+	GPUInfo(ch, g, map[string]int{"known": 0}, func(key identity.JobKey) bool { return key.ID != "secret" })
+}
+
+// The rank is empty where it is not known: rank 0 is a rank.
+func TestGPUInfo(t *testing.T) {
+	key := identity.JobKey{Namespace: "a", ID: "j"}
+	r := prometheus.NewRegistry()
+	r.MustRegister(gpus{{ID: "GPU-1", Alloc: "known", Job: key}, {ID: "GPU-2", Alloc: "other", Job: key}, {ID: "GPU-3", Job: identity.JobKey{ID: "secret"}}})
+	families, err := r.Gather()
+	must.NoError(t, err)
+	must.Len(t, 1, families)
+	got := map[string]string{}
+	for _, m := range families[0].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		got[labels["uuid"]] = labels["namespace"] + "/" + labels["job_id"] + "/" + labels["alloc_id"] + "/" + labels["rank"]
+	}
+	must.Eq(t, map[string]string{"GPU-1": "a/j/known/0", "GPU-2": "a/j/other/"}, got)
 }

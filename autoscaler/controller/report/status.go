@@ -33,8 +33,9 @@ type Round struct {
 	// View.Jobs; nil if this autoscaler does not lead.
 	Ample    []int
 	History  *history.History
-	Ledger   *usage.Ledger     // nil if this autoscaler does not keep the account of usage
-	Policies map[string]Policy // by node pool
+	Ledger   *usage.Ledger                    // nil if this autoscaler does not keep the account of usage
+	Policies map[string]Policy                // by node pool
+	Expected map[identity.JobKey]api.Expected // starts, by the last forecast
 
 	Leading, Paused bool
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// addWaits adds to each job without workers why it waits, and its place among those of its
-// queue that wait.
+// addWaits adds to each job without workers why it waits, its place among those of its
+// queue that wait, and its expected start.
 func addWaits(s *api.Status, r *Round) {
 	waits := WaitsByJob(r.Plan.Waits)
 	lines := newLines(r)
@@ -33,6 +33,7 @@ func addWaits(s *api.Status, r *Round) {
 		}
 		w.Reason, w.Sentence = why(r, i, &wait)
 		js.Waits = w
+		expect(js, r.Expected)
 		if w.Reason != waiting.Paused && w.Reason != waiting.Held && w.Reason != waiting.NeverFits {
 			lines.join(i, js)
 		}

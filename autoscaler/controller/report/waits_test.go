@@ -116,7 +116,11 @@ func TestAddWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := drawing(t, tc.pool, tc.jobs...)
 			r.View.Nodes = []planner.Node{{Pool: "gpu"}}
+			forecast := api.Expected{Made: r.Now.Add(time.Hour), Earliest: r.Now.Add(2 * time.Hour)}
+			r.Expected = map[identity.JobKey]api.Expected{r.View.Jobs[0].Key: forecast}
 			s := Status(r)
+			must.Eq(t, &forecast, s.Jobs[0].Waits.Expected)
+			must.Nil(t, s.Jobs[1].Waits.Expected)
 			var got []string
 			for i := range s.Jobs {
 				w := s.Jobs[i].Waits

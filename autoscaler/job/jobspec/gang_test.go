@@ -82,11 +82,15 @@ func TestRead_MalformedGang(t *testing.T) {
 		"ratio beyond all bound": {servers(kv("gang", []any{"ps", "workers"}, "ratio", "100000:100000")), "add up to 200000, more than 100000 workers"},
 		"more than a group has":  {servers(kv("gang", []any{"ps", "workers"}, "ratio", "4:1")), `group "ps": scaling.max: 3 is below 4, the group's part of ratio; write at least 4`},
 		"it starts alone":        {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[1].Scaling.Min = new(int64(1)) }), `group "ps": scaling.min: 1 would start the group without the others of its gang; write min = 0`},
-		"half a unit":            {servers(oneToFour("min", 7.0)), "kolo.min: 7 is no multiple of 5, the sum of ratio; totals count the workers of all groups: write 10"},
-		"half a step":            {servers(oneToFour("step", 2.0)), "kolo.step: 2 is no multiple of 5, the sum of ratio; totals count the workers of all groups: write 5"},
-		"sizes of half units":    {servers(oneToFour("sizes", []any{5.0, 8.0})), "kolo.sizes: 8 is no multiple of 5"},
-		"with a locality":        {servers(oneToFour("locality", "none")), "placed by ratio, not by topology; remove locality and level"},
-		"sizes and step":         {servers(oneToFour("sizes", []any{5.0}, "step", 5.0)), "sizes and step contradict each other"},
+		"servers without a GPU": {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[1].Tasks[0].Resources.Devices = nil }),
+			`group "ps": asks for no device where group "workers" asks for "nvidia/gpu", so its workers would hold no slot; add a device block; or remove the group from gang and ratio`},
+		"workers without a GPU": {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.Devices = nil }),
+			`group "workers": asks for no device where group "ps" asks for "nvidia/gpu"`},
+		"half a unit":         {servers(oneToFour("min", 7.0)), "kolo.min: 7 is no multiple of 5, the sum of ratio; totals count the workers of all groups: write 10"},
+		"half a step":         {servers(oneToFour("step", 2.0)), "kolo.step: 2 is no multiple of 5, the sum of ratio; totals count the workers of all groups: write 5"},
+		"sizes of half units": {servers(oneToFour("sizes", []any{5.0, 8.0})), "kolo.sizes: 8 is no multiple of 5"},
+		"with a locality":     {servers(oneToFour("locality", "none")), "placed by ratio, not by topology; remove locality and level"},
+		"sizes and step":      {servers(oneToFour("sizes", []any{5.0}, "step", 5.0)), "sizes and step contradict each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec, problems := Read(tc.job)

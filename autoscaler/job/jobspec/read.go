@@ -131,6 +131,16 @@ func (r *reader) group(g *api.TaskGroup) {
 	r.spec.Groups = append(r.spec.Groups, out)
 }
 
+// withoutDevice reports a group whose workers would hold no slot, next to one whose workers
+// hold devices.
+func (r *reader) withoutDevice(g, other Group) {
+	remedy := fmt.Sprintf("add a device block, or remove the kolo block and give the group a count of its own, so that only %q is scaled", other.Name)
+	if r.kolo.gang.set {
+		remedy = "add a device block; or remove the group from gang and ratio, remove its kolo block, and give it a count of its own"
+	}
+	r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for no device where group %q asks for %q, so its workers would hold no slot", other.Name, other.Device), remedy)
+}
+
 // finish sets defaults and makes the checks that involve the whole job.
 func (r *reader) finish() {
 	s, b := &r.spec, &r.kolo
@@ -140,11 +150,16 @@ func (r *reader) finish() {
 	for _, g := range s.Groups {
 		sumMin += g.Min
 		s.CanWait = s.CanWait && g.Min == 0
-		if g.Device != s.Groups[0].Device {
-			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for device %q where group %q asks for %q", g.Device, s.Groups[0].Name, s.Groups[0].Device),
+		switch first := s.Groups[0]; {
+		case g.Device == "" && first.Device != "":
+			r.withoutDevice(g, first)
+		case g.Device != "" && first.Device == "":
+			r.withoutDevice(first, g)
+		case g.Device != first.Device:
+			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for device %q where group %q asks for %q", g.Device, first.Name, first.Device),
 				"use one device type for all elastic groups of a job")
-		} else if g.Devices != s.Groups[0].Devices && s.Ratio == nil {
-			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("holds %d devices per worker where group %q holds %d", g.Devices, s.Groups[0].Name, s.Groups[0].Devices),
+		case g.Devices != first.Devices && s.Ratio == nil:
+			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("holds %d devices per worker where group %q holds %d", g.Devices, first.Name, first.Devices),
 				"use the same number of devices per worker in all elastic groups of a job")
 		}
 	}

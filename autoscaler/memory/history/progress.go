@@ -4,6 +4,7 @@
 package history
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -17,6 +18,7 @@ type Progress struct {
 	AllocID   string `json:"alloc_id"`
 
 	Size        int                 `json:"size"` // slots training together
+	Ranks       []Rank              `json:"ranks"`
 	Step        float64             `json:"step"`
 	Samples     float64             `json:"samples"`
 	TotalSteps  float64             `json:"total_steps"`
@@ -24,6 +26,25 @@ type Progress struct {
 	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
+}
+
+// Rank states in which allocation a rank of the training runs.
+type Rank struct {
+	Rank    int    `json:"rank"`
+	AllocID string `json:"alloc_id"`
+}
+
+// RankOf returns the rank of each allocation that has only one.
+func (p *Progress) RankOf() map[string]int {
+	out, several := make(map[string]int, len(p.Ranks)), map[string]bool{}
+	for _, r := range p.Ranks {
+		if _, ok := out[r.AllocID]; ok {
+			several[r.AllocID] = true
+		}
+		out[r.AllocID] = r.Rank
+	}
+	maps.DeleteFunc(out, func(alloc string, _ int) bool { return alloc == "" || several[alloc] })
+	return out
 }
 
 // StepTime is the measured time of one global step at one size.

@@ -14,15 +14,17 @@ type Demand struct {
 func (l *Layout) Fit(slots int) {
 	l.Nodes[0].Guarantee = slots
 	for n := range l.Nodes {
-		var parts []part
 		sum := 0
 		for _, c := range l.Nodes[n].Children {
-			g := l.Nodes[c].Guarantee
-			sum += g
-			parts = append(parts, part{weight: g, high: g})
+			sum += l.Nodes[c].Guarantee
 		}
 		if sum <= l.Nodes[n].Guarantee {
 			continue
+		}
+		parts := make([]part, 0, len(l.Nodes[n].Children))
+		for _, c := range l.Nodes[n].Children {
+			g := l.Nodes[c].Guarantee
+			parts = append(parts, part{weight: g, high: g})
 		}
 		for k, g := range fill(l.Nodes[n].Guarantee, parts) {
 			l.Nodes[l.Nodes[n].Children[k]].Guarantee = g

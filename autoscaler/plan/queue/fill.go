@@ -75,7 +75,7 @@ func deal(left int, parts []part, out []int) {
 	if left <= 0 {
 		return
 	}
-	b := &bids{parts: parts, has: out}
+	b := &bids{parts: parts, has: out, order: make([]int, 0, len(parts))}
 	for i := range parts {
 		if out[i] < parts[i].high {
 			b.order = append(b.order, i)

@@ -130,7 +130,7 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 		r.later.Add(c.leaf, c.least)
 	}
 	d.ran(c.leaf)
-	c.show(c.index, c.job)
+	c.show(c.index, &c.job)
 	return true
 }
 

@@ -8,7 +8,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -48,9 +52,16 @@ func crowd(queues, jobs, slots int) *policy.Snapshot {
 	return s
 }
 
-// BenchmarkAllocate measures one decision without queues, with a thousand of them, and with
-// a thousand that have a past and a budget, of which a tenth has spent it.
-func BenchmarkAllocate(b *testing.B) {
+// bench is a policy with a snapshot for it.
+type bench struct {
+	name string
+	policy.Policy
+	*policy.Snapshot
+}
+
+// benches returns decisions to measure: without queues, with a thousand of them, and with a
+// thousand that have a past and a budget, of which a tenth has spent it.
+func benches(b *testing.B, changed bool) (out []bench) {
 	const queues, jobs, slots = 1_000, 10_000, 100_000
 	var all, timed []queue.Queue
 	past, rng := map[string]queue.Past{}, rand.New(rand.NewPCG(3, 4))
@@ -69,21 +80,57 @@ func BenchmarkAllocate(b *testing.B) {
 		timed = append(timed, one)
 	}
 	base := policyOf(b, "kolo")
-	for name, p := range map[string]policy.Policy{"queues=0": base, fmt.Sprint("queues=", queues): New(treeOf(b, all...), base, nil), "past": New(treeOf(b, timed...), base, nil)} {
-		for _, changed := range []bool{true, false} {
-			b.Run(fmt.Sprintf("%s/changed=%t", name, changed), func(b *testing.B) {
-				s := crowd(queues, jobs, slots)
-				s.Past = past
-				s.State = p.Allocate(s).State
-				if s.Changed = changed; changed {
-					s.State = nil
-				}
+	out = []bench{{name: "queues=0", Policy: base}, {name: fmt.Sprint("queues=", queues), Policy: New(treeOf(b, all...), base, nil)}, {name: "past", Policy: New(treeOf(b, timed...), base, nil)}}
+	for i := range out {
+		s := crowd(queues, jobs, slots)
+		s.Past = past
+		if s.State = out[i].Allocate(s).State; changed {
+			s.State = nil
+		}
+		s.Changed, out[i].Snapshot = changed, s
+	}
+	return out
+}
+
+// BenchmarkAllocate measures one decision.
+func BenchmarkAllocate(b *testing.B) {
+	for _, changed := range []bool{true, false} {
+		for _, of := range benches(b, changed) {
+			b.Run(fmt.Sprintf("%s/changed=%t", of.name, changed), func(b *testing.B) {
 				b.ReportAllocs()
-				b.ResetTimer()
 				for b.Loop() {
-					p.Allocate(s)
+					of.Allocate(of.Snapshot)
 				}
 			})
 		}
 	}
+}
+
+// BenchmarkRatio compares the processor time of decisions with queues with that of decisions
+// without them. They take turns, so that other work of the machine slows all of them down.
+func BenchmarkRatio(b *testing.B) {
+	for _, changed := range []bool{true, false} {
+		b.Run(fmt.Sprintf("changed=%t", changed), func(b *testing.B) {
+			all := benches(b, changed)
+			took := make([]time.Duration, len(all))
+			for b.Loop() {
+				for i, of := range all {
+					start := processorTime(b)
+					of.Allocate(of.Snapshot)
+					took[i] += processorTime(b) - start
+				}
+			}
+			for i, of := range all {
+				b.ReportMetric(float64(took[i])/float64(took[0]), of.name)
+			}
+			b.ReportMetric(took[0].Seconds()*1000/float64(b.N), "ms")
+		})
+	}
+}
+
+// processorTime returns the processor time that the process has used.
+func processorTime(b *testing.B) time.Duration {
+	var r syscall.Rusage
+	must.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -5,9 +5,9 @@ package queued
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -24,8 +24,8 @@ type decision struct {
 	types   []string // of GPUs
 	free    []int    // slots that policies may give, by type
 	members []*member
-	byLeaf  map[int]*member
-	running []int // jobs that run, by node
+	byLeaf  []*member // by node, nil where there is none
+	running []int     // jobs that run, by node
 	errors  map[fallible]error
 	out     []policy.Allocation
 
@@ -38,6 +38,7 @@ type member struct {
 	name  string // unique
 	label string // for users
 
+	size  int          // jobs of the snapshot that are in the leaf
 	index []int        // in Snapshot.Jobs, of jobs
 	jobs  []policy.Job // those that its policy sees, with the caps of the queue
 	fixed int          // slots that no policy decides about
@@ -74,7 +75,7 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	if namespace, alone := p.alone(s); alone {
 		return p.undivided(s, namespace)
 	}
-	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), byLeaf: map[int]*member{}, errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
+	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
 	d.capacity()
 	candidates := d.sort()
 	d.wake(d.layout.At(s.Now))
@@ -111,14 +112,15 @@ func (d *decision) capacity() {
 // member returns the leaf of a namespace's jobs in a queue.
 func (d *decision) member(q, namespace string) *member {
 	leaf := d.layout.Leaf(q, namespace)
-	m := d.byLeaf[leaf]
-	if m == nil {
-		m = &member{leaf: leaf, name: d.layout.Nodes[leaf].Name}
-		m.label, m.order = d.label(leaf), d.layout.OrderOf(leaf)
+	if more := len(d.layout.Nodes) - len(d.byLeaf); more > 0 {
+		d.byLeaf = append(d.byLeaf, make([]*member, more)...)
+	}
+	if d.byLeaf[leaf] == nil {
+		m := &member{leaf: leaf, name: d.layout.Nodes[leaf].Name, label: d.label(leaf), order: d.layout.OrderOf(leaf)}
 		d.byLeaf[leaf] = m
 		d.members = append(d.members, m)
 	}
-	return m
+	return d.byLeaf[leaf]
 }
 
 // label names a node for users.
@@ -127,9 +129,9 @@ func (d *decision) label(n int) string {
 	case n == 0:
 		return "the pool"
 	case d.layout.Queue(n) == "":
-		return fmt.Sprintf("namespace %q", d.layout.Nodes[n].Name)
+		return "namespace " + strconv.Quote(d.layout.Nodes[n].Name)
 	}
-	return fmt.Sprintf("queue %q", d.layout.Nodes[n].Name)
+	return "queue " + strconv.Quote(d.layout.Nodes[n].Name)
 }
 
 // candidate is a job that has no workers.
@@ -146,22 +148,24 @@ func (d *decision) sort() (candidates []candidate) {
 		m := d.member(f.Queue, f.Namespace)
 		m.fixed += f.Slots
 	}
-	of, has := make([]*member, len(d.s.Jobs)), map[*member]int{}
+	of := make([]*member, len(d.s.Jobs))
 	for i := range d.s.Jobs {
 		d.out[i].Job = d.s.Jobs[i].ID
 		of[i] = d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
-		has[of[i]]++
+		of[i].size++
 	}
-	for m, n := range has {
-		m.index, m.jobs = make([]int, 0, n), make([]policy.Job, 0, n)
+	index, jobs := make([]int, len(d.s.Jobs)), make([]policy.Job, len(d.s.Jobs))
+	for _, m := range d.members {
+		m.index, index = index[:0:m.size], index[m.size:]
+		m.jobs, jobs = jobs[:0:m.size], jobs[m.size:]
 	}
 	d.running = make([]int, len(d.layout.Nodes))
 	for _, f := range d.s.Fixed {
 		d.ran(d.member(f.Queue, f.Namespace).leaf)
 	}
 	for i := range d.s.Jobs {
-		j := d.s.Jobs[i]
 		m := of[i]
+		j := m.show(i, &d.s.Jobs[i])
 		per := max(1, j.PerWorker)
 		j.Max = max(j.Max, j.Min)
 		low := j.Sizes.Above(max(1, j.Min) - 1)
@@ -169,21 +173,24 @@ func (d *decision) sort() (candidates []candidate) {
 		if at >= 0 {
 			j.Max = max(min(j.Max, most/per), j.Min)
 		}
-		stops := d.outlast(m, &j)
-		switch {
-		case stops >= 0:
-			d.stop(i, stops)
-		case j.Count > 0:
+		stops := d.outlast(m, j)
+		if stops < 0 && j.Count > 0 {
 			m.now += j.Count * per
 			d.ran(m.leaf)
-			m.show(i, j)
 			if !j.Preemptible {
 				m.firm += low * per
 			}
+			continue
+		}
+		waits := *j
+		m.unshow()
+		switch {
+		case stops >= 0:
+			d.stop(i, stops)
 		case at >= 0 && low*per > most:
 			d.refuse(i, waiting.OverLimit, "its minimum is %d slots, and max_job of %s is %d", low*per, d.label(at), most)
 		default:
-			candidates = append(candidates, candidate{m, j, i, low * per})
+			candidates = append(candidates, candidate{m, waits, i, low * per})
 		}
 	}
 	for _, m := range d.members {
@@ -236,9 +243,17 @@ func (d *decision) wake(at float64) {
 	}
 }
 
-func (m *member) show(index int, j policy.Job) {
+// show adds a job to those that the policy sees, and returns the copy that it sees.
+func (m *member) show(index int, j *policy.Job) *policy.Job {
 	m.index = append(m.index, index)
-	m.jobs = append(m.jobs, j)
+	m.jobs = append(m.jobs, *j)
+	return &m.jobs[len(m.jobs)-1]
+}
+
+// unshow removes the job that show added last.
+func (m *member) unshow() {
+	m.index = m.index[:len(m.index)-1]
+	m.jobs = m.jobs[:len(m.jobs)-1]
 }
 
 // ran counts one more job that runs in a leaf.

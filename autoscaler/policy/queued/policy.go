@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -177,13 +178,14 @@ func (d *decision) snapshot(m *member, aside *aside) *policy.Snapshot {
 	s := &policy.Snapshot{
 		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: aside.rest(m), State: d.before[m.name].State,
 	}
-	held := map[string]int{}
-	for i := range m.jobs {
-		held[m.jobs[i].Held] += m.jobs[i].Count * max(1, m.jobs[i].PerWorker)
-	}
+	s.Nodes = make([]policy.Node, len(d.types))
 	for t, typ := range d.types {
-		n := m.typed[t]
-		s.Nodes = append(s.Nodes, policy.Node{ID: m.label + " " + typ, Type: typ, GPUs: n, Free: max(0, n-held[typ])})
+		s.Nodes[t] = policy.Node{ID: m.label + " " + typ, Type: typ, GPUs: m.typed[t], Free: m.typed[t]}
+	}
+	for i := range m.jobs {
+		if t := slices.Index(d.types, m.jobs[i].Held); t >= 0 {
+			s.Nodes[t].Free = max(0, s.Nodes[t].Free-m.jobs[i].Count*max(1, m.jobs[i].PerWorker))
+		}
 	}
 	if aside == nil {
 		d.see(m, s)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/task/problem"
@@ -25,6 +26,9 @@ const (
 	// NVIDIA_VISIBLE_DEVICES in Nomad, so only these variables together name all
 	// GPUs.
 	reservationPrefix = "KOLO_GPUS_"
+
+	// numbersPrefix begins the variable with NVML's numbers of the same GPUs.
+	numbersPrefix = "KOLO_GPU_NUMBERS_"
 )
 
 // Reserved returns the GPUs (UUIDs) that Nomad reserved for a task, from the
@@ -54,6 +58,23 @@ func Reserved(devices map[string]string) []string {
 	return gpus
 }
 
+// Numbers returns NVML's numbers of the GPUs that Nomad reserved for a task, each once. There
+// are none if another device plugin reserved them. shared reports whether some are MIG
+// instances: then other tasks may use the rest of a GPU.
+func Numbers(devices map[string]string) (numbers []int, shared bool) {
+	for _, key := range slices.Sorted(maps.Keys(devices)) {
+		if !strings.HasPrefix(key, numbersPrefix) {
+			continue
+		}
+		for text := range strings.SplitSeq(devices[key], ",") {
+			if n, err := strconv.Atoi(text); err == nil && !slices.Contains(numbers, n) {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+	return numbers, slices.ContainsFunc(Reserved(devices), func(id string) bool { return strings.HasPrefix(id, "MIG-") })
+}
+
 // Show makes all reserved GPUs, and no others, visible to every slot.
 //
 // CUDA itself looks only at CUDA_VISIBLE_DEVICES. Without it, a task without
@@ -64,7 +85,7 @@ func Reserved(devices map[string]string) []string {
 // that looks like a reservation.
 func Show(env, devices map[string]string, gpus []string) {
 	maps.DeleteFunc(env, func(key, _ string) bool {
-		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix)
+		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix) || strings.HasPrefix(key, numbersPrefix)
 	})
 	maps.Copy(env, devices)
 	if len(gpus) == 0 {

@@ -26,3 +26,32 @@ func TestReserved(t *testing.T) {
 		})
 	}
 }
+
+func TestNumbers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env    map[string]string
+		want   []int
+		shared bool
+	}{
+		"another plugin's":        {map[string]string{nvidiaVisible: "GPU-a"}, nil, false},
+		"two blocks":              {map[string]string{"KOLO_GPU_NUMBERS_b": "3", "KOLO_GPU_NUMBERS_a": "2,5", "KOLO_GPUS_a": "GPU-x,GPU-y"}, []int{2, 5, 3}, false},
+		"instances of one GPU":    {map[string]string{"KOLO_GPU_NUMBERS_a": "1,1", "KOLO_GPUS_a": "MIG-x,MIG-y"}, []int{1}, true},
+		"what is no number":       {map[string]string{"KOLO_GPU_NUMBERS_a": "0, x,,7"}, []int{0, 7}, false},
+		"numbers are no GPUs":     {map[string]string{"KOLO_GPU_NUMBERS_a": ""}, nil, false},
+		"a variable of its job's": {map[string]string{"KOLO_GPU_NUMBER": "1"}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, shared := Numbers(tc.env)
+			must.Eq(t, tc.want, got)
+			must.Eq(t, tc.shared, shared)
+			must.SliceNotContains(t, Reserved(tc.env), "2,5")
+		})
+	}
+}
+
+// A job's own variables do not look like a reservation.
+func TestShow(t *testing.T) {
+	env := map[string]string{"KOLO_GPUS_x": "GPU-other", "KOLO_GPU_NUMBERS_x": "7", nvidiaVisible: "GPU-other", "MINE": "1"}
+	Show(env, map[string]string{"KOLO_GPUS_a": "GPU-a", "KOLO_GPU_NUMBERS_a": "0"}, []string{"GPU-a"})
+	must.Eq(t, map[string]string{"KOLO_GPUS_a": "GPU-a", "KOLO_GPU_NUMBERS_a": "0", nvidiaVisible: "GPU-a", cudaVisible: "GPU-a", "MINE": "1"}, env)
+}

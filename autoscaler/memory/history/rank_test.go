@@ -1,0 +1,28 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// A rank is known only if no other rank is in its allocation: which GPU of several a process
+// uses is up to the process.
+func TestProgress_RankOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ranks []Rank
+		want  map[string]int
+	}{
+		"no ring":           {nil, map[string]int{}},
+		"one each":          {[]Rank{{0, "a"}, {1, "b"}}, map[string]int{"a": 0, "b": 1}},
+		"two of one":        {[]Rank{{0, "a"}, {1, "b"}, {2, "a"}}, map[string]int{"b": 1}},
+		"without a cluster": {[]Rank{{0, ""}}, map[string]int{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must.Eq(t, tc.want, (&Progress{Ranks: tc.ranks}).RankOf())
+		})
+	}
+}
