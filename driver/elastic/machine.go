@@ -170,7 +170,7 @@ func (m *Machine) apply(ev Event) {
 		delete(m.hosts, ev.Host)
 		if slices.Contains(m.Ring().Hosts(), ev.Host) {
 			m.forgetNotice()
-			if h != nil && h.registered && h.staying() {
+			if h != nil && h.registered && h.staying() && slices.ContainsFunc(h.slots, m.inCurrentRing) {
 				m.memberLost()
 			}
 		}
