@@ -33,6 +33,9 @@ func (c *checker) checkCounts(workers []*worker) {
 		if rings[name] == nil {
 			rings[name] = &ring{first: w}
 		}
+		if n, first := w.read.Agent.Restart.SpareHosts, rings[name].first.read.Agent.Restart.SpareHosts; n != first {
+			c.errorf("counts", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: another group of its service has %d, and the worker that leads decides; write the same in all groups", n, first)
+		}
 		most := deref(w.group.Count, 1)
 		if s := w.group.Scaling; s != nil {
 			most = int(min(max(deref(s.Max, 0), int64(most)), maxProcesses))

@@ -155,6 +155,27 @@ func TestSpareHosts(t *testing.T) {
 	must.NoError(t, err)
 	must.Len(t, 1, findings, must.Sprint(findings))
 	must.StrContains(t, findings[0].Message, "spare_hosts = 1: the autoscaler counts workers that train")
+
+	start := strings.Index(text, `group "workers" {`)
+	end := strings.LastIndex(text, "}")
+	group := strings.Replace(text[start:end], `group "workers"`, `group "spare"`, 1)
+	group = strings.Replace(group, "count = var.count", "count = 1", 1)
+	group = strings.Replace(group, "policy {\nkolo {}\n}", "", 1)
+	for spares, want := range map[string][]string{
+		"1": nil,
+		"2": {"spare_hosts = 2: another group of its service has 1, and the worker that leads decides; write the same in all groups"},
+	} {
+		other := strings.Replace(group, "--spare_hosts=1", "--spare_hosts="+spares, 1)
+		findings, err = Check(Options{Path: "job.hcl", Text: []byte(text[:end] + other + text[end:]), MaxKillTimeout: MaxKillTimeout})
+		must.NoError(t, err)
+		var messages []string
+		for _, f := range findings {
+			if f.Rule != "counts" || f.Severity == Error {
+				messages = append(messages, f.Message)
+			}
+		}
+		must.Eq(t, want, messages)
+	}
 }
 
 // A problem with a device is found at its block, of several.
