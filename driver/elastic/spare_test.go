@@ -51,6 +51,7 @@ func TestSpareReplacesALostHost(t *testing.T) {
 	s.expect() // it is in no ring, and waits as long as it must
 	must.Eq(t, 1, s.m.SparesReady())
 	must.Len(t, 2, s.m.Ring().Members)
+	must.Eq(t, []string{"this host is a spare: its processes are ready, and wait outside the ring until another host is lost"}, s.events)
 
 	s.replaceB()
 	s.expect()
