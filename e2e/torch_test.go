@@ -23,11 +23,17 @@ import (
 // startTorchCluster starts a cluster with both names of the driver.
 func startTorchCluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
+	return startTorchClusterOf(t, 0)
+}
+
+// startTorchClusterOf is startTorchCluster with a number of clients.
+func startTorchClusterOf(t testing.TB, clients int) *cluster.Cluster {
+	t.Helper()
 	if _, err := os.Stat(torchPython(t)); err != nil {
 		t.Skip("needs bin/torch: make torch")
 	}
 	driver, config := train.Torch.Plugin(root(t))
-	return startCluster(t, cluster.Options{Plugins: map[string]string{driver: config}})
+	return startCluster(t, cluster.Options{Clients: clients, Plugins: map[string]string{driver: config}})
 }
 
 // torchPython returns the interpreter that has today's PyTorch.

@@ -38,6 +38,30 @@ func TestView_Rigid(t *testing.T) {
 	must.Eq(t, []Rigid{{key("build"), "cpu", "team", 3}, {key("web"), "gpu", "team", 2}}, f.view().Rigid)
 }
 
+// TestView_GroupOfSpares leaves the slots of a job's spare host out of the capacity, and counts
+// only the workers of the group with a kolo block.
+func TestView_GroupOfSpares(t *testing.T) {
+	f := newFixture(t)
+	f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
+	j := f.job("j", "gpu", groupSpec{"w", 2, "nvidia/gpu", 1, ""}, groupSpec{"spare", 1, "nvidia/gpu", 1, ""})
+	j.TaskGroups[1].Scaling = nil
+	for _, g := range j.TaskGroups {
+		g.Tasks[0].Config = map[string]any{"spare_hosts": 1}
+	}
+	*j.TaskGroups[0].Scaling.Min = 1
+	f.index++
+	j.ModifyIndex = new(f.index)
+	f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "j"}, j))
+	f.alloc("j", "w", "n1", "running", "run", "H100-0")
+	f.alloc("j", "w", "n1", "running", "run", "H100-1")
+	f.alloc("j", "spare", "n1", "running", "run", "H100-2")
+	v := f.view()
+	must.Len(t, 1, v.Jobs, must.Sprint(v.Ineligible))
+	must.Len(t, 1, v.Jobs[0].Groups)
+	must.Len(t, 2, v.Jobs[0].Groups[0].Live)
+	must.Eq(t, 3, v.Nodes[0].Bins[0].Slots)
+}
+
 // A gang counts in units: a unit has the slots of all its workers.
 func TestView_Gang(t *testing.T) {
 	f := newFixture(t)

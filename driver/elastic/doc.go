@@ -61,6 +61,12 @@
 // can give up a forming ring (Framework.AbandonsForming), that ring breaks at once.
 // Otherwise another process takes the place of the one that died.
 //
+// # Spare hosts
+//
+// With Options.SpareHosts, some hosts stay outside the ring. Their processes are started once
+// the ring trains, and wait in Arrived, or in Waiting if they were in a ring before. When a
+// member is lost, they are in the next ring; see spare.go.
+//
 // # Unmodified scripts
 //
 // A process that has its rank and size in the environment can't change its ring and never

@@ -47,6 +47,11 @@ func (m *Machine) slotExited(ev SlotExited) {
 	}
 }
 
+// inCurrentRing reports whether a slot's process is still in the newest ring.
+func (m *Machine) inCurrentRing(s slot) bool {
+	return s.state == InRing && s.generation == m.last.Generation
+}
+
 // memberDied handles the unplanned end of a process of the current ring.
 func (m *Machine) memberDied(ev SlotExited, was slot) {
 	h := m.hosts[ev.Proc.Slot.Host]

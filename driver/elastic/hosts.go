@@ -54,6 +54,9 @@ type host struct {
 	slots      []slot
 	width      int  // slots from this number on are standbys; 0: there are none
 	reassigns  bool // see HostInfo.Reassigns
+	outside    bool // is to be in no ring, if spares are kept; see spare.go
+	spare      bool // and its processes are to be ready
+	announced  bool // as a spare that is ready
 	registered bool // false: a placeholder for a host of an adopted ring
 	leaving    bool
 	leaveBy    time.Time // until when it waits for processes that replace its own

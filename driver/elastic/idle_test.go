@@ -47,6 +47,16 @@ func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
 				s.expect("form 2: a:0 b:0")
 				must.Eq(t, nil, s.events)
 			})
+			t.Run("the host of one that came is lost", func(t *testing.T) {
+				s := three(t, 3)
+				s.waiting("b:0")
+				idle(s, "a:0")
+				s.event(HostLost{"b"})
+				s.wait(4 * time.Minute)
+				s.expect()
+				s.waiting("a:0")
+				s.expect("form 2: a:0")
+			})
 			t.Run("it never comes", func(t *testing.T) {
 				s := three(t, 3)
 				s.waiting("b:0")

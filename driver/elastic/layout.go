@@ -20,7 +20,7 @@ func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutM
 func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	var hosts [][]candidate
 	for _, h := range m.sorted() {
-		if c := m.candidates(h, ok); len(c) > 0 {
+		if c := m.candidates(h, ok); len(c) > 0 && !h.outside {
 			hosts = append(hosts, c)
 		}
 	}

@@ -24,6 +24,7 @@ type Machine struct {
 	last   *Ring // the newest ring, which is the current one unless the phase is noRing
 	resend bool  // some of its hosts may not know of it
 	resets int   // rings that replaced an earlier one
+	wanted int   // hosts that should train, if spares are kept; see spare.go
 
 	end *ending // the job's outcome, nil until it is decided
 
@@ -39,6 +40,7 @@ type Machine struct {
 
 	stepsReported      bool // the script reports its steps
 	warnedUnnotifiable bool // the warning that rank 0 can't be notified was sent
+	warnedNoSpares     bool // the warning that no spares are kept was sent
 
 	// Results of Step.
 	wakeAt  time.Time
@@ -170,7 +172,7 @@ func (m *Machine) apply(ev Event) {
 		delete(m.hosts, ev.Host)
 		if slices.Contains(m.Ring().Hosts(), ev.Host) {
 			m.forgetNotice()
-			if h != nil && h.registered && h.staying() {
+			if h != nil && h.registered && h.staying() && slices.ContainsFunc(h.slots, m.inCurrentRing) {
 				m.memberLost()
 			}
 		}
@@ -233,6 +235,7 @@ func (m *Machine) hostLeaving(ev HostLeaving) {
 		return
 	}
 	h.leaving, h.leaveBy = true, m.now.Add(m.opt.LeaveGrace)
+	m.wanted = max(m.wanted-1, 0)
 	if ev.Within > 0 {
 		h.leaveBy = m.now.Add(ev.Within / 2)
 	}

@@ -43,8 +43,12 @@ func (m *Machine) admitNewcomers() {
 }
 
 // batchStarting reports whether a newcomer, started longer ago than Debounce, is not in
-// a ring yet.
+// a ring yet. If spares are kept, a newcomer may be a spare that never arrives, and another
+// one joins before it.
 func (m *Machine) batchStarting() bool {
+	if m.keepsSpares() {
+		return false
+	}
 	starting := false
 	m.each(func(_ *host, p Proc, s *slot) {
 		if (s.state == Starting || s.state == Arrived) && m.now.Sub(s.started) > m.opt.Debounce && !m.isSpare(p, s) {
@@ -72,7 +76,8 @@ func (m *Machine) isNewcomer(mem Member) bool {
 
 // stageNewcomers starts the newcomers of a plan with their assignments, and reports whether
 // all of them have arrived. A newcomer that was started for another place, and can't take
-// this one, is stopped, and started again once it has exited.
+// this one, is stopped, and started again once it has exited. If spares are kept, a newcomer
+// that is not in the plan goes on, because it may be needed at any time.
 func (m *Machine) stageNewcomers(plan []Member) bool {
 	all := true
 	planned := map[SlotID]bool{}
@@ -83,7 +88,7 @@ func (m *Machine) stageNewcomers(plan []Member) bool {
 		}
 	}
 	m.each(func(_ *host, p Proc, s *slot) {
-		if (s.state == Starting || s.state == Arrived) && !planned[p.Slot] {
+		if (s.state == Starting || s.state == Arrived) && !planned[p.Slot] && !m.keepsSpares() {
 			m.stop(p, true, "it is not needed")
 		}
 	})

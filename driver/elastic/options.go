@@ -69,6 +69,10 @@ type Options struct {
 	// Spares keeps a spare process for each member of the current ring, for the next
 	// failure, if processes can't change their ring.
 	Spares bool
+	// SpareHosts is how many hosts wait outside the ring, ready to replace a lost one; see
+	// spare.go. It has no effect without Framework.LocalGaps, or if processes can't change
+	// their ring.
+	SpareHosts int
 
 	// Floor is the highest generation that may be in use already, as far as the leader
 	// knows. New rings have higher ones.
@@ -111,6 +115,9 @@ func (o *Options) setDefaults() {
 	def(&o.NotifyInterval, 500*time.Millisecond)
 	def(&o.LeaveGrace, 5*time.Second)
 	def(&o.SyncGrace, 30*time.Second)
+	if !o.Framework.LocalGaps {
+		o.SpareHosts = 0
+	}
 	o.Replica = max(o.Replica, 1)
 	o.MinNP = multiple(max(o.MinNP, 1), o.Replica)
 	o.NP = multiple(max(o.NP, o.MinNP), o.Replica)

@@ -19,6 +19,7 @@ func (m *Machine) reconcile() {
 	}
 	if m.end == nil {
 		m.observeRing()
+		m.countHosts()
 		if none, ok := m.phase.(*noRing); ok && m.wake(m.formAfter) {
 			m.reconcileNoRing(none)
 		} else if in := m.intact(); in != nil && m.restarts {
@@ -43,6 +44,9 @@ func (m *Machine) reconcileRing(in *intact) {
 		m.leavingSince = time.Time{}
 		if m.stageNewcomers(want) && !m.sameSlots(want, m.last.Members) {
 			m.notify(in)
+		}
+		if m.Up() {
+			m.stageSpares()
 		}
 	case len(remain) >= m.opt.MinNP && m.carriesOn(remain):
 		// Leaving members go now. Newcomers start again for the smaller ring, unless all of

@@ -116,6 +116,7 @@ func (m *Machine) adopt(r *Ring) {
 	ring := r.clone()
 	m.restarts = m.restarts || r.Restarts
 	m.startForming(&ring)
+	m.wanted = len(ring.Hosts())
 	m.resend = true
 	for id, h := range m.hosts {
 		if !h.registered { // the host is of a ring that was not the newest after all

@@ -211,7 +211,7 @@ func (m *Machine) handoffReplicas() []Member {
 func (m *Machine) Surplus() int {
 	offered := 0
 	for _, h := range m.hosts {
-		if h.staying() {
+		if h.staying() && !h.outside {
 			offered += h.offered()
 		}
 	}

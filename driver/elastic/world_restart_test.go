@@ -96,6 +96,7 @@ func (w *world) checkEnd(end End) {
 // it is to have.
 func (w *world) checkAtRest(ring *Ring) {
 	if !w.restarts {
+		w.checkSpares(ring)
 		return
 	}
 	members := map[SlotID]Member{}

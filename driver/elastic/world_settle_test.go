@@ -13,6 +13,7 @@ func (w *world) staying() (n int) {
 	for _, h := range w.hosts {
 		switch {
 		case h.leaving || h.info.Dropped:
+		case w.m.hosts[h.info.ID] != nil && w.m.hosts[h.info.ID].outside:
 		case w.m.hosts[h.info.ID] != nil && w.m.hosts[h.info.ID].failed: // keeps the state until others come
 		case h.keep > 0:
 			n += h.keep

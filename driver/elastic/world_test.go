@@ -50,6 +50,7 @@ type wkind struct {
 	standbys  bool // hosts have standby slots
 	replica   int  // processes of a replica; 0: 1
 	racks     bool // hosts tell their place in the network, most of them
+	spares    bool // some hosts wait outside the ring
 	reassigns bool // processes of most hosts can take another place than they were started for
 }
 
@@ -97,6 +98,9 @@ func newWorld(k wkind, pick func(int) int) *world {
 		if pick(2) == 0 {
 			w.opt.MinNP, w.opt.NP = k.replica, k.replica
 		}
+	}
+	if k.spares {
+		w.opt.SpareHosts = 1 + pick(2)
 	}
 	if k.restarts {
 		w.opt.Restarts, w.opt.Spares = pick(2) == 0, pick(2) == 0
@@ -284,7 +288,8 @@ func explore(k wkind, pick func(int) int, steps int) *world {
 // host, racks are contiguous, and rings stay within bounds and follow one another. A ring
 // never goes back to an older state than that of a live process. Once faults stop, every
 // slot that can train does. A retiring process is in no ring, keeps the state for no one,
-// and completes no job. If processes can't change their ring, each is only in the ring that
+// and completes no job. Hosts outside a ring that trains are spares, not more than asked
+// for, with all their processes ready. If processes can't change their ring, each is only in the ring that
 // it was started for. No ring then forms while a process of another is alive, no ring has
 // two processes of one slot, and an exit after a notice does not complete the job.
 func TestMachineInvariants(t *testing.T) {
@@ -305,6 +310,11 @@ func TestMachineInvariants(t *testing.T) {
 		"hosts are in racks":                    {wkind{racks: true}, 150},
 		"and local ranks may have gaps":         {wkind{framework: torch, racks: true}, 60},
 		"and processes can't, in racks":         {wkind{framework: torch, standbys: true, restarts: true, racks: true}, 40},
+		"hosts wait as spares":                  {wkind{framework: torch, spares: true, reassigns: true}, 600},
+		"and have standbys":                     {wkind{framework: torch, spares: true, standbys: true, reassigns: true}, 100},
+		"and replace parts of replicas":         {wkind{framework: torch, spares: true, replica: 2, reassigns: true}, 150},
+		"and are in racks":                      {wkind{framework: torch, spares: true, racks: true, reassigns: true}, 100},
+		"and processes can't change the ring":   {wkind{framework: torch, spares: true, standbys: true, restarts: true}, 60},
 		"and replicas span them":                {wkind{framework: torch, replica: 2, racks: true, reassigns: true}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,7 +368,7 @@ func FuzzMachine(f *testing.F) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		i := 0
 		n := len(data)
-		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7, racks: n%3 == 0, reassigns: n%5 < 2}
+		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7, racks: n%3 == 0, reassigns: n%5 < 2, spares: n%7 < 3}
 		if n%4 == 3 {
 			k.replica = 1 + n/8%3
 		}

@@ -173,18 +173,22 @@ func (o *flags) checkHosts() error {
 	if err != nil {
 		return fmt.Errorf("-H: %w", err)
 	}
-	total := 0
-	for _, h := range hosts {
-		total += h.slots
-	}
-	if total == 0 {
+	if len(hosts) == 0 {
 		return errors.New("-H: the hosts have no slots")
+	}
+	spares := o.restart.SpareHosts
+	if spares >= len(hosts) {
+		return fmt.Errorf("--spare-hosts %d: there are %d hosts, of which at least one trains", spares, len(hosts))
+	}
+	total := 0
+	for _, h := range hosts[:len(hosts)-spares] {
+		total += h.slots
 	}
 	if o.NP == 0 {
 		o.NP = total
 	}
 	if o.NP > total {
-		return fmt.Errorf("-np %d: the hosts have %d slots", o.NP, total)
+		return fmt.Errorf("-np %d: the hosts have %d slots%s", o.NP, total, map[bool]string{true: " without --spare-hosts"}[spares > 0])
 	}
 	return nil
 }

@@ -194,10 +194,15 @@ func TestTorchrunFlags(t *testing.T) {
 	o = parse("-np", "4", "--max-np", "8", "--replica", "4")
 	must.Eq(t, []int{4, 4, 8, 4}, []int{o.NP, o.MinNP, o.MaxNP, o.Replica})
 
+	o = parse("-H", "a:2,b:1,c:1", "--spare-hosts", "1")
+	must.Eq(t, []int{3, 3, 1}, []int{o.NP, o.MinNP, o.restart.SpareHosts})
+
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
+		"only spares":               {[]string{"-H", "a:1,b:1", "--spare-hosts", "2"}, "--spare-hosts 2: there are 2 hosts, of which at least one trains"},
+		"too few for a spare":       {[]string{"-H", "a:1,b:1", "--spare-hosts", "1", "-np", "2"}, "-np 2: the hosts have 1 slots without --spare-hosts"},
 		"half a replica":            {[]string{"-np", "6", "--replica", "4"}, "--min-np 6: is no multiple of replica = 4; set it to 4 or 8"},
 		"nodes the wrong way round": {[]string{"--nnodes", "4:1"}, "1:4"},
 		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "--nproc-per-node gpu: must be"},

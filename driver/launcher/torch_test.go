@@ -66,6 +66,30 @@ func TestTorchJobSurvivesDeaths(t *testing.T) {
 	}
 }
 
+// A spare takes the place of a process that dies, at once. The slot of the dead one is the
+// next spare.
+func TestTorchSpareReplacesAProcess(t *testing.T) {
+	t.Parallel()
+	j := startJobOf(t, torchrun, nil, 0, "a:1 b:1 c:1", "-np", "2", "--spare-hosts", "1")
+	s := j.size(2)
+	for _, rank := range []int{1, 0} {
+		j.until("the spare", func(s *wire.Status) bool { return s.SparesReady == 1 })
+		resets, dead := s.Resets, s.Ranks[rank].Host
+		must.NoError(t, syscall.Kill(j.torchPID(rank), syscall.SIGKILL))
+		s = j.until("the spare to train", func(s *wire.Status) bool { return s.Resets > resets && s.Phase == "training" })
+		must.Eq(t, resets+1, s.Resets)
+		must.Len(t, 2, s.Ranks)
+		for _, r := range s.Ranks {
+			must.NotEq(t, dead, r.Host)
+		}
+		s = j.size(2)
+	}
+	j.list("a:1 b:1 c:1 d:1")
+	j.size(3)
+	j.list("a:1 b:1")
+	j.size(1)
+}
+
 // A newcomer dies while its group forms. The others give the group up, and train on
 // without it at once.
 func TestTorchNewcomerDiesWhileTheGroupForms(t *testing.T) {

@@ -110,6 +110,7 @@ func TestForeignSettings(t *testing.T) {
 			`torch: is for PyTorch; Horovod's settings are in the horovod block`,
 			`mode = "5s": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`,
 			`spares = "5s": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`,
+			`spare_hosts = "5s": is for PyTorch; a process of Horovod is started for one rank, so it can't take another; leave it out`,
 			`replica = "5s": is for PyTorch; each process of Horovod holds the whole model; leave it out`,
 			`checkpoint: is for PyTorch; processes of Horovod stay when the ring changes; leave it out`,
 		},

@@ -45,7 +45,7 @@ func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
 // worker reads the resources of one allocation of the group.
 func (r *reader) worker(g *api.TaskGroup, out *Group) {
 	for _, t := range g.Tasks {
-		out.Slots = max(out.Slots, slots(t))
+		out.Slots = max(out.Slots, configured(t, "slots"))
 		if t.Resources == nil {
 			continue
 		}
@@ -82,12 +82,12 @@ func (r *reader) worker(g *api.TaskGroup, out *Group) {
 	}
 }
 
-// slots returns the slots in a ring that a task configures. It returns 0 if the
-// task configures none, if the driver would refuse the value, or if only the client
-// knows it.
-func slots(t *api.Task) int {
+// configured returns a number in a task's config, such as its slots in a ring. It returns 0
+// if the task does not configure it, if the driver would refuse the value, or if only the
+// client knows it.
+func configured(t *api.Task, name string) int {
 	n := 0.0
-	switch v := t.Config["slots"].(type) {
+	switch v := t.Config[name].(type) {
 	case float64: // of JSON
 		n = v
 	case int: // of HCL

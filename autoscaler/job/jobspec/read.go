@@ -195,6 +195,7 @@ func (r *reader) finish() {
 	if s.Preemptible && !s.CanWait {
 		r.problem(b.preemptible.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")
 	}
+	r.spares()
 	s.Deadline, s.DeadlineAfter = r.deadline()
 	s.Locality, s.Level = r.locality()
 }

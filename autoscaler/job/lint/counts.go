@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
 // maxProcesses bounds the sums below.
@@ -31,6 +33,9 @@ func (c *checker) checkCounts(workers []*worker) {
 		if rings[name] == nil {
 			rings[name] = &ring{first: w}
 		}
+		if n, first := w.read.Agent.Restart.SpareHosts, rings[name].first.read.Agent.Restart.SpareHosts; n != first {
+			c.errorf("counts", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: another group of its service has %d, and the worker that leads decides; write the same in all groups", n, first)
+		}
 		most := deref(w.group.Count, 1)
 		if s := w.group.Scaling; s != nil {
 			most = int(min(max(deref(s.Max, 0), int64(most)), maxProcesses))
@@ -41,11 +46,34 @@ func (c *checker) checkCounts(workers []*worker) {
 	for _, name := range slices.Sorted(maps.Keys(rings)) {
 		c.checkRing(rings[name])
 	}
+	c.checkSpares(workers)
+}
+
+// checkSpares checks that spare hosts of kolo-worker are in a group of their own, as package
+// jobspec does for the task driver, which has no flags.
+func (c *checker) checkSpares(workers []*worker) {
+	fixed := 0
+	for _, w := range workers {
+		if w.read.Agent.Restart.SpareHosts > 0 && !jobspec.GroupAsks(w.group) {
+			fixed += min(deref(w.group.Count, 1), maxProcesses)
+		}
+	}
+	for _, w := range workers {
+		if n := w.read.Agent.Restart.SpareHosts; n > 0 && n != fixed && !w.native && jobspec.GroupAsks(w.group) {
+			c.errorf("kolo", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: the autoscaler counts workers that train, and groups with spare_hosts and without a kolo block have %d; "+
+				"add a group with the same task and service, no kolo block, and count = %d; or remove spare_hosts", n, fixed, n)
+		}
+	}
 }
 
 func (c *checker) checkRing(r *ring) {
 	t := r.first.read.Agent.Training
+	spares := min(r.first.read.Agent.Restart.SpareHosts, maxProcesses)
+	r.most = max(r.most-spares*min(r.first.read.Agent.Slots, maxProcesses), 0)
 	can := fmt.Sprintf("the groups of its service can have at most %d, by count or scaling.max and the slots of an allocation", r.most)
+	if spares > 0 {
+		can += ", without spare_hosts"
+	}
 	for _, n := range []struct {
 		name  string
 		value int

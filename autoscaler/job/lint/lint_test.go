@@ -122,6 +122,7 @@ func TestOneMistake(t *testing.T) {
 		"eternal identity":        {`ttl  = "15m"`, ``, "identity", Warning, `identity {`},
 		"no reschedule":           {`unlimited      = true`, `unlimited      = false`, "reschedule", Warning, `reschedule {`},
 		"misspelt field":          {`hostname     =`, `hostnam     =`, "config", Warning, `hostnam     =`},
+		"only spares":             {`--min_np=1`, `--min_np=1", "--spare_hosts=4`, "counts", Error, `--min_np=1`},
 		"kolo block":              {`max     = 4`, "max = 4\npolicy {\nkolo {\nweight = -1\n}\n}", "kolo", Error, `weight = -1`},
 		"element of a list":       {`max     = 4`, "max = 4\npolicy {\nkolo {\nsizes = [0]\n}\n}", "kolo", Error, `sizes = [0]`},
 		"service job":             {`type = "batch"`, `type = "service"`, "type", Warning, `type = "service"`},
@@ -143,6 +144,37 @@ func TestOneMistake(t *testing.T) {
 			must.Eq(t, c.severity, f.Severity, must.Sprint(f))
 			must.StrContains(t, strings.Split(text, "\n")[f.Line-1], c.line, must.Sprint(f))
 		})
+	}
+}
+
+// Spare hosts of a job with a kolo block are in a group without one.
+func TestSpareHosts(t *testing.T) {
+	text := strings.Replace(model(t), `max     = 4`, "max = 4\npolicy {\nkolo {}\n}", 1)
+	text = strings.Replace(text, `--min_np=1`, `--min_np=1", "--spare_hosts=1`, 1)
+	findings, err := Check(Options{Path: "job.hcl", Text: []byte(text), MaxKillTimeout: MaxKillTimeout})
+	must.NoError(t, err)
+	must.Len(t, 1, findings, must.Sprint(findings))
+	must.StrContains(t, findings[0].Message, "spare_hosts = 1: the autoscaler counts workers that train")
+
+	start := strings.Index(text, `group "workers" {`)
+	end := strings.LastIndex(text, "}")
+	group := strings.Replace(text[start:end], `group "workers"`, `group "spare"`, 1)
+	group = strings.Replace(group, "count = var.count", "count = 1", 1)
+	group = strings.Replace(group, "policy {\nkolo {}\n}", "", 1)
+	for spares, want := range map[string][]string{
+		"1": nil,
+		"2": {"spare_hosts = 2: another group of its service has 1, and the worker that leads decides; write the same in all groups"},
+	} {
+		other := strings.Replace(group, "--spare_hosts=1", "--spare_hosts="+spares, 1)
+		findings, err = Check(Options{Path: "job.hcl", Text: []byte(text[:end] + other + text[end:]), MaxKillTimeout: MaxKillTimeout})
+		must.NoError(t, err)
+		var messages []string
+		for _, f := range findings {
+			if f.Rule != "counts" || f.Severity == Error {
+				messages = append(messages, f.Message)
+			}
+		}
+		must.Eq(t, want, messages)
 	}
 }
 

@@ -116,7 +116,7 @@ func New(o Options) *Leader {
 		FinishTimeout: time.Duration(c.FinishTimeout), BarrierTimeout: max(time.Minute, checkpoint+checkpointMargin),
 		CommitTimeout: c.CommitLimit(),
 		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
-		Restarts: c.Restart.Mode == settings.ModeRestart, Spares: c.Restart.Spares > 0,
+		Restarts: c.Restart.Mode == settings.ModeRestart, Spares: c.Restart.Spares > 0, SpareHosts: c.Restart.SpareHosts,
 	}, o.Term)
 	return l
 }

@@ -51,6 +51,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge("kolo_ring_generation", "Number of the newest ring.", float64(s.Generation))
 	send(prometheus.CounterValue, "kolo_ring_resets_total", "Rings that replaced an earlier one.", float64(s.Resets))
 	gauge("kolo_hosts", "Allocations connected to the leader.", float64(s.Hosts))
+	gauge("kolo_spares_ready", "Allocations that wait outside the ring, ready to replace a lost one.", float64(s.SparesReady))
 	reported("kolo_step", "Last step that the script reported.", s.Step)
 	reported("kolo_samples", "Samples that the script reported.", s.Samples)
 	reported("kolo_epoch", "Epoch that the script reported.", s.Epoch)

@@ -23,7 +23,7 @@ func trainingStatus() *wire.Status {
 	step, samples, epoch, loss := 1860.0, 44640.0, 9.0, 0.01
 	none, gap, start, lost := 0.0, 2.0, 0.1, 3.0
 	return &wire.Status{
-		Job: "first", Namespace: "default", AllocID: "a", Leader: "a", Generation: 2, Size: 4, Hosts: 2, Resets: 1,
+		Job: "first", Namespace: "default", AllocID: "a", Leader: "a", Generation: 2, Size: 4, Hosts: 2, Resets: 1, SparesReady: 1,
 		Step: &step, Samples: &samples, Epoch: &epoch, Loss: &loss, StepSeconds: map[int]wire.StepTime{4: {Mean: 0.5, N: 10}},
 		Resizes: []wire.Resize{{Cause: "start", Gap: &start, LostSteps: &none}, {Cause: "resize", Gap: &gap, LostSteps: &lost}},
 	}
@@ -42,6 +42,7 @@ func TestMetricsOfARingAreExportedOnce(t *testing.T) {
 	text := scrape(t, s)
 	must.StrContains(t, text, `kolo_ring_leader{job_id="first",namespace="default"} 1`)
 	must.StrContains(t, text, `kolo_ring_size{job_id="first",namespace="default"} 4`)
+	must.StrContains(t, text, `kolo_spares_ready{job_id="first",namespace="default"} 1`)
 	must.StrContains(t, text, `kolo_ring_gap_seconds{cause="resize",job_id="first",namespace="default"} 2`)
 
 	// The unknown cost of a resize is neither 0 nor that of another resize.

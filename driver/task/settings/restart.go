@@ -23,14 +23,16 @@ const (
 	ModeRestart   = "restart"
 )
 
-// Restart configures a job whose processes can't change their ring: new processes replace
-// them. It is a part of the agent's configuration.
+// Restart configures what replaces processes: others on the same slots, if processes can't
+// change their ring, and spare hosts, if they can. It is a part of the agent's configuration.
 type Restart struct {
 	// Mode is ModeInProcess or ModeRestart. If empty, the first process's behaviour
 	// decides.
 	Mode string `json:"mode,omitempty"`
 	// Spares is how many processes of each slot are kept ready next to the one that trains.
-	Spares     int        `json:"spares,omitempty"`
+	Spares int `json:"spares,omitempty"`
+	// SpareHosts is how many hosts wait outside the ring, ready to replace a lost one.
+	SpareHosts int        `json:"spare_hosts,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 }
 
@@ -78,6 +80,7 @@ func (r *Restart) Bind() (fields, checkpoint []Setting) {
 			r.Spares = int(text[0] - '0')
 			return nil
 		}),
+		Count(&r.SpareHosts, "spare_hosts", 0, 0, "hosts that wait outside the ring, ready to replace a lost one; not in restart mode"),
 	}
 	checkpoint = []Setting{
 		Func("signal", Text, "SIGTERM", "signal that asks a process for a checkpoint and its end", c.setSignal),
@@ -138,6 +141,9 @@ func (r *Restart) Check() (problems problem.List) {
 	text := fmt.Sprintf("has no effect with mode = %q, where processes stay", ModeInProcess)
 	remedy := fmt.Sprintf("leave it out, or set mode = %q", ModeRestart)
 	switch c := r.Checkpoint; {
+	case r.Mode == ModeRestart && r.SpareHosts > 0:
+		problems.Add("config.spare_hosts", r.SpareHosts, fmt.Sprintf("has no effect with mode = %q, where a process is started for one rank", ModeRestart),
+			"leave it out; spares = 1 keeps processes ready on the hosts of the ring")
 	case r.Mode != ModeInProcess:
 	case r.Spares > 0:
 		problems.Add("config.spares", r.Spares, text, remedy)

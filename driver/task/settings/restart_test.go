@@ -30,6 +30,9 @@ func TestRestartReads(t *testing.T) {
 	must.Eq(t, want, read)
 
 	must.SliceEmpty(t, new(Restart).Read(map[string]any{"mode": "in-process", "spares": 0, "checkpoint": map[string]any{"signal": nil, "wait": "1s"}}))
+	var inProcess Restart
+	must.SliceEmpty(t, inProcess.Read(map[string]any{"spare_hosts": "2"}))
+	must.Eq(t, 2, inProcess.SpareHosts)
 	must.Eq(t, 0, Checkpoint{Path: "model.pt"}.Number(), must.Sprint("its next own checkpoint"))
 	must.Eq(t, 0, Checkpoint{File: "stop"}.Number())
 	must.Eq(t, syscall.SIGTERM, Checkpoint{File: "stop", Signal: "SIGTERM"}.Number())
@@ -57,7 +60,9 @@ func TestRestartNamesEveryMistake(t *testing.T) {
 		`checkpoint.wait = "0s": must be at least 1s`:                                                                       checkpoint("wait", "0s"),
 		`checkpoint.wait = "long": not a duration; write it like "90s" or "10m"`:                                            checkpoint("wait", "long"),
 		`spares = 1: has no effect with mode = "in-process", where processes stay; leave it out, or set mode = "restart"`:   {"mode": "in-process", "spares": 1},
-		`checkpoint: has no effect with mode = "in-process", where processes stay; leave it out, or set mode = "restart"`:   {"mode": "in-process", "checkpoint": map[string]any{"file": "stop"}},
+		`spare_hosts = -1: must be at least 0`:                                                                              {"spare_hosts": -1},
+		`spare_hosts = 1: has no effect with mode = "restart", where a process is started for one rank; leave it out; spares = 1 keeps processes ready on the hosts of the ring`: {"mode": "restart", "spare_hosts": 1},
+		`checkpoint: has no effect with mode = "in-process", where processes stay; leave it out, or set mode = "restart"`:                                                        {"mode": "in-process", "checkpoint": map[string]any{"file": "stop"}},
 	} {
 		must.Eq(t, []string{want}, new(Restart).Read(given).Strings())
 	}

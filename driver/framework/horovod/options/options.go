@@ -19,7 +19,7 @@ const foreignSettings = "torch"
 // foreignFields are fields of PyTorch's driver, with the reason why Horovod does not need
 // them. foreignBlock is a block about processes that can't change their ring.
 var (
-	foreignFields = []struct{ name, why string }{{"mode", staying}, {"spares", staying}, {"replica", "each process of Horovod holds the whole model"}}
+	foreignFields = []struct{ name, why string }{{"mode", staying}, {"spares", staying}, {"spare_hosts", "a process of Horovod is started for one rank, so it can't take another"}, {"replica", "each process of Horovod holds the whole model"}}
 	foreignBlock  = settings.CheckpointBlock
 )
 

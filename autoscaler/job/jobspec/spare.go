@@ -1,0 +1,33 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import "fmt"
+
+// spares checks that spare hosts do not count as workers that train. The ring of a job with
+// spare_hosts = 1 has one worker less than the job's groups together. So the job has one
+// worker more, in a group that the autoscaler does not scale.
+func (r *reader) spares() {
+	where, spares, fixed := "", 0, 0
+	for _, g := range r.job.TaskGroups {
+		for _, t := range g.Tasks {
+			n := configured(t, "spare_hosts")
+			switch {
+			case n == 0:
+			case !enabled(g):
+				fixed += deref(g.Count, 1)
+			case n > spares:
+				where, spares = fmt.Sprintf("group %q: task %q: config.spare_hosts", deref(g.Name, ""), t.Name), n
+			}
+		}
+	}
+	switch {
+	case spares == 0:
+	case fixed != spares:
+		r.problem(where, fmt.Sprintf("%d workers would not train, and a group with a kolo block counts workers that train; groups with spare_hosts and without a kolo block have %d", spares, fixed),
+			fmt.Sprintf("add a group with the same task and service, no kolo block, and count = %d; or remove spare_hosts", spares))
+	case r.spec.CanWait:
+		r.problem(where, "while the job waits or is suspended with no workers, the spare host would train alone", "write scaling { min = 1 }, or remove spare_hosts")
+	}
+}

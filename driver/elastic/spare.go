@@ -1,0 +1,143 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A spare is a host outside the ring whose processes have arrived and wait for a failure
+// (Options.SpareHosts). A host is not a spare for good: whenever hosts change, the machine
+// divides them again. The hosts of the ring come first, then those that are ready soonest:
+//
+//	hosts     a b c d   e            b is lost        f joins
+//	          members   spare   ->   a c d e   -> a c d e   f
+//
+// A spare delays no ring: if it is not ready when a member is lost, the others form a ring
+// without it, and it joins as any newcomer does.
+//
+// Nomad's count is not known here, only the hosts that there are. Machine.wanted is how many
+// of them should train. It is the number of hosts less the spares, except after a loss: a
+// lost host is replaced, so the ring keeps its size and lacks a spare until then. A host
+// that leaves may be replaced as well, or the count is lower. The ring shrinks in both
+// cases, even if the host that leaves is a spare; a replacement lets it grow again.
+
+// keepsSpares reports whether spares are kept. A process that can't change its ring is
+// started for one rank, so it can't replace an arbitrary member.
+func (m *Machine) keepsSpares() bool { return m.opt.SpareHosts > 0 && !m.restarts }
+
+// countHosts updates the number of hosts that should train, and chooses the spares.
+func (m *Machine) countHosts() {
+	for _, h := range m.hosts {
+		h.outside, h.spare = false, false
+	}
+	if !m.keepsSpares() {
+		if m.opt.SpareHosts > 0 && !m.warnedNoSpares {
+			m.warnedNoSpares = true
+			m.emit("", "spare_hosts = %d has no effect: the script does not use %s, so a process is started for one rank; all hosts train",
+				m.opt.SpareHosts, m.opt.Framework.Entry)
+		}
+		return
+	}
+	var hosts []*host
+	for _, h := range m.sorted() {
+		if h.staying() {
+			hosts = append(hosts, h)
+		}
+	}
+	m.wanted = max(m.wanted, len(hosts)-m.opt.SpareHosts)
+	slices.SortStableFunc(hosts, func(a, b *host) int { return cmp.Compare(m.readiness(a), m.readiness(b)) })
+	need := m.opt.MinNP
+	if m.last == nil {
+		need = m.opt.NP
+	}
+	spares, slots := m.opt.SpareHosts, 0
+	for i, h := range hosts {
+		full := i >= m.wanted || m.opt.MaxNP > 0 && slots >= m.opt.MaxNP
+		h.outside = full && slots >= need
+		if h.outside && h.reassigns && spares > 0 {
+			h.spare = true
+			spares--
+		}
+		slots += h.offered()
+		m.announce(h)
+	}
+}
+
+// announce reports once that a spare is ready.
+func (m *Machine) announce(h *host) {
+	ready := m.spareReady(h)
+	if ready && !h.announced {
+		m.emit(h.id, "this host is a spare: its processes are ready, and wait outside the ring until another host is lost")
+	}
+	h.announced = ready
+}
+
+// spareReady reports whether a host is a spare whose processes have all arrived.
+func (m *Machine) spareReady(h *host) bool { return h.spare && m.readiness(h) == isReady }
+
+// Values of readiness.
+const (
+	isMember  = iota // one of its processes is in the newest ring, or has left it and waits
+	isReady          // all its processes have arrived
+	isStarted        // some are there
+	isDown
+)
+
+// readiness orders hosts by how soon they can train. The processes of a host with an agent of
+// an earlier version can only take the place that they were started for.
+func (m *Machine) readiness(h *host) int {
+	count, slots := map[SlotState]int{}, 0
+	for _, s := range h.slots[:h.offered()] {
+		if s.leaving {
+			continue
+		}
+		slots++
+		if !s.stopping {
+			count[s.state]++
+		}
+	}
+	switch {
+	case slices.Contains(m.last.Hosts(), h.id) && count[InRing]+count[Waiting] > 0:
+		return isMember
+	case !h.reassigns:
+		return isDown
+	case count[Arrived]+count[Waiting] == slots:
+		return isReady
+	case count[Starting]+count[Arrived]+count[Waiting] > 0:
+		return isStarted
+	default:
+		return isDown
+	}
+}
+
+// stageSpares starts the processes of the spares. The places that they are started for are
+// behind the ring; kolo.torch asks for another one when a spare steps in.
+func (m *Machine) stageSpares() {
+	var hosts [][]candidate
+	for _, spare := range []bool{false, true} {
+		for _, h := range m.sorted() {
+			if list := m.candidates(h, ofStaying(m.usable)); h.spare == spare && len(list) > 0 {
+				hosts = append(hosts, list)
+			}
+		}
+	}
+	for _, mem := range assignSlots(hosts) {
+		if m.hosts[mem.Proc.Slot.Host].spare && m.isNewcomer(mem) {
+			m.stage(mem, m.slot(mem.Proc.Slot))
+		}
+	}
+}
+
+// SparesReady returns how many spares wait with all their processes.
+func (m *Machine) SparesReady() int {
+	ready := 0
+	for _, h := range m.hosts {
+		if m.spareReady(h) {
+			ready++
+		}
+	}
+	return ready
+}
