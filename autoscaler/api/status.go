@@ -156,8 +156,11 @@ type JobStatus struct {
 	Progress   float64   `json:"progress,omitempty"` // part of the work that is done, 1 once the job is complete
 	Loss       *float64  `json:"loss,omitempty"`
 	ETA        time.Time `json:"eta,omitzero"`
-	Size       int       `json:"size,omitempty"`       // slots in the ring
-	LostSteps  *float64  `json:"lost_steps,omitempty"` // nil if unknown for some resize
+	// Remaining is what is known of the remaining work; absent if nothing is, or if the job
+	// is complete.
+	Remaining *Remaining `json:"remaining,omitempty"`
+	Size      int        `json:"size,omitempty"`       // slots in the ring
+	LostSteps *float64   `json:"lost_steps,omitempty"` // nil if unknown for some resize
 
 	Gaps []history.Gap `json:"gaps,omitempty"` // newest last
 

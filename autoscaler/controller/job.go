@@ -10,6 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // job is a job's history, with state that need not outlive this autoscaler.
@@ -50,6 +51,11 @@ func (c *Controller) job(key identity.JobKey) *job {
 
 // kindKey returns the key of a job's kind.
 func kindKey(key identity.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
+
+// groupOf returns the jobs that a job's service is compared with.
+func groupOf(j *planner.Job, f *cluster.Facts) history.Group {
+	return history.GroupOf(kindKey(j.Key, f), j.Pool)
+}
 
 // failed records that a write failed, and when to try again: soon if Nomad did not answer,
 // later if it refused.

@@ -74,7 +74,9 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		h, completed := c.history.Observe(j.Key, &f.Observation, now, dt)
 		if completed {
 			c.completed(j, h, known)
-			c.history.LearnLength(kindKey(j.Key, f), f.Spec.Kind != j.Key.ID, h, f.Slots, now)
+			named := f.Spec.Kind != j.Key.ID
+			c.history.LearnLength(kindKey(j.Key, f), named, h, f.Slots, now)
+			c.history.LearnService(groupOf(j, f), named, h, now)
 		}
 		if ch, drifted := changes[i]; drifted {
 			c.attribute(j.Key, f.Counts, h, ch, now)
@@ -82,7 +84,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		h.Counts = maps.Clone(f.Counts)
 		c.fill(j, f, now)
 		c.reportIdle(j)
-		kinds = append(kinds, kindKey(j.Key, f))
+		kinds = append(append(kinds, kindKey(j.Key, f)), groupOf(j, f).Keys()...)
 	}
 	c.addMobility(v, now)
 	for i := range v.Ineligible {

@@ -63,7 +63,9 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 		h := c.job(j.Key)
 		costs[j.Key.Namespace] = append(costs[j.Key.Namespace], h.Costs...)
 		index = append(index, i)
-		s.Jobs = append(s.Jobs, policyJob(j, f, h, c.history.Curve(h.Job, kindKey(j.Key, f))))
+		p := policyJob(j, f, h, c.history.Curve(h.Job, kindKey(j.Key, f)))
+		p.Alike = c.history.Alike(groupOf(j, f))
+		s.Jobs = append(s.Jobs, p)
 	}
 	s.Fixed = append(s.Fixed, rigidSlots(v, name)...)
 	take(s, reserved)

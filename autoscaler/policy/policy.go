@@ -9,6 +9,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -126,6 +127,9 @@ type Job struct {
 
 	// Done is how many global steps the job has made.
 	Done float64
+
+	// Alike describes the services of similar jobs that have completed.
+	Alike length.Sample
 }
 
 // Decision holds the wanted count of each job, in the order of Snapshot.Jobs.

@@ -94,6 +94,10 @@ type Info struct {
 	// Remaining discloses each job's remaining steps.
 	Remaining bool
 
+	// LengthError is the standard deviation of the logarithm of a factor by which disclosed
+	// remaining work is wrong. Each job has its own factor. 0 discloses the truth.
+	LengthError float64
+
 	// Curves discloses the true step times at all sizes from the start. Without it, a size
 	// is known once a job has made a few steps at it.
 	Curves bool

@@ -153,9 +153,10 @@ func (e *engine) snapshot() *policy.Snapshot {
 			v := &e.view[i]
 			v.Attained, v.RunTime, v.Done = j.result.Attained, j.result.RunTime, j.Steps-j.left
 			if e.cfg.Info.Remaining || v.Remaining > 0 {
-				v.Remaining = j.left
+				v.Remaining = j.left * j.wrong
 			}
 		}
+		e.view[i].Alike = e.alikeOf(j)
 	}
 	e.nodes = e.cluster.snapshot(e.nodes)
 	return &policy.Snapshot{
@@ -169,7 +170,7 @@ func (e *engine) describe(j *job) policy.Job {
 	v := policyJob(j.Job)
 	v.Namespace, v.Queue = j.Tenant, e.queueOf(j)
 	if e.cfg.Info.Remaining {
-		v.Remaining = j.left
+		v.Remaining = j.left * j.wrong
 	}
 	if e.cfg.Info.Curves {
 		v.Curve = e.exact.of(j.Curve)

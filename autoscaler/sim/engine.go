@@ -75,6 +75,7 @@ type engine struct {
 	agenda agenda
 	exact  exactCurves
 	kinds  map[string]*speedup.Shape // by App, if Info.Kinds is set
+	ended  services
 
 	// horizon is long after all jobs would be done one after the other, at their minimum. A
 	// policy that resizes without end is stopped there.
@@ -124,7 +125,7 @@ func newEngine(cfg Config) (*engine, error) {
 	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range e.jobs {
 		t := &cfg.Trace.Jobs[i]
-		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1, result: newJobResult(t)}
+		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1, wrong: cfg.Info.wrong(cfg.Seed, t.ID), result: newJobResult(t)}
 		e.horizon += 10 * (t.Steps*t.StepTime(t.Min) + cfg.Resize.Gap(t.Min))
 	}
 	e.horizon += slack + e.jobs[len(e.jobs)-1].Submit
@@ -189,6 +190,7 @@ func (e *engine) completions() {
 		j.result.Ended, j.result.Done = true, e.now
 		e.completed++
 		ended = true
+		e.learnService(j)
 	}
 	if ended {
 		e.forget()

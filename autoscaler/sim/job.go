@@ -33,6 +33,9 @@ type job struct {
 	// before gapEnd.
 	left, at, gapEnd float64
 
+	// wrong is the factor by which the disclosed remaining work is wrong.
+	wrong float64
+
 	started bool
 	changed float64 // when its size last changed
 	resized float64 // when it last started or was resized

@@ -187,7 +187,7 @@ func (t *ticks) snapshot() (s *policy.Snapshot, shown []int) {
 			v.Held = t.nodes[0].Type
 		}
 		if t.cfg.Info.Remaining {
-			v.Remaining = j.left
+			v.Remaining = j.left * t.cfg.Info.wrong(t.cfg.Seed, j.ID)
 		}
 		free -= j.GPUs(j.n)
 		s.Jobs = append(s.Jobs, v)

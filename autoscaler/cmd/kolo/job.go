@@ -111,6 +111,9 @@ func drawJob(j *api.Job) string {
 		if p := jobProgress(s); p != "" {
 			rows = append(rows, []string{"Progress", p})
 		}
+		if s.Remaining != nil {
+			rows = append(rows, []string{"Remaining", remainingText(s.Remaining)})
+		}
 		rows = append(rows, spreadRows(s.Spread)...)
 		for _, n := range s.Notes {
 			rows = append(rows, []string{"Note", n})
@@ -136,6 +139,17 @@ func drawJob(j *api.Job) string {
 	}
 	out.WriteString("\n\n" + table(rows))
 	return out.String()
+}
+
+// remainingText returns the remaining work of a job, with its origin.
+func remainingText(r *api.Remaining) string {
+	switch r.Origin {
+	case api.OriginJob:
+		return fmt.Sprintf("%.0f steps, as the job declares", r.Steps)
+	case api.OriginTraining:
+		return fmt.Sprintf("%.0f steps, as the training reports", r.Steps)
+	}
+	return fmt.Sprintf("probably %.0f to %.0f slot-seconds, like %d complete jobs of its %s", r.Low, r.High, r.Jobs, r.Origin)
 }
 
 // usageText returns the productive share of a job, and what the rest of its slot-seconds

@@ -20,37 +20,39 @@ import (
 
 // simulateArgs holds the options of kolo simulate as given.
 type simulateArgs struct {
-	policies, information     string
-	trace, format, workloads  string
-	curves, onError           string
-	alpha                     float64
-	grow, maxJobs             int
-	cluster, placement        string
-	placements                string
-	scatter, noise, crossRack float64
-	maxMoves                  int
-	loads, costs              string
-	seeds                     int
-	interval, period, commit  time.Duration
-	hold                      time.Duration
-	tick                      time.Duration
-	mtbf, withdraw, back      time.Duration
-	events                    string
-	syntheticJobs             int
-	syntheticLoad             float64
-	deadlines                 float64
-	gangs                     bool
-	tenants                   int
-	config, pool              string
-	elastic                   float64
-	parallel                  int
-	json, csv, html, markdown string
-	jobs                      string
+	policies, information                  string
+	trace, format, workloads               string
+	curves, onError                        string
+	alpha                                  float64
+	grow, maxJobs                          int
+	cluster, placement                     string
+	placements                             string
+	scatter, noise, crossRack, lengthError float64
+	maxMoves                               int
+	loads, costs                           string
+	seeds                                  int
+	interval, period, commit               time.Duration
+	hold                                   time.Duration
+	tick                                   time.Duration
+	mtbf, withdraw, back                   time.Duration
+	events                                 string
+	syntheticJobs                          int
+	syntheticLoad                          float64
+	deadlines                              float64
+	gangs                                  bool
+	similar                                float64
+	tenants                                int
+	config, pool                           string
+	elastic                                float64
+	parallel                               int
+	json, csv, html, markdown              string
+	jobs                                   string
 }
 
 func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.policies, "policy", defaultPolicies(), "Comma-separated `policies` to compare, or all. See kolo policy list.")
 	f.StringVar(&a.information, "information", "oracle", "Information `class` of policies that name none with @.")
+	f.Float64Var(&a.lengthError, "length-error", 0, "Standard deviation of the logarithm of the factor by which disclosed remaining work is wrong, a `number`. 1 means a factor of 2.7 either way.")
 	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
 
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
@@ -89,6 +91,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.Float64Var(&a.syntheticLoad, "synthetic-load", 0.8, "Offered `load` of a made-up workload, over capacity.")
 	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of its jobs that have a deadline.")
 	f.BoolVar(&a.gangs, "synthetic-gangs", false, "Few gangs of 64 to 512 GPUs hold nearly all of the GPU time.")
+	f.Float64Var(&a.similar, "synthetic-similar", 0, "Jobs of one GPU that do not scale; the `number` is the standard deviation of the logarithm of their lengths. 0 is the ordinary workload.")
 	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants its jobs belong to.")
 
 	f.Float64Var(&a.elastic, "elastic", 1, "The `share` of jobs that are elastic. The others have their preferred size only.")
@@ -182,7 +185,7 @@ func (a *simulateArgs) checkPlaces(placed []sim.Placement) error {
 	for _, f := range []struct {
 		name  string
 		value float64
-	}{{"scatter", a.scatter}, {"cross-rack", a.crossRack}, {"noise", a.noise}} {
+	}{{"scatter", a.scatter}, {"cross-rack", a.crossRack}, {"noise", a.noise}, {"length-error", a.lengthError}, {"synthetic-similar", a.similar}} {
 		if !(f.value >= 0) || math.IsInf(f.value, 1) {
 			return badFlag("-%s: want a fraction of 0 or more, got %g", f.name, f.value)
 		}
@@ -207,7 +210,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 		}
 		made := trace.Synthetic{
 			Jobs: a.syntheticJobs, GPUs: gpus, Seed: 1,
-			Load: a.syntheticLoad, Deadlines: a.deadlines, Gangs: a.gangs, Tenants: a.tenants,
+			Load: a.syntheticLoad, Deadlines: a.deadlines, Gangs: a.gangs, Similar: a.similar, Tenants: a.tenants,
 		}
 		if made.Jobs < 1 {
 			return nil, badFlag("-synthetic-jobs %d: want at least 1", made.Jobs)

@@ -134,6 +134,18 @@ func TestStatus_Idle(t *testing.T) {
 	must.StrNotContains(t, drawJob(&api.Job{Job: &j}), "no step for")
 }
 
+// The remaining work of a job is shown with its origin.
+func TestDrawJob_Remaining(t *testing.T) {
+	for want, r := range map[string]*api.Remaining{
+		"600 steps, as the job declares":                                      {Origin: api.OriginJob, Steps: 600},
+		"600 steps, as the training reports":                                  {Origin: api.OriginTraining, Steps: 600},
+		"probably 120 to 900 slot-seconds, like 16 complete jobs of its kind": {Origin: "kind", Jobs: 16, Low: 120, High: 900},
+	} {
+		must.StrContains(t, drawJob(&api.Job{Job: &api.JobStatus{Remaining: r}}), want)
+	}
+	must.StrNotContains(t, drawJob(&api.Job{Job: &api.JobStatus{}}), "Remaining")
+}
+
 // The groups of a gang are shown with the workers of each in one unit.
 func TestDrawJob_Ratio(t *testing.T) {
 	out := drawJob(&api.Job{Job: &api.JobStatus{Requests: api.Requests{Ratio: map[string]int{"workers": 4, "ps": 1}}}})

@@ -66,6 +66,7 @@ func Status(r *Round) *api.Status {
 		js := jobStatus(j, f, r.Jobs[i], r.Wants[i], waits[j.Key], r.Now)
 		js.Spread = spreadOf(r, i)
 		js.Usage = usageOf(r, j.Key)
+		js.Remaining = remainingOf(r, i)
 		p := pools[j.Pool]
 		p.Used += f.SlotsOf(j.Alive())
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {

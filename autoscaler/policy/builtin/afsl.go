@@ -76,5 +76,8 @@ func (a afsl) left(c *candidate) float64 {
 	if left, ok := c.left(); ok && !a.Blind {
 		return left
 	}
-	return c.Attained + a.Prior
+	if a.Blind {
+		return c.Attained + a.Prior
+	}
+	return c.predict(a.Prior)
 }

@@ -16,11 +16,12 @@ import (
 //
 // It maximises the sum over jobs of weight × speed-up^(1-fairness), where
 //
-//   - weight falls with the service that a job has received (or with its remaining
-//     work, if declared), because a job that ran long will probably run long still.
+//   - weight falls with a job's expected length: its remaining work if declared, else
+//     what the lengths of similar jobs show (package length), else the service that
+//     it has received, because a job that ran long will probably run long still.
 //     Beyond a ceiling it stops falling: among long jobs, the longest is as likely
-//     to end as any other. Weight rises with the time that a job spent waiting, so
-//     that no job starves.
+//     to end as any other. If a job of unknown length waits far longer than is
+//     ordinary, its weight rises, so that it does not starve.
 //   - The exponent below one makes a first GPU worth more than a tenth one, beyond
 //     what the curve says. More jobs run at once, at sizes where they are
 //     efficient.
@@ -28,6 +29,8 @@ import (
 //     the time that the new size is expected to last. That is at most the time the
 //     job has run so far, because a young job may end soon. If a resize takes a
 //     second, almost every gain is taken; if it takes a minute, few are.
+//   - A running job of unknown length keeps its GPUs unless another one is worth
+//     clearly more.
 //   - A job may grow to twice the largest size it was measured at (at first, to its
 //     preferred size). A wrong guess of the curve then costs one step, not half the
 //     cluster.
@@ -37,12 +40,13 @@ import (
 // docs/research.md describes how the parameters were found and what did not work.
 type kolo struct {
 	Fairness float64 `hcl:"fairness,optional" doc:"how much less a further speed-up of the same job is worth: with 0, the sum of speed-ups is maximised; the closer to 1, the more evenly jobs share"`
-	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
+	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or expected remaining work"`
 	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
 	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; for declared remaining work, four times this value"`
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds within which a resize must pay for itself; for young jobs, only as long as they have run so far"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest measured size"`
-	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as new, and its weight doubles; 0 ignores waiting"`
+	Patience float64 `hcl:"patience,optional" doc:"a job of unknown length that waited this many times as long as it ran, beyond three times the ordinary wait, counts as new, and its weight doubles; 0 ignores waiting"`
+	Tail     float64 `hcl:"tail,optional" doc:"from 0, which minimises the mean completion time, to 1, which gives long jobs as much weight as short ones: the longest jobs end earlier, and the mean is higher"`
 	Period   float64 `hcl:"period,optional" doc:"seconds after which the policy plans again while jobs wait, even if nothing happens"`
 }
 
@@ -63,6 +67,8 @@ func (k kolo) Check() (string, string) {
 		return "explore", "must be above 1"
 	case !(k.Patience >= 0):
 		return "patience", "must not be negative"
+	case !(k.Tail >= 0 && k.Tail <= 1):
+		return "tail", "must be between 0 and 1"
 	case !(k.Period > 0):
 		return "period", "must be positive"
 	}
@@ -75,7 +81,7 @@ var koloEntry = registry.Define(registry.Info{
 	Name:   "kolo",
 	Doc:    "Kolo's own, and the default: GPUs go to the jobs that gain most from them, with more weight for jobs with little service. Sizes are measured ones or one step larger, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
-	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
+	Needs:  "nothing; uses measured step times, declared remaining work, the lengths of similar jobs, weights and measured resize cost where there are any",
 	Trusts: registry.Lengths,
 }, koloDefaults, kolo.allocate)
 
@@ -85,20 +91,12 @@ type koloState struct {
 	Planned float64 `json:"planned"`
 }
 
-// waitPrior is added to a job's run time before its waiting time is compared with
-// it. Without it, jobs that have hardly run would be urgent at once.
-const waitPrior = 600
-
 // firstSize is how large a job without a preferred size may start.
 const firstSize = 4
 
 // leastResizeCost is the least cost of a resize in seconds: it stands for the work
 // that a resize causes even if the job loses next to nothing.
 const leastResizeCost = 0.5
-
-// declaredCeiling multiplies the ceiling for declared remaining work, which tells
-// long jobs apart further up than received service does.
-const declaredCeiling = 4
 
 // worstCut bounds the part of a new size's speed that a resize may cost.
 const worstCut = 0.65
@@ -130,6 +128,7 @@ func (k kolo) allocate(s *policy.Snapshot) policy.Decision {
 // plan divides the pool among its jobs.
 func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	p.pin()
+	p.ordinary = p.ordinaryWait(s.Now)
 	// edges holds the edges of all hulls, job after job; next and end delimit those
 	// of each job. Slopes fall along a hull, so the best edge is always the next
 	// one of some job. Heaps of these next edges suffice, and edges that no GPU is
@@ -139,7 +138,7 @@ func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	next, end := make([]int, len(p.jobs)), make([]int, len(p.jobs))
 	var starts, growth bids
 	for i, c := range p.jobs {
-		k.worth(s, c, p.free, &h)
+		k.worth(s, p, c, &h)
 		next[i] = len(edges) + 1
 		edges = append(edges, h...)
 		end[i] = len(edges)
@@ -178,7 +177,7 @@ func (k kolo) plan(s *policy.Snapshot, p *pool) {
 		if p.free == 0 {
 			break
 		}
-		if k.worth(s, c, p.free, &h); len(h) > 1 {
+		if k.worth(s, p, c, &h); len(h) > 1 {
 			p.set(c, h[1].n)
 		}
 	}
@@ -201,8 +200,8 @@ func (b *bid) outbids(growth *bid) bool {
 
 // worth fills in the hull of the job's value by size, from the current size up to
 // the largest that the free GPUs and the exploration limit allow.
-func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
-	weight, cut := k.weight(s, c), k.cut(s, c)
+func (k kolo) worth(s *policy.Snapshot, p *pool, c *candidate, h *hull) {
+	weight, cut := k.weight(s, p, c), k.cut(s, c)
 	power := 1 - k.Fairness
 	weight /= power
 	value := func(n int) float64 {
@@ -213,31 +212,19 @@ func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 		// This is speed^power; math.Pow computes the same at twice the price.
 		return weight * math.Exp(power*math.Log(speed))
 	}
-	h.reset(c.n, float64(c.cost(c.n)), value(c.n))
+	base := value(c.n)
+	if _, known := c.left(); !known && c.n == 0 && c.Count > 0 {
+		base = -margin * value(c.low)
+	}
+	h.reset(c.n, float64(c.cost(c.n)), base)
 	limit := k.limit(c)
 	for n := c.stride(c.n); n > 0 && n <= limit; n = c.stride(n) {
-		if c.cost(n)-c.cost(c.n) > free {
+		if c.cost(n)-c.cost(c.n) > p.free {
 			break
 		}
 		h.add(n, float64(c.cost(n)), value(n))
 	}
 	h.trim()
-}
-
-// weight returns the factor of a job's value. Waiting raises it without bound, and
-// makes the received service count for less.
-func (k kolo) weight(s *policy.Snapshot, c *candidate) float64 {
-	starved := 0.0
-	if k.Patience > 0 {
-		starved = max(0, s.Now-c.Submit-c.RunTime) / (k.Patience * (c.RunTime + waitPrior))
-	}
-	length, ceiling := c.Attained*max(0, 1-starved), k.Ceiling
-	if left, known := c.left(); known {
-		length, ceiling = left, k.Ceiling*declaredCeiling
-	}
-	length = max(length, 0)
-	length = length/(1+length/ceiling) + k.Prior
-	return c.weight() * (1 + starved) * math.Pow(length, -k.Age)
 }
 
 // cut returns the part of its speed that a job keeps after a resize, averaged over

@@ -121,7 +121,7 @@ func TestKolo_MaximisesItsSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		value := func(c *candidate, n int) float64 {
-			return koloDefaults.weight(s, c) * math.Pow(c.speed(n), 1-koloDefaults.Fairness)
+			return koloDefaults.weight(s, pools[0], c) * math.Pow(c.speed(n), 1-koloDefaults.Fairness)
 		}
 		got := 0.0
 		for i, a := range p.Allocate(s).Allocations {

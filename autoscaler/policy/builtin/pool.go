@@ -10,6 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 )
 
 // candidate is a job while a policy decides on it.
@@ -84,13 +85,25 @@ func (c *candidate) weight() float64 {
 // done; the constant keeps fresh jobs from appearing free of cost.
 const servicePrior = 600
 
-// guess returns the remaining work in seconds on one worker: as declared, or else
-// the attained service plus servicePrior.
+// guess returns the remaining work in seconds on one worker: as declared, or else as
+// predicted.
 func (c *candidate) guess() float64 {
 	if left, ok := c.left(); ok {
 		return left
 	}
-	return c.Attained + servicePrior
+	return c.predict(servicePrior)
+}
+
+// predict returns the remaining work of a job that declares none: what other jobs of its
+// kind or namespace needed and, as far as they do not tell, the attained service plus
+// prior.
+func (c *candidate) predict(prior float64) float64 {
+	work := c.Attained + prior
+	if c.Alike.Origin == length.Pool {
+		return work
+	}
+	rest, trust := c.Alike.Left(c.Attained)
+	return work + trust*(rest-work)
 }
 
 // pool holds the GPUs of one type and the jobs that draw on them, in the order of
@@ -99,6 +112,8 @@ type pool struct {
 	gpus int // capacity
 	free int // capacity less what was given so far
 	jobs []*candidate
+
+	ordinary float64 // wait of running jobs, for kolo
 }
 
 // set gives c exactly n workers and takes the GPUs from the pool. If there are too

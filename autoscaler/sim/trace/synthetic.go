@@ -30,6 +30,11 @@ type Synthetic struct {
 	// and small.
 	Gangs bool
 
+	// Similar, if above 0, generates jobs of one GPU that do not scale. It is the standard
+	// deviation of the logarithm of their lengths, whose median is a third of an hour. Real
+	// clusters have bursts of such jobs.
+	Similar float64
+
 	// Tenants is how many tenants the jobs belong to. 0 is 1.
 	Tenants int
 }
@@ -66,7 +71,10 @@ var gangs = []family{
 
 // families returns the families of the workload.
 func (s Synthetic) families() []family {
-	if s.Gangs {
+	switch {
+	case s.Similar > 0:
+		return []family{{name: "similar", share: 1, compute: 1, hours: 1.0 / 3, sigma: s.Similar, most: 1}}
+	case s.Gangs:
 		return gangs
 	}
 	return families

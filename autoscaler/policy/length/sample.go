@@ -1,0 +1,153 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package length
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	// Limit is how many services a Sample is made of. Older ones are dropped, so that a
+	// Sample follows a workload that changes.
+	Limit = 64
+
+	// KindLimit is how many services of one kind are remembered: there may be many kinds.
+	KindLimit = 16
+
+	// Enough is the least number of services that a Sample is made of.
+	Enough = 3
+)
+
+// Origin is the set of jobs that a Sample was learned from.
+type Origin string
+
+// The origins, from the most to the least similar jobs.
+const (
+	Kind      Origin = "kind"
+	Namespace Origin = "namespace"
+	Pool      Origin = "pool"
+)
+
+// memoryless is the standard deviation of the logarithm of an exponential distribution,
+// π/√6. With this spread, the service of a job tells nothing about the rest of it.
+const memoryless = 1.2825
+
+// leastSpread is the least spread of a Sample: no two jobs are exactly alike.
+const leastSpread = 0.1
+
+// quartiles is the distance between the quartiles of a normal distribution, in standard
+// deviations.
+const quartiles = 1.349
+
+// unlike is the service at which half of those jobs end that are unlike the jobs of a
+// Sample, in GPU-seconds.
+const unlike = 8000
+
+// Sample describes the services of jobs that have completed. They are taken to be
+// log-normal. The zero Sample describes none.
+type Sample struct {
+	Origin Origin  `json:"origin"`
+	Count  int     `json:"count"`  // of jobs
+	Median float64 `json:"median"` // GPU-seconds
+	Spread float64 `json:"spread"` // standard deviation of the logarithm
+}
+
+// NewSample returns the Sample of the newest services, of which the last is the newest. It
+// ignores values that are not positive and finite. With fewer than Enough services, the
+// Sample is zero. Median and spread are those of the middle half of the services, so that
+// a few jobs of another length do not change them.
+func NewSample(origin Origin, services []float64) Sample {
+	var logs []float64
+	for _, x := range services[max(0, len(services)-Limit):] {
+		if x > 0 && !math.IsInf(x, 1) {
+			logs = append(logs, math.Log(x))
+		}
+	}
+	if len(logs) < Enough {
+		return Sample{}
+	}
+	slices.Sort(logs)
+	spread := (quantile(logs, 0.75) - quantile(logs, 0.25)) / quartiles
+	return Sample{Origin: origin, Count: len(logs), Median: math.Exp(quantile(logs, 0.5)), Spread: max(leastSpread, spread)}
+}
+
+// quantile returns a quantile of values in ascending order.
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// Left returns how much more service a job of the given attained service is expected to
+// need, in GPU-seconds, and how far this is to be trusted, from 0 to 1.
+//
+// The expectation is the mean residual life. Where lengths are alike, it falls while a job
+// runs, as does the Gittins rank, which orders jobs optimally if only the distribution of
+// their lengths is known (Aalto, Ayesta and Righter, On the Gittins index in the M/G/1
+// queue, 2009; Tiresias, NSDI'19, uses it in discretised form). Where lengths are spread as widely as
+// an exponential distribution or wider, the trust is 0: a job that ran long will run long
+// still, and least attained service is the better rule. The trust also falls once a job
+// has outrun almost all others: it is then probably unlike them.
+func (s *Sample) Left(attained float64) (mean, trust float64) {
+	if s.Count == 0 || !(s.Spread < memoryless) {
+		return 0, 0
+	}
+	z := math.Inf(-1)
+	if attained > 0 {
+		z = math.Log(attained/s.Median) / s.Spread
+	}
+	longer := above(z)
+	alike := float64(s.Count) * longer
+	alike /= alike + 1/(1+max(0, attained)/unlike)
+	if !(alike > 1e-6) {
+		return 0, 0
+	}
+	mean = s.Median*math.Exp(s.Spread*s.Spread/2)*above(z-s.Spread)/longer - attained
+	return max(0, mean), alike * (1 - s.Spread*s.Spread/(memoryless*memoryless))
+}
+
+// Range returns the quartiles of how much more service a job of the given attained service
+// needs, in GPU-seconds; zeros if the Sample is zero.
+func (s *Sample) Range(attained float64) (low, high float64) {
+	if s.Count == 0 {
+		return 0, 0
+	}
+	longer := 1.0
+	if attained > 0 {
+		longer = above(math.Log(attained/s.Median) / s.Spread)
+	}
+	at := func(part float64) float64 {
+		z := min(math.Sqrt2*math.Erfcinv(2*longer*part), farthest)
+		return max(0, s.Median*math.Exp(z*s.Spread)-attained)
+	}
+	return at(0.75), at(0.25)
+}
+
+// farthest is the largest distance from the mean, in standard deviations, at which a
+// quantile is computed. Beyond it, probabilities underflow.
+const farthest = 8
+
+// Append returns services with one more, without the oldest ones if there are more than
+// limit.
+func Append(services []float64, service float64, limit int) []float64 {
+	return append(services[max(0, len(services)+1-limit):], service)
+}
+
+// above returns the probability that a standard normal variable is above z.
+func above(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
+
+// Best returns the Sample of the most similar jobs, from those of the most similar to those
+// of the least similar ones.
+func Best(samples ...Sample) Sample {
+	for _, s := range samples {
+		if s.Count > 0 {
+			return s
+		}
+	}
+	return Sample{}
+}
