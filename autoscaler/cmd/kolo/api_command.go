@@ -157,14 +157,19 @@ func (c *apiCommand) call(ctx context.Context, method, path string, query url.Va
 		return nil, err
 	}
 	raw, err := to.Do(ctx, method, path, query, in, out)
+	return raw, explained(to, err)
+}
+
+// explained adds to the error of a request what went wrong on the way to the autoscaler.
+func explained(to *client, err error) error {
 	var unanswered *url.Error
 	switch {
 	case errors.As(err, &unanswered):
-		err = to.explain(err)
+		return to.explain(err)
 	case errors.Is(err, api.ErrNotServed):
-		err = fmt.Errorf("%s: %w", to.name, err)
+		return fmt.Errorf("%s: %w", to.name, err)
 	}
-	return raw, err
+	return err
 }
 
 // ask sends a request and prints the answer: raw with -json, and the result of draw

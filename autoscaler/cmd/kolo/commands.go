@@ -28,6 +28,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"job lint":        func() (cli.Command, error) { return &jobLintCommand{m}, nil },
 		"agent":           func() (cli.Command, error) { return &agentCommand{m}, nil },
 		"eff":             func() (cli.Command, error) { return &effCommand{api}, nil },
+		"events":          func() (cli.Command, error) { return &eventsCommand{apiCommand: api}, nil },
 		"history":         func() (cli.Command, error) { return &historyCommand{api}, nil },
 		"job":             func() (cli.Command, error) { return &jobCommand{api}, nil },
 		"pause":           func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },

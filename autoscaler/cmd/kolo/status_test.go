@@ -24,7 +24,7 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
 	c := &apiCommand{meta: meta{UI: ui}}
 	c.show(nil, func() string {
-		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}})
+		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}}, false)
 	})
 	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
@@ -39,7 +39,7 @@ func TestDrawStatus_Role(t *testing.T) {
 		"a has lost the lock that it held; NOMAD CANNOT BE READ: refused": {Leader: api.Leader{Name: "a"}, Problem: "refused"},
 	} {
 		s.Autoscaler, s.Ready = "a", true
-		first, _, _ := strings.Cut(drawStatus(&s), "\n")
+		first, _, _ := strings.Cut(drawStatus(&s, false), "\n")
 		must.Eq(t, want, first)
 	}
 }
@@ -112,7 +112,7 @@ func TestWanted(t *testing.T) {
 		},
 	} {
 		must.Eq(t, want, wanted(&p))
-		must.StrContains(t, drawStatus(&api.Status{Ready: true, Pools: []api.PoolStatus{p}}), want)
+		must.StrContains(t, drawStatus(&api.Status{Ready: true, Pools: []api.PoolStatus{p}}, false), want)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestDrawStatus_Blocked(t *testing.T) {
 	s := &api.Status{Ready: true, Blocked: []api.BlockedJob{{
 		JobKey: identity.JobKey{Namespace: "b", ID: "plain"}, Slots: 3, Reason: waiting.NoRoom, Sentence: "it needs 3 slots, and elastic jobs can spare 1 for it",
 	}}}
-	must.StrContains(t, drawStatus(s), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
+	must.StrContains(t, drawStatus(s, false), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
 }
 
 // A job that is idle is shown with the time since its last step.
