@@ -46,6 +46,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"topology":        func() (cli.Command, error) { return &topologyCommand{api}, nil },
 		"topology expand": func() (cli.Command, error) { return &topologyExpandCommand{meta: m, out: os.Stdout}, nil },
 		"topology vars":   func() (cli.Command, error) { return &topologyVarsCommand{apiCommand: api, out: os.Stdout}, nil },
+		"top":             func() (cli.Command, error) { return &topCommand{api}, nil },
 		"usage":           func() (cli.Command, error) { return &usageCommand{api}, nil },
 		"wait":            func() (cli.Command, error) { return &waitCommand{apiCommand: api}, nil },
 		"version":         func() (cli.Command, error) { return &versionCommand{meta: m}, nil },

@@ -103,7 +103,7 @@ func eventFilter(job, types string) (func(*api.Event) bool, error) {
 // cannot be reached at first, or if the output cannot be written.
 func (c *eventsCommand) follow(ctx context.Context, matches func(*api.Event) bool) error {
 	connected := false
-	for {
+	for ctx.Err() == nil {
 		to, err := c.client(ctx)
 		if err == nil {
 			err = explained(to, c.stream(ctx, to, matches, func() {
@@ -113,22 +113,23 @@ func (c *eventsCommand) follow(ctx context.Context, matches func(*api.Event) boo
 				connected = true
 			}))
 		}
+		if ctx.Err() != nil {
+			break
+		}
 		var broken *writeError
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case !connected || errors.As(err, &broken):
+		if err != nil && (!connected || errors.As(err, &broken)) {
 			return err
-		case err == nil:
+		}
+		if err == nil {
 			err = errors.New("the autoscaler closed it")
 		}
 		c.UI.Warn(printable.Text("the stream of events ended: " + err.Error()))
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(cmp.Or(c.pause, 2*time.Second)):
 		}
 	}
+	return nil //nolint:nilerr // an interrupt ends the command, and any stream with an error
 }
 
 // writeError means that the output cannot be written.
@@ -161,6 +162,11 @@ func (c *eventsCommand) line(e *api.Event) string {
 		}
 		return string(text)
 	}
+	return eventText(e)
+}
+
+// eventText returns an event as one line.
+func eventText(e *api.Event) string {
 	parts := []string{e.Time.Format(time.DateTime), e.Type}
 	if e.Job != "" {
 		parts = append(parts, e.Job)

@@ -16,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
@@ -138,4 +139,25 @@ func TestStatus_Idle(t *testing.T) {
 func TestDrawJob_Ratio(t *testing.T) {
 	out := drawJob(&api.Job{Job: &api.JobStatus{Requests: api.Requests{Ratio: map[string]int{"workers": 4, "ps": 1}}}})
 	must.StrContains(t, out, "1 ps, 4 workers")
+}
+
+// kolo job shows what a job reports, and leaves out what is not known.
+func TestDrawJob_Training(t *testing.T) {
+	loss := 0.0625
+	at := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	j := api.JobStatus{
+		State: api.StateRunning, Size: 4, Loss: &loss, ETA: at, WriteError: "403: Permission denied",
+		StepTimes: []speedup.Point{{Size: 1, StepTime: 0.25}, {Size: 2, StepTime: 0.135}},
+	}
+	out := drawJob(&api.Job{Job: &j})
+	for _, want := range []string{
+		"Trains on     4 slots", "Loss          0.0625", "Step time     0.25 s on 1 worker, 0.135 s on 2 workers",
+		"Complete by   2026-11-20 22:00:00", "Write failed  403: Permission denied",
+	} {
+		must.StrContains(t, out, want)
+	}
+	out = drawJob(&api.Job{Job: &api.JobStatus{State: api.StateRunning}})
+	for _, unknown := range []string{"Loss", "Step time", "Trains on", "Complete by", "Write failed", "Tenant"} {
+		must.StrNotContains(t, out, unknown)
+	}
 }
