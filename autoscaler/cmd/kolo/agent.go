@@ -144,7 +144,7 @@ func (c *agentCommand) Run(args []string) int {
 	if err := nodump.Set(); err != nil {
 		log.Warn("other processes of this user can read the token", "error", err)
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	if err := runAgent(ctx, &o, cfg, log); err != nil && !errors.Is(err, context.Canceled) {
 		log.Error("autoscaler ended", "error", err)

@@ -175,7 +175,7 @@ func explained(to *client, err error) error {
 // ask sends a request and prints the answer: raw with -json, and the result of draw
 // otherwise. It returns the exit code.
 func (c *apiCommand) ask(method, path string, query url.Values, in, out any, draw func() string) int {
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	raw, err := c.call(ctx, method, path, query, in, out)
 	if err != nil {
@@ -203,7 +203,11 @@ func (m meta) fail(err error) int {
 	return 1
 }
 
-// interruptible returns a context that ends with SIGINT or SIGTERM.
-func interruptible() (context.Context, context.CancelFunc) {
+// interruptible returns the context of a command, which ends with SIGINT or SIGTERM unless begin
+// is set.
+func (m meta) interruptible() (context.Context, context.CancelFunc) {
+	if m.begin != nil {
+		return m.begin()
+	}
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -18,7 +19,8 @@ import (
 
 // meta is the common part of all commands.
 type meta struct {
-	UI cli.Ui
+	UI    cli.Ui
+	begin func() (context.Context, context.CancelFunc) // see interruptible
 }
 
 // commands returns a factory for each command, by the words that a user types.
@@ -31,6 +33,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"events":          func() (cli.Command, error) { return &eventsCommand{apiCommand: api}, nil },
 		"history":         func() (cli.Command, error) { return &historyCommand{api}, nil },
 		"job":             func() (cli.Command, error) { return &jobCommand{api}, nil },
+		"mcp":             func() (cli.Command, error) { return &mcpCommand{api}, nil },
 		"pause":           func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
 		"plan":            func() (cli.Command, error) { return &planCommand{api}, nil },
 		"policy explain":  func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },

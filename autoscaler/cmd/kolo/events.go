@@ -74,7 +74,7 @@ func (c *eventsCommand) Run(args []string) int {
 	if err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	if err := c.follow(ctx, matches); err != nil {
 		return c.fail(err)

@@ -80,7 +80,7 @@ func (c *planCommand) Run(args []string) int {
 	var out []api.Proposal
 	code := c.ask(method, "/v1/plan", query, in, &out, func() string { return drawPlan(out) })
 	if code == 0 {
-		ctx, cancel := interruptible()
+		ctx, cancel := c.interruptible()
 		defer cancel()
 		c.warnIfOld(ctx)
 	}

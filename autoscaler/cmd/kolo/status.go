@@ -82,7 +82,7 @@ func (c *statusCommand) Run(args []string) int {
 	if *watch {
 		c.clear = clearScreen
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	for {
 		var s api.Status

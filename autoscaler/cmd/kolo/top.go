@@ -86,7 +86,7 @@ func (c *topCommand) Run(args []string) int {
 	if err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	m := newTop(chosen, *every, func(ask question) tea.Msg { return c.answer(ctx, ask) })
 	if *once {

@@ -30,9 +30,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// TestMain makes the test binary kolo itself for TestTop_Terminal.
+// TestMain makes the test binary kolo itself, for tests that start it.
 func TestMain(m *testing.M) {
-	if os.Getenv("KOLO_TEST_TOP") != "" {
+	if os.Getenv("KOLO_TEST_MAIN") != "" {
 		os.Exit(run(os.Args[1:])) //nolint:forbidigo // the main function of the tests
 	}
 	m.Run()
@@ -250,7 +250,7 @@ func TestTop_Terminal(t *testing.T) {
 	}
 	program, err := os.Executable()
 	must.NoError(t, err)
-	shell := fmt.Sprintf("echo before; KOLO_TEST_TOP=1 %s top -address=%s; echo ended with $?; sleep 600", program, topServer(t))
+	shell := fmt.Sprintf("echo before; KOLO_TEST_MAIN=1 %s top -address=%s; echo ended with $?; sleep 600", program, topServer(t))
 	tmux("new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", shell)
 	t.Cleanup(func() { _ = exec.Command("tmux", "-S", socket, "kill-server").Run() }) // t.Context has ended
 	shows := func(want string) {
