@@ -25,6 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api/tokens"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller"
+	"github.com/kolo-nomad/kolo/autoscaler/notify"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
 )
 
@@ -173,6 +174,10 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 			g.Go(func() error { return a.Run(ctx) })
 		})
 	})
+	g.Go(func() error {
+		notify.New(notifySource{a}, log.Named("notify")).Run(ctx)
+		return nil
+	})
 	record := audit.New(log, "autoscaler "+cfg.Name)
 	g.Go(func() error {
 		return reloadOnChange(ctx, func() string { return stamp(o.path, a.Config().HTTP.TLS.Files()) }, func(why string) {
@@ -180,6 +185,23 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 		})
 	})
 	return g.Wait()
+}
+
+// notifySource is the autoscaler as package notify sees it.
+type notifySource struct{ *controller.Controller }
+
+// Leads implements notify.Source.
+func (s notifySource) Leads() bool { return s.Status().Leading }
+
+// JobQueue implements notify.Source.
+func (s notifySource) JobQueue(namespace, id string) (pool, queue string) {
+	jobs := s.Status().Jobs
+	for i := range jobs {
+		if jobs[i].Namespace == namespace && jobs[i].ID == id {
+			return jobs[i].Pool, jobs[i].Queue
+		}
+	}
+	return "", ""
 }
 
 // warn logs settings that are allowed but questionable.

@@ -22,7 +22,7 @@ import (
 )
 
 // eventTypes are the types of events, in the order of the reference.
-var eventTypes = []string{"resize", "moved", "complete", "idle", "problem", "trouble", "policy", "pause", "reload", "leader"}
+var eventTypes = []string{"resize", "moved", "complete", "failed", "idle", "problem", "trouble", "policy", "pause", "reload", "leader"}
 
 // eventsCommand prints events as they happen.
 type eventsCommand struct {
@@ -51,8 +51,8 @@ Events Options:
     Print events of this job only. Default: all
 
   -type=<type>,...
-    Print events of these types only: ` + strings.Join(eventTypes[:5], ", ") + `,
-    ` + strings.Join(eventTypes[5:], ", ") + `. Default: all
+    Print events of these types only: ` + strings.Join(eventTypes[:6], ", ") + `,
+    ` + strings.Join(eventTypes[6:], ", ") + `. Default: all
 ` + apiHelp)
 }
 
