@@ -24,6 +24,7 @@ type Config struct {
 	Telemetry Telemetry
 	Usage     Usage
 	Pools     map[string]Pool // by node pool, AnyPool included
+	Notify    []Notify
 
 	// Warnings are for the log: nothing is wrong yet.
 	Warnings []string

@@ -110,7 +110,7 @@ func asError(diags hcl.Diagnostics) error {
 
 func (c *Config) decode(body hcl.Body) hcl.Diagnostics {
 	blocks := c.blocks()
-	schema := []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"node pool"}}}
+	schema := []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"node pool"}}, {Type: "notify", LabelNames: []string{"name"}}}
 	for _, name := range slices.Sorted(maps.Keys(blocks)) {
 		if name != "" {
 			schema = append(schema, hcl.BlockHeaderSchema{Type: name})
@@ -127,8 +127,8 @@ func (c *Config) decode(body hcl.Body) hcl.Diagnostics {
 	first := map[string]*hcl.Block{}
 	for _, b := range content.Blocks {
 		key := b.Type
-		if b.Type == "pool" {
-			key = fmt.Sprintf("pool %q", b.Labels[0])
+		if len(b.Labels) > 0 {
+			key = fmt.Sprintf("%s %q", b.Type, b.Labels[0])
 		}
 		if before := first[key]; before != nil {
 			diags = append(diags, wrong(b.DefRange, "Repeated block",
@@ -139,6 +139,8 @@ func (c *Config) decode(body hcl.Body) hcl.Diagnostics {
 		switch b.Type {
 		case "pool":
 			diags = append(diags, c.pool(b)...)
+		case "notify":
+			diags = append(diags, c.notify(b)...)
 		case "http":
 			diags = append(diags, c.http(b)...)
 		default:

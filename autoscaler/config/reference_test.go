@@ -34,7 +34,7 @@ func reference() string {
 		settings
 	}{
 		{"", c.settings()}, {"`nomad`", c.Nomad.settings()}, {"`http`", c.HTTP.settings()}, {"`http` › `tls`", c.HTTP.TLS.settings()},
-		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()}, {"`usage`", c.Usage.settings()},
+		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()}, {"`usage`", c.Usage.settings()}, {"`notify`", new(Notify).settings()},
 		{"`pool`", new(Pool).settings()}, {"`pool` › `queue`", new(Queue).settings()},
 		{"… `queue` › `per_namespace`", capSettings(new(queue.Caps))},
 		{"… `queue` › `budget`", budgetSettings(new(queue.Budget), new(string), new(string))},

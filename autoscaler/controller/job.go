@@ -33,6 +33,8 @@ type job struct {
 	idleSince  time.Time     // its last step
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
+
+	wasAlive bool // it has had workers since it last failed
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.

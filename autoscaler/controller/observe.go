@@ -120,6 +120,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	j.Started, j.Incomplete = !known.FirstStart.IsZero(), !known.Whole
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
 	known.noteIdle(c.cfg.Pool(j.Pool), j)
+	c.noteFailure(known, j, f)
 	known.BoundMove(now, c.cfg.Planner.MoveTimeout)
 	if j.Moving = known.Moving(j.Groups); j.Moving != nil {
 		j.Moving.Joined = c.joined(known, j, f, now)
@@ -150,6 +151,21 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 		j.KeepUntil = known.keepUntil
 	} else {
 		known.keepUntil = time.Time{}
+	}
+}
+
+// noteFailure reports a job once Nomad has given it up. A job without workers may look like that
+// for a moment while it starts, and long after the event in the eyes of an autoscaler that has
+// just started. The caller holds c.mu.
+func (c *Controller) noteFailure(known *job, j *planner.Job, f *cluster.Facts) {
+	switch {
+	case j.Alive() > 0:
+		known.wasAlive = true
+	case f.Failed && known.wasAlive:
+		known.wasAlive = false
+		e := jobEvent("failed", j.Key)
+		e.From, e.To, e.Reason = j.Count(), j.Count(), "all its workers have failed, and Nomad gave it up"
+		c.events = append(c.events, e)
 	}
 }
 

@@ -233,6 +233,17 @@ func (c *Cluster) Complete(id string) bool {
 	return false
 }
 
+// Fail lets all workers of a job fail for good, as Nomad does once a job has used up its
+// restarts and reschedules.
+func (c *Cluster) Fail(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.workers(id) {
+		c.end(a, api.AllocClientStatusFailed, api.AllocDesiredStatusRun)
+	}
+	c.summarize(id)
+}
+
 // Workers returns the allocation IDs of a job's live workers.
 func (c *Cluster) Workers(id string) []string {
 	c.mu.Lock()

@@ -25,6 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api/tokens"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller"
+	"github.com/kolo-nomad/kolo/autoscaler/notify"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
 )
 
@@ -144,7 +145,7 @@ func (c *agentCommand) Run(args []string) int {
 	if err := nodump.Set(); err != nil {
 		log.Warn("other processes of this user can read the token", "error", err)
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	if err := runAgent(ctx, &o, cfg, log); err != nil && !errors.Is(err, context.Canceled) {
 		log.Error("autoscaler ended", "error", err)
@@ -173,6 +174,10 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 			g.Go(func() error { return a.Run(ctx) })
 		})
 	})
+	g.Go(func() error {
+		notify.New(notifySource{a}, log.Named("notify")).Run(ctx)
+		return nil
+	})
 	record := audit.New(log, "autoscaler "+cfg.Name)
 	g.Go(func() error {
 		return reloadOnChange(ctx, func() string { return stamp(o.path, a.Config().HTTP.TLS.Files()) }, func(why string) {
@@ -180,6 +185,23 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 		})
 	})
 	return g.Wait()
+}
+
+// notifySource is the autoscaler as package notify sees it.
+type notifySource struct{ *controller.Controller }
+
+// Leads implements notify.Source.
+func (s notifySource) Leads() bool { return s.Status().Leading }
+
+// JobQueue implements notify.Source.
+func (s notifySource) JobQueue(namespace, id string) (pool, queue string) {
+	jobs := s.Status().Jobs
+	for i := range jobs {
+		if jobs[i].Namespace == namespace && jobs[i].ID == id {
+			return jobs[i].Pool, jobs[i].Queue
+		}
+	}
+	return "", ""
 }
 
 // warn logs settings that are allowed but questionable.

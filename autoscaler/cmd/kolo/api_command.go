@@ -157,20 +157,25 @@ func (c *apiCommand) call(ctx context.Context, method, path string, query url.Va
 		return nil, err
 	}
 	raw, err := to.Do(ctx, method, path, query, in, out)
+	return raw, explained(to, err)
+}
+
+// explained adds to the error of a request what went wrong on the way to the autoscaler.
+func explained(to *client, err error) error {
 	var unanswered *url.Error
 	switch {
 	case errors.As(err, &unanswered):
-		err = to.explain(err)
+		return to.explain(err)
 	case errors.Is(err, api.ErrNotServed):
-		err = fmt.Errorf("%s: %w", to.name, err)
+		return fmt.Errorf("%s: %w", to.name, err)
 	}
-	return raw, err
+	return err
 }
 
 // ask sends a request and prints the answer: raw with -json, and the result of draw
 // otherwise. It returns the exit code.
 func (c *apiCommand) ask(method, path string, query url.Values, in, out any, draw func() string) int {
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	raw, err := c.call(ctx, method, path, query, in, out)
 	if err != nil {
@@ -198,7 +203,11 @@ func (m meta) fail(err error) int {
 	return 1
 }
 
-// interruptible returns a context that ends with SIGINT or SIGTERM.
-func interruptible() (context.Context, context.CancelFunc) {
+// interruptible returns the context of a command, which ends with SIGINT or SIGTERM unless begin
+// is set.
+func (m meta) interruptible() (context.Context, context.CancelFunc) {
+	if m.begin != nil {
+		return m.begin()
+	}
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }

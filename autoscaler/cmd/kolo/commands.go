@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -18,7 +19,8 @@ import (
 
 // meta is the common part of all commands.
 type meta struct {
-	UI cli.Ui
+	UI    cli.Ui
+	begin func() (context.Context, context.CancelFunc) // see interruptible
 }
 
 // commands returns a factory for each command, by the words that a user types.
@@ -28,8 +30,10 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"job lint":        func() (cli.Command, error) { return &jobLintCommand{m}, nil },
 		"agent":           func() (cli.Command, error) { return &agentCommand{m}, nil },
 		"eff":             func() (cli.Command, error) { return &effCommand{api}, nil },
+		"events":          func() (cli.Command, error) { return &eventsCommand{apiCommand: api}, nil },
 		"history":         func() (cli.Command, error) { return &historyCommand{api}, nil },
 		"job":             func() (cli.Command, error) { return &jobCommand{api}, nil },
+		"mcp":             func() (cli.Command, error) { return &mcpCommand{api}, nil },
 		"pause":           func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
 		"plan":            func() (cli.Command, error) { return &planCommand{api}, nil },
 		"policy explain":  func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
@@ -45,6 +49,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"topology":        func() (cli.Command, error) { return &topologyCommand{api}, nil },
 		"topology expand": func() (cli.Command, error) { return &topologyExpandCommand{meta: m, out: os.Stdout}, nil },
 		"topology vars":   func() (cli.Command, error) { return &topologyVarsCommand{apiCommand: api, out: os.Stdout}, nil },
+		"top":             func() (cli.Command, error) { return &topCommand{api}, nil },
 		"usage":           func() (cli.Command, error) { return &usageCommand{api}, nil },
 		"wait":            func() (cli.Command, error) { return &waitCommand{apiCommand: api}, nil },
 		"version":         func() (cli.Command, error) { return &versionCommand{meta: m}, nil },

@@ -63,7 +63,7 @@ func (c *effCommand) Run(args []string) int {
 	if err := checkPeriod("job", *since); err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	s, out, err := c.efficiency(ctx, splitJob(rest[0]), *since)
 	if err != nil {

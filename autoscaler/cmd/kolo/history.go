@@ -61,7 +61,7 @@ func (c *historyCommand) Run(args []string) int {
 	if err := checkPeriod("job", *since); err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	s, r, err := c.readUsage(ctx, url.Values{"by": {"job"}, "since": {*since}, "namespace": {*namespace}})
 	if err != nil {

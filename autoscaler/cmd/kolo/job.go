@@ -99,6 +99,7 @@ func drawJob(j *api.Job) string {
 		if s.Idle > 0 {
 			rows = append(rows, []string{"Idle", "no step for " + idleText(s)})
 		}
+		rows = append(rows, trainingRows(s)...)
 		if s.Usage != nil {
 			rows = append(rows, []string{"Productive share", usageText(s.Usage)})
 		}
@@ -121,6 +122,7 @@ func drawJob(j *api.Job) string {
 		for _, g := range s.Gaps {
 			rows = append(rows, []string{"Gap", gapText(g)})
 		}
+		rows = slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 		out.WriteString(table(rows))
 	}
 	if a := j.Ineligible; a != nil {
@@ -150,6 +152,31 @@ func remainingText(r *api.Remaining) string {
 		return fmt.Sprintf("%.0f steps, as the training reports", r.Steps)
 	}
 	return fmt.Sprintf("probably %.0f to %.0f slot-seconds, like %d complete jobs of its %s", r.Low, r.High, r.Jobs, r.Origin)
+}
+
+// trainingRows describes what a job reports of its training.
+func trainingRows(s *api.JobStatus) [][]string {
+	var rows [][]string
+	if s.Size > 0 && s.State != api.StateComplete {
+		rows = append(rows, []string{"Trains on", counted(s.Size, "slot")})
+	}
+	if s.Loss != nil {
+		rows = append(rows, []string{"Loss", fmt.Sprintf("%.6g", *s.Loss)})
+	}
+	var times []string
+	for _, p := range s.StepTimes {
+		times = append(times, fmt.Sprintf("%.3g s on %s", p.StepTime, counted(p.Size, "worker")))
+	}
+	rows = append(rows, []string{"Step time", strings.Join(times, ", ")})
+	for _, at := range []struct {
+		name string
+		time time.Time
+	}{{"Started", s.Started}, {"Complete by", s.ETA}, {"Completed", s.Completed}} {
+		if !at.time.IsZero() {
+			rows = append(rows, []string{at.name, at.time.Format(time.DateTime)})
+		}
+	}
+	return append(rows, []string{"Write failed", s.WriteError})
 }
 
 // usageText returns the productive share of a job, and what the rest of its slot-seconds

@@ -78,28 +78,31 @@ func (c *planCommand) Run(args []string) int {
 		query.Set("policy", *line)
 	}
 	var out []api.Proposal
-	code := c.ask(method, "/v1/plan", query, in, &out, func() string {
-		var parts []string
-		for _, p := range out {
-			rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
-			for _, j := range p.Jobs {
-				write := "-"
-				if j.Cause != "" {
-					write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
-				}
-				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
-			}
-			for _, j := range p.Ineligible {
-				rows = append(rows, []string{j.JobKey.String(), strconv.Itoa(j.Count), "-", "-", "left alone: " + strings.Join(j.Problems, "; ")})
-			}
-			parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
-		}
-		return strings.Join(parts, "\n\n")
-	})
+	code := c.ask(method, "/v1/plan", query, in, &out, func() string { return drawPlan(out) })
 	if code == 0 {
-		ctx, cancel := interruptible()
+		ctx, cancel := c.interruptible()
 		defer cancel()
 		c.warnIfOld(ctx)
 	}
 	return code
+}
+
+// drawPlan returns a table of the counts that each pool's policy wants.
+func drawPlan(pools []api.Proposal) string {
+	var parts []string
+	for _, p := range pools {
+		rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
+		for _, j := range p.Jobs {
+			write := "-"
+			if j.Cause != "" {
+				write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
+			}
+			rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
+		}
+		for _, j := range p.Ineligible {
+			rows = append(rows, []string{j.JobKey.String(), strconv.Itoa(j.Count), "-", "-", "left alone: " + strings.Join(j.Problems, "; ")})
+		}
+		parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
+	}
+	return strings.Join(parts, "\n\n")
 }

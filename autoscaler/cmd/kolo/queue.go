@@ -58,7 +58,7 @@ func (c *queueCommand) Run(args []string) int {
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	s, err := c.readStatus(ctx)
 	var pools []poolQueues

@@ -72,7 +72,7 @@ func (c *recordCommand) Run(args []string) int {
 	if *every <= 0 || *limit < 0 {
 		return c.usage(errors.New("-every must be positive and -for must not be negative"), f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	if *limit > 0 {
 		ctx, cancel = context.WithTimeout(ctx, *limit)

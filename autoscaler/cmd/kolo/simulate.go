@@ -96,7 +96,7 @@ func (c *simulateCommand) Run(args []string) int {
 	if f.NArg() > 0 {
 		return c.usage(fmt.Errorf("simulate takes no arguments, got %q; a trace is named with -trace", f.Args()), f, c.Help())
 	}
-	ctx, stop := interruptible()
+	ctx, stop := c.interruptible()
 	defer stop()
 	var wrong flagError
 	switch err := c.simulate(ctx); {

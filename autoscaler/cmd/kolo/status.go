@@ -6,7 +6,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,21 @@ Usage: kolo status [options]
 
 Status Options:
 
+  -filter=<expression>
+    Show only the jobs for which the expression is true. It is in the language
+    of Nomad's -filter, with the fields id, namespace, pool, queue, tenant, kind,
+    state, waits (the code of the reason), count, running, want, size, resizes
+    and idle: 'state == "waiting" and id matches "^exp-"'.
+
+  -o=<format>
+    table, wide (more columns), name (only the names, one a line), or json.
+    Default: table
+
+  -sort=<column>
+    Sort the jobs by name, state, pool, queue, workers, progress, resizes,
+    attained, wasted, idle or submitted: texts in ascending order, numbers and
+    times in descending order. A minus sign reverses it: -sort=-progress.
+
   -watch
     Show it again every second until interrupted.
 ` + apiHelp)
@@ -41,25 +58,38 @@ Status Options:
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *statusCommand) AutocompleteFlags() complete.Flags {
 	f := c.apiCommand.AutocompleteFlags()
-	f["-watch"] = complete.PredictNothing
+	f["-watch"], f["-filter"] = complete.PredictNothing, complete.PredictAnything
+	f["-o"], f["-sort"] = complete.PredictSet(formats...), complete.PredictSet(slices.Sorted(maps.Keys(orders))...)
 	return f
 }
 
 // Run implements cli.Command.
 func (c *statusCommand) Run(args []string) int {
 	f := c.apiFlags("status")
-	watch := f.Bool("watch", false, "")
+	watch, filter, order := f.Bool("watch", false, ""), f.String("filter", "", ""), f.String("sort", "", "")
+	format := f.String("o", "table", "")
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
 	}
+	chosen, err := parseSelection(*filter, *order)
+	if err == nil && !slices.Contains(formats, *format) {
+		err = badFlag("-o=%s: write one of %s", *format, strings.Join(formats, ", "))
+	}
+	if err != nil {
+		return c.usage(err, f, c.Help())
+	}
+	c.json = c.json || *format == "json"
 	if *watch {
 		c.clear = clearScreen
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	for {
 		var s api.Status
 		raw, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
+		if err == nil {
+			err = chosen.apply(&s)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return 0
@@ -67,8 +97,10 @@ func (c *statusCommand) Run(args []string) int {
 			return c.fail(err)
 		case err != nil:
 			c.UI.Error(printable.Text(err.Error()))
+		case c.json && chosen != selection{}:
+			c.printJSON(&s)
 		default:
-			c.show(raw, func() string { return drawStatus(&s) })
+			c.show(raw, func() string { return drawJobs(&s, *format) })
 		}
 		if !*watch {
 			return 0
@@ -79,6 +111,21 @@ func (c *statusCommand) Run(args []string) int {
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// formats are the values of -o.
+var formats = []string{"table", "wide", "name", "json"}
+
+// drawJobs returns the status in a format of -o that is text.
+func drawJobs(s *api.Status, format string) string {
+	if format == "name" {
+		var names []string
+		for i := range s.Jobs {
+			names = append(names, s.Jobs[i].JobKey.String())
+		}
+		return strings.Join(names, "\n")
+	}
+	return drawStatus(s, format == "wide")
 }
 
 // wanted describes the additional room that jobs of a pool would use, such as
@@ -115,7 +162,8 @@ func wanted(p *api.PoolStatus) string {
 // clearScreen moves a terminal's cursor to the top and clears everything below it.
 const clearScreen = "\x1b[H\x1b[J"
 
-func drawStatus(s *api.Status) string {
+// drawStatus returns the tables of pools and jobs, with more columns if wide is set.
+func drawStatus(s *api.Status, wide bool) string {
 	role := "follows"
 	switch {
 	case s.Leading:
@@ -154,6 +202,9 @@ func drawStatus(s *api.Status) string {
 	rows = [][]string{{"Job", "State", "Workers", "Want", "Range", "Progress", "ETA", "Resizes", "Last gap", "Why"}}
 	for i := range s.Jobs {
 		rows = append(rows, statusRow(&s.Jobs[i], s.Time))
+	}
+	if wide {
+		widen(rows, s.Jobs)
 	}
 	out.WriteString(table(rows))
 	for i := range s.Jobs {
@@ -205,4 +256,38 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 		j.JobKey.String(), state, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
 		progress, eta, strconv.Itoa(j.Resizes), gap, cmp.Or(j.WriteError, j.HoldReason, j.Reason),
 	}
+}
+
+// widen adds columns to rows, whose first has the headings, before the reason.
+func widen(rows [][]string, jobs []api.JobStatus) {
+	add := func(i int, cells ...string) { rows[i] = slices.Insert(rows[i], len(rows[i])-1, cells...) }
+	add(0, "Pool", "Queue", "Slots", "Step time", "Loss", "Productive", "Expected start")
+	for i := range jobs {
+		j := &jobs[i]
+		step, loss, productive, start := "-", "-", "-", "-"
+		if t, ok := stepTime(j); ok {
+			step = fmt.Sprintf("%.3gs", t)
+		}
+		if j.Loss != nil {
+			loss = fmt.Sprintf("%.4g", *j.Loss)
+		}
+		if j.Usage != nil {
+			productive = shareText(j.Usage.Share)
+		}
+		if j.Waits != nil {
+			start = expectedStart(j.Waits.Expected)
+		}
+		add(i+1, j.Pool, j.Queue, strconv.Itoa(j.Running*j.Requests.Slots), step, loss, productive, start)
+	}
+}
+
+// stepTime returns the seconds of a step as measured at the job's present size. ok is false if
+// there are none.
+func stepTime(j *api.JobStatus) (seconds float64, ok bool) {
+	for _, p := range j.StepTimes {
+		if p.Size == j.Running {
+			return p.StepTime, true
+		}
+	}
+	return 0, false
 }

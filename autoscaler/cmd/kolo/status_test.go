@@ -16,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
@@ -24,7 +25,7 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
 	c := &apiCommand{meta: meta{UI: ui}}
 	c.show(nil, func() string {
-		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}})
+		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}}, false)
 	})
 	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
@@ -39,7 +40,7 @@ func TestDrawStatus_Role(t *testing.T) {
 		"a has lost the lock that it held; NOMAD CANNOT BE READ: refused": {Leader: api.Leader{Name: "a"}, Problem: "refused"},
 	} {
 		s.Autoscaler, s.Ready = "a", true
-		first, _, _ := strings.Cut(drawStatus(&s), "\n")
+		first, _, _ := strings.Cut(drawStatus(&s, false), "\n")
 		must.Eq(t, want, first)
 	}
 }
@@ -112,7 +113,7 @@ func TestWanted(t *testing.T) {
 		},
 	} {
 		must.Eq(t, want, wanted(&p))
-		must.StrContains(t, drawStatus(&api.Status{Ready: true, Pools: []api.PoolStatus{p}}), want)
+		must.StrContains(t, drawStatus(&api.Status{Ready: true, Pools: []api.PoolStatus{p}}, false), want)
 	}
 }
 
@@ -121,7 +122,7 @@ func TestDrawStatus_Blocked(t *testing.T) {
 	s := &api.Status{Ready: true, Blocked: []api.BlockedJob{{
 		JobKey: identity.JobKey{Namespace: "b", ID: "plain"}, Slots: 3, Reason: waiting.NoRoom, Sentence: "it needs 3 slots, and elastic jobs can spare 1 for it",
 	}}}
-	must.StrContains(t, drawStatus(s), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
+	must.StrContains(t, drawStatus(s, false), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
 }
 
 // A job that is idle is shown with the time since its last step.
@@ -155,7 +156,28 @@ func TestDrawJob_Ratio(t *testing.T) {
 // A pool whose nodes have no slots, as one of CPU nodes without cpu_slot, says what to check.
 func TestDrawStatus_NoSlots(t *testing.T) {
 	s := &api.Status{Autoscaler: "a", Ready: true, Pools: []api.PoolStatus{{Name: "default", Policy: "kolo", Nodes: []api.NodeClass{{Nodes: 2}}}}}
-	must.StrContains(t, drawStatus(s), "no node has a slot: check device or cpu_slot of the pool")
+	must.StrContains(t, drawStatus(s, false), "no node has a slot: check device or cpu_slot of the pool")
 	s.Pools[0].Capacity = 1
-	must.StrNotContains(t, drawStatus(s), "no node has a slot")
+	must.StrNotContains(t, drawStatus(s, false), "no node has a slot")
+}
+
+// kolo job shows what a job reports, and leaves out what is not known.
+func TestDrawJob_Training(t *testing.T) {
+	loss := 0.0625
+	at := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	j := api.JobStatus{
+		State: api.StateRunning, Size: 4, Loss: &loss, ETA: at, WriteError: "403: Permission denied",
+		StepTimes: []speedup.Point{{Size: 1, StepTime: 0.25}, {Size: 2, StepTime: 0.135}},
+	}
+	out := drawJob(&api.Job{Job: &j})
+	for _, want := range []string{
+		"Trains on     4 slots", "Loss          0.0625", "Step time     0.25 s on 1 worker, 0.135 s on 2 workers",
+		"Complete by   2026-11-20 22:00:00", "Write failed  403: Permission denied",
+	} {
+		must.StrContains(t, out, want)
+	}
+	out = drawJob(&api.Job{Job: &api.JobStatus{State: api.StateRunning}})
+	for _, unknown := range []string{"Loss", "Step time", "Trains on", "Complete by", "Write failed", "Tenant"} {
+		must.StrNotContains(t, out, unknown)
+	}
 }

@@ -67,7 +67,7 @@ func (c *topologyCommand) Run(args []string) int {
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	pools, err := c.pools(ctx, *pool)
 	if err == nil && *level != "" {

@@ -140,7 +140,7 @@ func (c *topologyVarsCommand) Run(args []string) int {
 	if err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	pools, err := c.pools(ctx, *pool)
 	if err != nil {

@@ -96,7 +96,7 @@ func (c *usageCommand) Run(args []string) int {
 	if err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	s, r, err := c.readUsage(ctx, url.Values{"by": {*by}, "since": {*since}, "pool": {*pool}, "namespace": {*namespace}})
 	if err != nil {

@@ -119,7 +119,7 @@ func (c *waitCommand) Run(args []string) int {
 	if err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	if *timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, *timeout)
