@@ -10,6 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 )
 
 // job is a job's history, with state that need not outlive this autoscaler.
@@ -31,6 +32,9 @@ type job struct {
 	idleSince  time.Time     // its last step
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
+
+	series   *timeline.Series  // how its training went
+	training *history.Progress // its last report, nil if there is none
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.
@@ -41,7 +45,11 @@ func (c *Controller) job(key identity.JobKey) *job {
 	}
 	j := c.jobs[key]
 	if j == nil || j.Job != h { // the job was registered again, or the history is another leader's
-		j = &job{Job: h}
+		old := j
+		j = &job{Job: h, series: &timeline.Series{}}
+		if old != nil && old.Created == h.Created {
+			j.series, j.training = old.series, old.training
+		}
 		c.jobs[key] = j
 	}
 	return j

@@ -53,6 +53,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	}
 	c.status = report.Expect(report.Status(result), c.expected)
 	c.decided = now
+	c.recordSlots(view, now)
 	events := c.events
 	c.events = nil
 	c.mu.Unlock()

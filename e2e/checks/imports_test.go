@@ -193,7 +193,7 @@ func deviceRules() map[string]rule {
 // Decisions are made without Nomad, so that the simulator makes the same ones.
 func autoscalerRules() map[string]rule {
 	contract := []string{"job/sizes", "job/waiting", "plan/queue", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "memory/usage", "plan/topology", "plan/migrate", "plan/ledger"})
+	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "memory/timeline", "memory/usage", "plan/topology", "plan/migrate", "plan/ledger"})
 	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
 		"job/identity":    {pure: true},
@@ -213,6 +213,7 @@ func autoscalerRules() map[string]rule {
 		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate"}, pure: true},
 		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
 		"memory/history":  {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/queue", "plan/ledger", "policy/speedup"}, pure: true},
+		"memory/timeline": {uses: []string{"job/identity"}, pure: true},
 		"memory/usage":    {uses: []string{"job/identity"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
 		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace"})},

@@ -5,7 +5,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed" // the page
@@ -63,9 +62,9 @@ func (s *Server) status(r *http.Request, sc *scope) (any, error) {
 }
 
 func (s *Server) job(r *http.Request, sc *scope) (any, error) {
-	key := identity.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
-	if key.ID == "" {
-		return nil, problem(http.StatusBadRequest, "which job? write ?id=<job>&namespace=<namespace>")
+	key, err := jobKey(r)
+	if err != nil {
+		return nil, err
 	}
 	out := api.Job{}
 	st := s.controller.Status()
@@ -87,8 +86,9 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 		return nil, cluster.ErrNotReady
 	}
 	if !may || out.Job == nil && out.Ineligible == nil {
-		return nil, problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)
+		return nil, notOurs(key)
 	}
+	out.JobDetail = *s.controller.JobDetail(key)
 	out.History, err = s.controller.History(r.Context(), key)
 	return out, err
 }

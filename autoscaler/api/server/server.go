@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,10 @@ type Controller interface {
 	Pools() (configured, set map[string]string)
 	ExternalPolicies() []string
 	History(context.Context, identity.JobKey) ([]api.Change, error)
+	JobDetail(identity.JobKey) *api.JobDetail
+	Series(identity.JobKey) *api.Series
+	Timeline(since time.Time) *api.Timeline
+	Nodes() ([]api.Node, error)
 	Usage(ctx context.Context, first usage.Day) ([]usage.Row, error)
 	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
@@ -92,6 +97,9 @@ func (s *Server) routes() map[string]http.HandlerFunc {
 		"POST /v1/plan":    s.reads(s.limited(answers(s.planChanged))),
 		"GET /v1/policy":   s.reads(answers(s.policies)),
 		"GET /v1/topology": s.reads(s.limited(answers(s.topology))),
+		"GET /v1/nodes":    s.reads(s.limited(answers(s.nodes))),
+		"GET /v1/series":   s.reads(s.limited(answers(s.series))),
+		"GET /v1/timeline": s.reads(s.limited(answers(s.timeline))),
 		"GET /v1/usage":    s.reads(s.limited(answers(s.usage))),
 		"GET /v1/events":   s.reads(s.events),
 		"GET /v1/metrics":  s.metrics,
