@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
@@ -33,8 +34,8 @@ type job struct {
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 
-	series   *timeline.Series  // how its training went
-	training *history.Progress // its last report, nil if there is none
+	series   *timeline.Series // how its training went
+	training *api.Training    // its last report, nil if there is none
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 )
@@ -164,7 +165,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		c.ledger.Report(t.key, usageReport(got), now)
 	}
 	c.hear(j, t, got, now)
-	j.training = got
+	j.training = report.Training(got)
 	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {

@@ -119,7 +119,11 @@ func (c *Controller) JobDetail(key identity.JobKey) *api.JobDetail {
 	if v := c.view; v != nil {
 		if i := slices.IndexFunc(v.Jobs, func(j planner.Job) bool { return j.Key == key }); i >= 0 {
 			if j := c.job(key); j != nil {
-				out.Training = report.Training(j.training, j.series)
+				if j.training != nil {
+					t := *j.training
+					t.Heard, t.Stepped = j.series.Heard(), j.series.Stepped()
+					out.Training = &t
+				}
 				out.Curve = report.Curve(j.Points(), c.history.Curve(j.Job, kindKey(key, &v.Facts[i])), &v.Jobs[i])
 			}
 		}

@@ -98,14 +98,19 @@ func Series(s *timeline.Series) *api.Series {
 	return out
 }
 
-// Training returns the last report of a training, nil if there is none.
-func Training(p *history.Progress, s *timeline.Series) *api.Training {
-	if p == nil {
-		return nil
-	}
-	out := &api.Training{Phase: p.Phase, Hold: p.Hold, Heard: s.Heard(), Stepped: s.Stepped(), Ranks: map[string][]int{}}
-	for _, r := range p.Ranks {
-		out.Ranks[r.AllocID] = append(out.Ranks[r.AllocID], r.Rank)
+// Bounds of what is kept of a report. The sender is a tenant's process.
+const (
+	mostRanks = 4096
+	allocID   = 36 // bytes of the ID of an allocation
+)
+
+// Training returns the part of a training's report that is kept to be shown.
+func Training(p *history.Progress) *api.Training {
+	out := &api.Training{Phase: p.Phase, Hold: p.Hold, Ranks: map[string][]int{}}
+	for _, r := range p.Ranks[:min(len(p.Ranks), mostRanks)] {
+		if len(r.AllocID) == allocID {
+			out.Ranks[r.AllocID] = append(out.Ranks[r.AllocID], r.Rank)
+		}
 	}
 	return out
 }
