@@ -4,13 +4,8 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	_ "embed" // the page
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,28 +17,6 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
-
-//go:embed page.html
-var pageHTML []byte
-
-// pagePolicy lets the page run its own script, use its own style and call this
-// autoscaler, but nothing else. No other page may frame it.
-var pagePolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-	hashOf(pageHTML, "script"), hashOf(pageHTML, "style"))
-
-// hashOf returns the source expression of the page's only element with that name.
-func hashOf(html []byte, element string) string {
-	_, rest, _ := bytes.Cut(html, []byte("<"+element+">"))
-	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
-	sum := sha256.Sum256(text)
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-}
-
-func page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = w.Write(pageHTML) // the reader may have disconnected
-}
 
 // answers returns a handler that answers with the result of show.
 func answers(show func(*http.Request, *scope) (any, error)) func(http.ResponseWriter, *http.Request, *scope) {

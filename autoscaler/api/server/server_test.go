@@ -116,7 +116,9 @@ func TestServer_Requests(t *testing.T) {
 		code                     int
 		want                     string
 	}{
-		{"page", "GET", "/", "", 200, "<title>kolo</title>"},
+		{"page", "GET", "/", "", 200, "<title>Kolo</title>"},
+		{"script of the page", "GET", "/page/main.js", "", 200, "SPDX"},
+		{"no file of the page", "GET", "/page/server.go", "", 404, ""},
 		{"nothing there", "GET", "/v2/status", "", 404, ""},
 		{"status", "GET", "/v1/status", "", 200, `"id":"train"`},
 		{"job", "GET", "/v1/job?id=train", "", 200, `"to":4`},
@@ -310,13 +312,4 @@ func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	must.Eq(t, http.StatusNotFound, code())
 	f.http.Debug = true
 	must.Eq(t, http.StatusOK, code())
-}
-
-// TestPage_ACompleteJobIsComplete is about a training whose last report came
-// before its last step: "278 / 280" would stay forever.
-func TestPage_ACompleteJobIsComplete(t *testing.T) {
-	page := string(pageHTML)
-	complete, report := strings.Index(page, `if (j.state === "complete") bar(td, 1, "complete"); else`), strings.Index(page, "${j.step || 0} / ${j.total}")
-	must.Positive(t, complete)
-	must.Less(t, report, complete)
 }
