@@ -108,14 +108,17 @@ func environment(program layout.Program, on layout.Platform) []string {
 	return []string{"GOFLAGS=", "GOOS=" + on.OS, "GOARCH=" + on.Arch, "CGO_ENABLED=" + cgo}
 }
 
-// licenses returns the licences of Go and of the modules that the programs of a platform
-// are linked from.
+// licenses returns the licences of Go, of the modules that the programs of a platform are
+// linked from, and of the libraries of kolo's web page.
 func (c checkout) licenses(ctx context.Context, on layout.Platform) (string, error) {
 	goroot, err := c.output(ctx, nil, "go", "env", "GOROOT")
 	if err != nil {
 		return "", err
 	}
-	modules := map[string]licenses.Module{"Go": {Path: "Go", Version: runtime.Version(), Dir: goroot}}
+	modules := map[string]licenses.Module{
+		"Go":   {Path: "Go", Version: runtime.Version(), Dir: goroot},
+		"page": {Path: "JavaScript of kolo's web page: Preact, htm and uPlot, as released on", Version: "npm", Dir: filepath.Join(c.dir, "autoscaler/api/page/static/lib")},
+	}
 	for _, program := range layout.Programs() {
 		if !slices.Contains(program.Platforms, on) {
 			continue

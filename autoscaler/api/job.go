@@ -10,6 +10,7 @@ type Job struct {
 	Job        *JobStatus     `json:"job"`
 	Ineligible *IneligibleJob `json:"ineligible,omitempty"`
 	History    []Change       `json:"history"` // newest first
+	JobDetail
 }
 
 // Change is one change of a group's count. Nomad keeps the last 20 of each group.

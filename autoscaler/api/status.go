@@ -107,6 +107,13 @@ type QueueUse struct {
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
 
+	// Reasons counts the jobs that wait by reason. Entitled is what the division of the pool
+	// gives the queue by what its jobs could use now, and Lent what others hold of its
+	// guarantee; both only if the pool is divided.
+	Reasons  map[waiting.Reason]int `json:"reasons,omitempty"`
+	Entitled *int                   `json:"entitled,omitempty"`
+	Lent     int                    `json:"lent,omitempty"`
+
 	// Only the leader sets these fields: the slot-hours that the queue borrowed, decayed by
 	// its half-life, and its budget. Each is absent if the queue has no half-life or no
 	// budget.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
@@ -19,7 +20,8 @@ const (
 	progressLimit = 1 << 20 // bytes
 	stepsLimit    = 4096    // entries of step_seconds
 	resizesLimit  = 1024
-	allocIDLimit  = 64 // characters
+	allocIDLimit  = 64  // characters
+	textLimit     = 256 // bytes of a text
 	slotsLimit    = jobspec.MaxWorkers * jobspec.MaxDevices
 )
 
@@ -36,6 +38,10 @@ func readProgress(text []byte) (*history.Progress, error) {
 	if n := len(p.Resizes); n > resizesLimit {
 		return nil, fmt.Errorf("resizes has %d entries, more than %d", n, resizesLimit)
 	}
+	if n := len(p.Ranks); n > slotsLimit {
+		return nil, fmt.Errorf("ranks has %d entries, more than %d", n, slotsLimit)
+	}
+	p.Phase, p.Hold = cut(p.Phase), cut(p.Hold)
 	if !slots(p.Size) {
 		return nil, fmt.Errorf("size is %d", p.Size)
 	}
@@ -54,6 +60,9 @@ func readProgress(text []byte) (*history.Progress, error) {
 	}
 	return &p, nil
 }
+
+// cut returns the beginning of a text that is only shown.
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), textLimit)], "") }
 
 func slots(n int) bool { return n >= 0 && n <= slotsLimit }
 

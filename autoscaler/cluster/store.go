@@ -47,7 +47,8 @@ type node struct {
 type deviceGroup struct {
 	id      string // vendor/type/name, which policies see as the type
 	healthy int
-	sick    map[string]bool // ids of unhealthy instances
+	ids     []string          // of all instances
+	sick    map[string]string // why instances are unhealthy, by id
 
 	within map[string]string // position on the node: value by level
 	link   topology.Link     // slowest link between two of its devices
@@ -171,6 +172,7 @@ func (s *store) sweepWords() {
 	for _, n := range s.nodes {
 		for _, g := range n.groups {
 			use(g.id)
+			use(g.ids...)
 			for _, v := range g.within {
 				use(v)
 			}
@@ -203,13 +205,14 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 		for _, d := range r.Devices {
 			g := deviceGroup{id: s.word(d.Vendor + "/" + d.Type + "/" + d.Name)}
 			for _, i := range d.Instances {
+				g.ids = append(g.ids, s.word(i.ID))
 				if i.Healthy {
 					g.healthy++
 				} else {
 					if g.sick == nil {
-						g.sick = map[string]bool{}
+						g.sick = map[string]string{}
 					}
-					g.sick[i.ID] = true
+					g.sick[i.ID] = short(i.HealthDescription)
 				}
 			}
 			g.locate(d.Attributes, s.word)

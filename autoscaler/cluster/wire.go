@@ -52,8 +52,9 @@ type wireNode struct {
 			Vendor, Type, Name string
 			Attributes         map[string]wireAttribute
 			Instances          []struct {
-				ID      string
-				Healthy bool
+				ID                string
+				Healthy           bool
+				HealthDescription string
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func (b *viewBuilder) checkHealth(j int, a *alloc) {
 				continue
 			}
 			for _, id := range d.ids {
-				if g.sick[id] {
+				if _, sick := g.sick[id]; sick {
 					job.UnhealthyReason = fmt.Sprintf("device %s of node %s is unhealthy", id, node.Name)
 				}
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 )
 
@@ -79,6 +80,10 @@ type Controller struct {
 	self           leader.Holder
 	holder         leader.Holder // of the lock, as far as known
 	subscribers    map[chan api.Event]struct{}
+
+	// For people who look at the recent past; no decision reads them.
+	slots  *timeline.Slots
+	recent []api.Event // the last events, newest last
 }
 
 // New returns a controller. external may be nil.
@@ -95,7 +100,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		protectAfter: time.Minute, forecastEvery: forecastEvery,
 		wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), readingUsage: make(chan struct{}, 1),
 		history: history.New(), jobs: map[identity.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[identity.JobKey]string{},
-		subscribers: map[chan api.Event]struct{}{},
+		subscribers: map[chan api.Event]struct{}{}, slots: timeline.NewSlots(keepSlots, mostChanges),
 	}
 	c.store = store.New(client.Client, cfg.Leader.Namespace, c.audit)
 	c.usage = store.NewUsage(client.Client, cfg.Leader.Namespace, c.audit)

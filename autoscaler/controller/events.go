@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
@@ -29,6 +30,8 @@ func (c *Controller) publish(e api.Event) {
 	e.Time = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.recent = append(c.recent, e)
+	c.recent = slices.Delete(c.recent, 0, max(0, len(c.recent)-mostEvents))
 	for ch := range c.subscribers {
 		select {
 		case ch <- e:

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -34,7 +36,9 @@ type job struct {
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 
-	wasAlive bool // it has had workers since it last failed
+	wasAlive bool             // it has had workers since it last failed
+	series   *timeline.Series // how its training went
+	training *api.Training    // its last report, nil if there is none
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.
@@ -45,7 +49,11 @@ func (c *Controller) job(key identity.JobKey) *job {
 	}
 	j := c.jobs[key]
 	if j == nil || j.Job != h { // the job was registered again, or the history is another leader's
-		j = &job{Job: h}
+		old := j
+		j = &job{Job: h, series: &timeline.Series{}}
+		if old != nil && old.Created == h.Created {
+			j.series, j.training = old.series, old.training
+		}
 		c.jobs[key] = j
 	}
 	return j

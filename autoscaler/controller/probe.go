@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 )
 
 // probesAtOnce bounds the concurrent probes of jobs that answered promptly last time. The
@@ -163,8 +165,11 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		c.ledger.Report(t.key, usageReport(got), now)
 	}
 	c.hear(j, t, got, now)
+	j.training = report.Training(got)
+	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
+		j.series.Note(timeline.Mark{At: timeOf(r.Time), From: r.From, To: r.To, Cause: r.Cause, Seconds: r.GapSeconds, Lost: r.LostSteps})
 		if r.GapSeconds != nil {
 			c.metrics.gaps.Observe(*r.GapSeconds)
 		}

@@ -53,6 +53,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	}
 	c.status = report.Status(result)
 	c.decided = now
+	c.recordSlots(view, now)
 	events := c.events
 	c.events = nil
 	c.mu.Unlock()

@@ -194,7 +194,7 @@ func deviceRules() map[string]rule {
 // Decisions are made without Nomad, so that the simulator makes the same ones.
 func autoscalerRules() map[string]rule {
 	contract := []string{"job/sizes", "job/waiting", "plan/queue", "policy/speedup", "policy/length", "policy"}
-	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "memory/usage", "plan/topology", "plan/migrate", "plan/ledger"})
+	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "memory/timeline", "memory/usage", "plan/topology", "plan/migrate", "plan/ledger"})
 	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
 		"job/identity":    {pure: true},
@@ -215,6 +215,7 @@ func autoscalerRules() map[string]rule {
 		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate"}, pure: true},
 		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
 		"memory/history":  {uses: []string{"job/identity", "job/sizes", "job/waiting", "plan/placement", "plan/migrate", "plan/planner", "plan/queue", "plan/ledger", "policy/speedup", "policy/length"}, pure: true},
+		"memory/timeline": {uses: []string{"job/identity"}, pure: true},
 		"memory/usage":    {uses: []string{"job/identity"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
 		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace"})},
@@ -222,6 +223,7 @@ func autoscalerRules() map[string]rule {
 		"api":               {uses: decisions},
 		"text/printable":    {},
 		"text/suggest":      {},
+		"api/page":          {},
 		"api/socket":        {},
 		"api/audit":         {uses: []string{"text/printable"}},
 		"cluster/leader":    {nomad: true},
@@ -231,10 +233,11 @@ func autoscalerRules() map[string]rule {
 		"job/expand":        {uses: []string{"job/jobspec", "text/nesting", "job/sizes", "text/suggest", "plan/topology"}, nomad: true},
 		"memory/store":      {uses: slices.Concat(decisions, []string{"api/audit", "text/printable"}), nomad: true},
 		"cluster":           {uses: slices.Concat(edge, []string{"api"}), nomad: true},
+		"notify":            {uses: slices.Concat(decisions, []string{"api", "config", "text/printable", "text/suggest"})},
 		"api/tokens":        {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
 		"sim/forecast":      {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace", "sim"})},
 		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
-		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
+		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/page", "api/socket"}), nomad: true},
 		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
 		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report", "sim", "sim/trace", "sim/forecast"}), nomad: true},
 	}

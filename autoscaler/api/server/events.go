@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // heartbeat is the interval at which a stream sends a comment, which detects dead
@@ -70,11 +69,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 // event returns an event in the format of the stream, or "" if the caller may not
 // read it.
 func (sc *scope) event(r *http.Request, e api.Event) (string, error) {
-	if e.Job != "" {
-		may, err := sc.sees(r.Context(), identity.JobKey{Namespace: e.Namespace, ID: e.ID})
-		if !may || err != nil {
-			return "", err
-		}
+	if may, err := sc.may(r.Context(), &e); !may || err != nil {
+		return "", err
 	}
 	data, err := json.Marshal(e)
 	return fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, data), err

@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -86,6 +87,32 @@ func (f *fake) ExternalPolicies() []string { return nil }
 func (f *fake) Health() error { return nil }
 
 func (f *fake) History(context.Context, identity.JobKey) ([]api.Change, error) { return nil, nil }
+
+func (f *fake) JobDetail(identity.JobKey) *api.JobDetail { return &api.JobDetail{} }
+
+func (f *fake) Series(key identity.JobKey) *api.Series {
+	if key.ID == "red-job" || key.ID == "blue-job" {
+		return &api.Series{Time: []float64{1}, Size: []int{2}, Step: []float64{3}}
+	}
+	return nil
+}
+
+func (f *fake) Timeline(time.Time) *api.Timeline {
+	at := func(s int64, n int) api.SlotsAt { return api.SlotsAt{At: time.Unix(s, 0), Slots: n} }
+	red, blue := identity.JobKey{Namespace: "red", ID: "red-job"}, identity.JobKey{Namespace: "blue", ID: "blue-job"}
+	return &api.Timeline{
+		Pools:  []api.PoolLine{{Pool: "default", Capacity: []api.SlotsAt{at(1, 8)}}},
+		Jobs:   []api.JobLine{{JobKey: red, Pool: "default", Slots: []api.SlotsAt{at(1, 2), at(3, 4)}}, {JobKey: blue, Pool: "default", Slots: []api.SlotsAt{at(1, 1), at(2, 3), at(3, 1)}}},
+		Events: []api.Event{{Type: "resize", Job: "red/red-job", Namespace: "red", ID: "red-job"}, {Type: "resize", Job: "blue/blue-job", Namespace: "blue", ID: "blue-job"}, {Type: "leader"}},
+	}
+}
+
+func (f *fake) Nodes() ([]api.Node, error) {
+	red, blue := identity.JobKey{Namespace: "red", ID: "red-job"}, identity.JobKey{Namespace: "blue", ID: "blue-job"}
+	return []api.Node{{Name: "n1", Slots: 8, Sick: 1, Problems: []string{"of red-job and blue-job"}, Held: []api.Held{
+		{JobKey: &red, Alloc: "red-alloc", Slots: 2, Elastic: true}, {JobKey: &blue, Alloc: "blue-alloc", Slots: 3, Elastic: true},
+	}}}, nil
+}
 
 func (f *fake) Usage(context.Context, usage.Day) ([]usage.Row, error) {
 	row := func(namespace, job string, held int64) usage.Row {

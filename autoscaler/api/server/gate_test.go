@@ -150,17 +150,11 @@ func TestServer_HeadersOfThePage(t *testing.T) {
 	must.NoError(t, err)
 	defer resp.Body.Close()
 	policy := resp.Header.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "script-src 'sha256-", "style-src 'sha256-", "base-uri 'none'"} {
+	for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'"} {
 		must.StrContains(t, policy, want)
 	}
 	must.StrNotContains(t, policy, "unsafe")
 	must.Eq(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
 	must.Eq(t, "no-referrer", resp.Header.Get("Referrer-Policy"))
 	must.Eq(t, "DENY", resp.Header.Get("X-Frame-Options"))
-	html := string(pageHTML)
-	must.Eq(t, 1, strings.Count(html, "<script>"))
-	must.Eq(t, 1, strings.Count(html, "<style>"))
-	for _, inline := range []string{" style=", " onclick", " onload", "javascript:", "innerHTML"} {
-		must.StrNotContains(t, html, inline)
-	}
 }

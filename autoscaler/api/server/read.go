@@ -4,14 +4,8 @@
 package server
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/sha256"
-	_ "embed" // the page
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,28 +17,6 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
-
-//go:embed page.html
-var pageHTML []byte
-
-// pagePolicy lets the page run its own script, use its own style and call this
-// autoscaler, but nothing else. No other page may frame it.
-var pagePolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-	hashOf(pageHTML, "script"), hashOf(pageHTML, "style"))
-
-// hashOf returns the source expression of the page's only element with that name.
-func hashOf(html []byte, element string) string {
-	_, rest, _ := bytes.Cut(html, []byte("<"+element+">"))
-	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
-	sum := sha256.Sum256(text)
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-}
-
-func page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = w.Write(pageHTML) // the reader may have disconnected
-}
 
 // answers returns a handler that answers with the result of show.
 func answers(show func(*http.Request, *scope) (any, error)) func(http.ResponseWriter, *http.Request, *scope) {
@@ -63,9 +35,9 @@ func (s *Server) status(r *http.Request, sc *scope) (any, error) {
 }
 
 func (s *Server) job(r *http.Request, sc *scope) (any, error) {
-	key := identity.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
-	if key.ID == "" {
-		return nil, problem(http.StatusBadRequest, "which job? write ?id=<job>&namespace=<namespace>")
+	key, err := jobKey(r)
+	if err != nil {
+		return nil, err
 	}
 	out := api.Job{}
 	st := s.controller.Status()
@@ -94,8 +66,9 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 		if hint := meant(key, keysOf(visible)); hint != "" {
 			return nil, problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, hint)
 		}
-		return nil, problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)
+		return nil, notOurs(key)
 	}
+	out.JobDetail = *s.controller.JobDetail(key)
 	out.History, err = s.controller.History(r.Context(), key)
 	return out, err
 }

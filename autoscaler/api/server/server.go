@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/api/page"
 	"github.com/kolo-nomad/kolo/autoscaler/api/socket"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
@@ -33,6 +35,10 @@ type Controller interface {
 	Pools() (configured, set map[string]string)
 	ExternalPolicies() []string
 	History(context.Context, identity.JobKey) ([]api.Change, error)
+	JobDetail(identity.JobKey) *api.JobDetail
+	Series(identity.JobKey) *api.Series
+	Timeline(since time.Time) *api.Timeline
+	Nodes() ([]api.Node, error)
 	Usage(ctx context.Context, first usage.Day) ([]usage.Row, error)
 	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
@@ -84,22 +90,27 @@ func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server 
 }
 
 func (s *Server) routes() map[string]http.HandlerFunc {
+	view := page.Handler().ServeHTTP
 	return map[string]http.HandlerFunc{
-		"GET /{$}":         page,
-		"GET /v1/status":   s.reads(s.limited(answers(s.status))),
-		"GET /v1/job":      s.reads(s.limited(answers(s.job))),
-		"GET /v1/plan":     s.reads(s.limited(answers(s.plan))),
-		"POST /v1/plan":    s.reads(s.limited(answers(s.planChanged))),
-		"GET /v1/policy":   s.reads(answers(s.policies)),
-		"GET /v1/topology": s.reads(s.limited(answers(s.topology))),
-		"GET /v1/usage":    s.reads(s.limited(answers(s.usage))),
-		"GET /v1/events":   s.reads(s.events),
-		"GET /v1/metrics":  s.metrics,
-		"GET /v1/health":   s.health,
-		"PUT /v1/policy":   s.command(audit.SetPolicy, s.byLeader(s.setPolicy)),
-		"PUT /v1/pause":    s.command(audit.Pause, s.byLeader(s.setPaused(true))),
-		"PUT /v1/resume":   s.command(audit.Resume, s.byLeader(s.setPaused(false))),
-		"PUT /v1/reload":   s.command(audit.Reload, s.reloading),
+		"GET /{$}":            view,
+		"GET /page/{file...}": view,
+		"GET /v1/status":      s.reads(s.limited(answers(s.status))),
+		"GET /v1/job":         s.reads(s.limited(answers(s.job))),
+		"GET /v1/plan":        s.reads(s.limited(answers(s.plan))),
+		"POST /v1/plan":       s.reads(s.limited(answers(s.planChanged))),
+		"GET /v1/policy":      s.reads(answers(s.policies)),
+		"GET /v1/topology":    s.reads(s.limited(answers(s.topology))),
+		"GET /v1/nodes":       s.reads(s.limited(answers(s.nodes))),
+		"GET /v1/series":      s.reads(s.limited(answers(s.series))),
+		"GET /v1/timeline":    s.reads(s.limited(answers(s.timeline))),
+		"GET /v1/usage":       s.reads(s.limited(answers(s.usage))),
+		"GET /v1/events":      s.reads(s.events),
+		"GET /v1/metrics":     s.metrics,
+		"GET /v1/health":      s.health,
+		"PUT /v1/policy":      s.command(audit.SetPolicy, s.byLeader(s.setPolicy)),
+		"PUT /v1/pause":       s.command(audit.Pause, s.byLeader(s.setPaused(true))),
+		"PUT /v1/resume":      s.command(audit.Resume, s.byLeader(s.setPaused(false))),
+		"PUT /v1/reload":      s.command(audit.Reload, s.reloading),
 	}
 }
 

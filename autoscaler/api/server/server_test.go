@@ -116,7 +116,9 @@ func TestServer_Requests(t *testing.T) {
 		code                     int
 		want                     string
 	}{
-		{"page", "GET", "/", "", 200, "<title>kolo</title>"},
+		{"page", "GET", "/", "", 200, "<title>Kolo</title>"},
+		{"script of the page", "GET", "/page/main.js", "", 200, "SPDX"},
+		{"no file of the page", "GET", "/page/server.go", "", 404, ""},
 		{"nothing there", "GET", "/v2/status", "", 404, ""},
 		{"status", "GET", "/v1/status", "", 200, `"id":"train"`},
 		{"job", "GET", "/v1/job?id=train", "", 200, `"to":4`},
@@ -134,6 +136,11 @@ func TestServer_Requests(t *testing.T) {
 		{"usage by job", "GET", "/v1/usage?by=job&since=2026-11-01", "", 200, `"from":"2026-11-01"`},
 		{"usage by something else", "GET", "/v1/usage?by=user", "", 400, `\"user\" is not known; write one of queue, namespace`},
 		{"usage since no time", "GET", "/v1/usage?since=x", "", 400, "is no period; write a number of days"},
+		{"nodes", "GET", "/v1/nodes", "", 200, `"slots":4,"held":[{"namespace":"default","id":"train"`},
+		{"timeline", "GET", "/v1/timeline", "", 200, `"jobs":[{"namespace":"default","id":"train","pool":"default","slots":[[`},
+		{"timeline of no period", "GET", "/v1/timeline?since=-1h", "", 400, "is no period"},
+		{"series", "GET", "/v1/series?id=train", "", 200, `"resizes":[]`},
+		{"series of none", "GET", "/v1/series?id=x", "", 404, "kolo does not look after a job x"},
 		{"policies", "GET", "/v1/policy", "", 200, `"built_in":[`},
 		{"set a policy", "PUT", "/v1/policy", `{"pool":"default","policy":"fifo"}`, 200, "{}"},
 		{"it is set", "GET", "/v1/policy", "", 200, `"set":{"default":"fifo"}`},
@@ -307,13 +314,4 @@ func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	must.Eq(t, http.StatusNotFound, code())
 	f.http.Debug = true
 	must.Eq(t, http.StatusOK, code())
-}
-
-// TestPage_ACompleteJobIsComplete is about a training whose last report came
-// before its last step: "278 / 280" would stay forever.
-func TestPage_ACompleteJobIsComplete(t *testing.T) {
-	page := string(pageHTML)
-	complete, report := strings.Index(page, `if (j.state === "complete") bar(td, 1, "complete"); else`), strings.Index(page, "${j.step || 0} / ${j.total}")
-	must.Positive(t, complete)
-	must.Less(t, report, complete)
 }

@@ -20,7 +20,7 @@ var Fields = map[string][]string{
 		"ID", "Name", "Datacenter", "NodeClass", "NodePool", "Drain", "SchedulingEligibility", "Status", "Drivers.*.Detected", "Drivers.*.Healthy",
 		"NodeResources.Cpu.CpuShares", "NodeResources.Memory.MemoryMB", "NodeResources.Devices.*.Vendor", "NodeResources.Devices.*.Type",
 		"NodeResources.Devices.*.Name", "NodeResources.Devices.*.Attributes.*.String?", "NodeResources.Devices.*.Attributes.*.Int?", "NodeResources.Devices.*.Instances.*.ID",
-		"NodeResources.Devices.*.Instances.*.Healthy", "ReservedResources.Cpu.CpuShares", "ReservedResources.Memory.MemoryMB", "ModifyIndex",
+		"NodeResources.Devices.*.Instances.*.Healthy", "NodeResources.Devices.*.Instances.*.HealthDescription", "ReservedResources.Cpu.CpuShares", "ReservedResources.Memory.MemoryMB", "ModifyIndex",
 	},
 	"/v1/node/{}": {
 		"ID", "Name", "Datacenter", "NodeClass", "NodePool", "Attributes.*", "Meta.*", "DrainStrategy", "SchedulingEligibility", "Status",

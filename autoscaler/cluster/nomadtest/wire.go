@@ -17,7 +17,7 @@ func (n *Node) wire() map[string]any {
 	if len(n.ids) > 0 {
 		instances := []any{}
 		for _, id := range n.ids {
-			instances = append(instances, map[string]any{"ID": id, "Healthy": true})
+			instances = append(instances, map[string]any{"ID": id, "Healthy": true, "HealthDescription": ""})
 		}
 		devices = append(devices, map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": n.Model, "Attributes": map[string]any{}, "Instances": instances})
 	}

@@ -47,9 +47,50 @@ func TestAddUse(t *testing.T) {
 					g.Live = append(g.Live, planner.Worker{Place: placement.Place{}})
 				}
 			}
-			must.Eq(t, tc.want, Status(r).Pools[0].Use)
+			use := Status(r).Pools[0].Use
+			for i := range use {
+				use[i].Reasons, use[i].Entitled, use[i].Lent = nil, nil, 0 // TestAddEntitled
+			}
+			must.Eq(t, tc.want, use)
 		})
 	}
+}
+
+// A queue is entitled to its guarantee and its part of what is left, as far as its jobs could
+// use it. What it does not use of its guarantee is lent if another queue borrows.
+func TestAddEntitled(t *testing.T) {
+	r := drawing(t, "queue \"a\" {\n guarantee = 12\n queue \"inner\" { guarantee = 2 }\n}\nqueue \"b\" { guarantee = 6 }\nqueue \"idle\" { guarantee = 3 }",
+		"x/1 inner 50 1", "x/2 b 50 2", "x/3 b 50 3", "y/4 y 50 4")
+	r.View.Nodes = []planner.Node{{Pool: "gpu", Bins: []planner.Bin{{Slots: 24}}}}
+	for i, n := range []int{1, 3, 0, 0} { // in slots: 3, 9, 0, 0
+		r.View.Jobs[i].Max = 8
+		g := &r.View.Jobs[i].Groups[0]
+		g.Count = n
+		for range n {
+			g.Live = append(g.Live, planner.Worker{Place: placement.Place{}})
+		}
+	}
+	got := map[string]string{}
+	sum := 0
+	for _, u := range Status(r).Pools[0].Use {
+		got[u.Queue] = fmt.Sprintf("lent %d, reasons %v", u.Lent, u.Reasons)
+		must.NotNil(t, u.Entitled)
+		if u.Queue != "inner" {
+			sum += *u.Entitled
+		}
+		switch u.Queue {
+		case "idle":
+			must.Zero(t, *u.Entitled, must.Sprint("it could use none"))
+		case "a":
+			must.GreaterEq(t, 12, *u.Entitled)
+		case "b":
+			must.GreaterEq(t, 6, *u.Entitled)
+		}
+	}
+	must.Eq(t, 24, sum)
+	must.Eq(t, map[string]string{
+		"a": "lent 9, reasons map[]", "inner": "lent 0, reasons map[]", "b": "lent 0, reasons map[in-queue:1]", "idle": "lent 3, reasons map[]", "*": "lent 0, reasons map[in-queue:1]",
+	}, got)
 }
 
 // What a queue borrowed over time is shown where it has a half-life, and its budget where
@@ -74,8 +115,9 @@ queue "hidden" { namespaces = ["secret"] }`, "x/1 a 50 1")
 	a, forgets, other := s.Pools[0].Use[0], s.Pools[0].Use[1], s.Pools[0].Use[3]
 	must.InDelta(t, 48, *a.Decayed, 1e-9)
 	must.Eq(t, &api.BudgetUse{SlotHours: 100, Used: 12.5, Per: "month", Beyond: "stop", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}, a.Budget)
-	must.Eq(t, api.QueueUse{Queue: "forgets"}, forgets)
-	must.Eq(t, api.QueueUse{Queue: "*", Used: other.Used, Borrowed: other.Borrowed, Waiting: other.Waiting}, other)
+	must.Eq(t, api.QueueUse{Queue: "forgets", Entitled: forgets.Entitled}, forgets)
+	must.Nil(t, other.Decayed)
+	must.Nil(t, other.Budget)
 	must.Eq(t, 86400, s.Pools[0].Queues[0].HalfLife)
 
 	series := func(sees func(identity.JobKey) bool) (out []string) {

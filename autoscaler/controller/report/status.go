@@ -85,6 +85,7 @@ func Status(r *Round) *api.Status {
 	}
 	addWaits(s, r)
 	addUse(s, r)
+	addEntitled(s, r)
 	if r.Ample != nil {
 		addShortage(s, r)
 	}

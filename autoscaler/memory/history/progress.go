@@ -26,12 +26,17 @@ type Progress struct {
 	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
+
+	// For people who look at the job; no decision reads them.
+	Phase string `json:"phase"` // waiting, training, resizing or finished
+	Hold  string `json:"hold"`  // why no new ring may form now
 }
 
-// Rank states in which allocation a rank of the training runs.
+// Rank is one process of the ring.
 type Rank struct {
 	Rank    int    `json:"rank"`
 	AllocID string `json:"alloc_id"`
+	Slot    int    `json:"slot"` // of the allocation
 }
 
 // RankOf returns the rank of each allocation that has only one.

@@ -17,9 +17,9 @@ func TestProgress_RankOf(t *testing.T) {
 		want  map[string]int
 	}{
 		"no ring":           {nil, map[string]int{}},
-		"one each":          {[]Rank{{0, "a"}, {1, "b"}}, map[string]int{"a": 0, "b": 1}},
-		"two of one":        {[]Rank{{0, "a"}, {1, "b"}, {2, "a"}}, map[string]int{"b": 1}},
-		"without a cluster": {[]Rank{{0, ""}}, map[string]int{}},
+		"one each":          {[]Rank{{Rank: 0, AllocID: "a"}, {Rank: 1, AllocID: "b"}}, map[string]int{"a": 0, "b": 1}},
+		"two of one":        {[]Rank{{Rank: 0, AllocID: "a"}, {Rank: 1, AllocID: "b"}, {Rank: 2, AllocID: "a"}}, map[string]int{"b": 1}},
+		"without a cluster": {[]Rank{{Rank: 0, AllocID: ""}}, map[string]int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must.Eq(t, tc.want, (&Progress{Ranks: tc.ranks}).RankOf())

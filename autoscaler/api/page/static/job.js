@@ -1,0 +1,163 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// One job: what it does now, how it went, what resizes cost, and where it runs.
+import { html } from "./html.js";
+import { ago, jobName, number, parse, percent, plural, seconds, shell, short, UNKNOWN } from "./format.js";
+import { Bar, State, Table, Time, expectedStart } from "./parts.js";
+import { Chart } from "./chart.js";
+
+// A training counts as hung here if it made no step for ten of its steps, and for a minute.
+const HUNG_STEPS = 10, HUNG_SECONDS = 60;
+
+// rates returns the step time and samples per second between reports. Reports without a new
+// step add to the next one that has one.
+export function rates(s) {
+  const step = s.time.map(() => null), samples = s.time.map(() => null), stalls = [];
+  let last = 0, usual = 0;
+  for (let i = 1; i < s.time.length; i++) {
+    const made = s.step[i] - s.step[last], took = s.time[i] - s.time[last];
+    if (made < 0 || s.size[last] === 0) { last = i; continue; } // it went back to a checkpoint, or has just started
+    if (made === 0) continue;
+    step[i] = took / made;
+    if (s.samples) samples[i] = Math.max(0, (s.samples[i] - s.samples[last]) / took);
+    if (usual > 0 && step[i] > HUNG_STEPS * usual && took > HUNG_SECONDS) stalls.push([s.time[last], s.time[i]]);
+    else usual = usual === 0 ? step[i] : 0.8 * usual + 0.2 * step[i];
+    last = i;
+  }
+  const end = s.time.length - 1;
+  if (end > last && s.time[end] - s.time[last] > Math.max(HUNG_SECONDS, HUNG_STEPS * usual)) stalls.push([s.time[last], s.time[end]]);
+  return { step, samples, stalls, usual };
+}
+
+// hung returns for how many seconds a training has made no step, if that is long.
+export function hung(detail, series) {
+  const t = detail.training, j = detail.job;
+  if (!t || !j || j.state !== "running" || (t.phase && t.phase !== "training")) return 0;
+  const heard = parse(t.heard), stepped = parse(t.stepped), usual = series ? rates(series).usual : 0;
+  if (!heard || !stepped) return 0;
+  const quiet = (heard - stepped) / 1000;
+  return quiet > Math.max(HUNG_SECONDS, HUNG_STEPS * usual) ? quiet : 0;
+}
+
+const Facts = ({ items }) => html`<dl class="facts">${items.filter(Boolean).map(([name, value, note]) => html`<div key=${name}><dt>${name}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`)}</dl>`;
+
+// Answers states what a viewer most often asks about this job, each in one line.
+const Answers = ({ detail, series, now }) => {
+  const j = detail.job, t = detail.training, quiet = hung(detail, series), silent = t && j.running > 0 ? (now - parse(t.heard)) / 1000 : 0;
+  const last = series?.resizes.at(-1), lines = [];
+  if (j.waits) {
+    const e = expectedStart(j.waits);
+    lines.push(["waits", html`<b>Waits</b> for ${plural(j.waits.slots, "slot")}${j.waits.position ? html`, number ${number(j.waits.position)} in ${j.waits.queue === "*" ? "the pool" : `queue ${j.waits.queue}`}` : ""}: ${j.waits.sentence || j.waits.reason}`]);
+    lines.push(["start", html`<b>Expected start</b> ${e.text}${e.why && ` (${e.why})`}`]);
+  }
+  if (quiet) lines.push(["bad", html`<b>Hangs:</b> no step for ${seconds(quiet)}. Its ring of ${plural(j.size, "rank")} answers, so one process keeps the others waiting. Kolo cannot tell which; the logs below show which rank stopped writing.`]);
+  if (j.idle > 0 && !quiet) lines.push(["bad", html`<b>Idle:</b> holds slots and made no step for ${seconds(j.idle)}.`]);
+  if (!quiet && silent > HUNG_SECONDS) lines.push(["bad", html`<b>Silent:</b> its training has not answered for ${seconds(silent)}.`]);
+  if (t?.hold) lines.push(["held", html`<b>Ring held:</b> ${t.hold}`]);
+  if (j.hold_reason) lines.push(["held", html`<b>Not resized:</b> ${j.hold_reason}${parse(j.hold_until) && html`, until <${Time} at=${parse(j.hold_until)} precise/>`}`]);
+  if (last) lines.push(["cost", html`<b>Last ${last.cause === "failure" ? "failure" : "resize"}</b> ${number(last.from)} → ${number(last.to)} at <${Time} at=${parse(last.time)} precise/> cost ${last.seconds === undefined ? "an unknown time" : seconds(last.seconds)} without training and ${last.lost === undefined ? "an unknown number of steps" : `${plural(last.lost, "step")} made again`}.`]);
+  if (j.write_error) lines.push(["bad", html`<b>Last change failed:</b> ${j.write_error}`]);
+  return lines.length > 0 && html`<ul class="answers" role="list">${lines.map(([kind, text]) => html`<li key=${kind} class=${kind}>${text}</li>`)}</ul>`;
+};
+
+const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing"], ["lost", "Lost steps"], ["idle", "Idle"], ["unknown", "Unknown"]];
+
+const Usage = ({ usage: u }) => !u ? html`<p class="empty">Not known here: the leader keeps the account.</p>` : html`<div class="usage">
+  <span class="stack" aria-hidden="true">${PARTS.map(([key]) => html`<i key=${key} class="use-${key}" style=${{ flexGrow: Math.max(0, u[key] || 0) }}></i>`)}</span>
+  <table><caption class="quiet">Time of its slots, added up</caption><tbody>${PARTS.filter(([key]) => u[key] > 0).map(([key, name]) => html`<tr key=${key}><th scope="row"><i class="swatch use-${key}" aria-hidden="true"></i>${name}</th>
+    <td class="n">${seconds(u[key])}</td><td class="n">${percent(u.held > 0 ? u[key] / u.held : undefined)}</td></tr>`)}
+    <tr class="sum"><th scope="row">Waited</th><td class="n">${seconds(u.waiting)}</td><td></td></tr></tbody></table></div>`;
+
+const Charts = ({ series: s, job: j }) => {
+  if (!s || s.time.length < 2) return html`<section class="card"><h2>Training over time</h2><p class="empty">No report of its training yet.</p></section>`;
+  const r = rates(s), marks = s.resizes.map(m => ({ at: Date.parse(m.time) / 1000, failure: m.cause === "failure" }));
+  const known = list => list.filter(v => v !== null && v !== undefined).at(-1), common = { marks, stalls: r.stalls };
+  return html`<section class="card" aria-labelledby="charts-title"><h2 id="charts-title">Training over time</h2>
+    <div class="charts">
+      <${Chart} key="size" ...${common} title="Size" summary=${plural(s.size.at(-1), "slot")} data=${[s.time, s.size]} lines=${[{ colour: "c0", stepped: true }]}/>
+      <${Chart} key="step" ...${common} title="Step time" unit=" s" summary=${seconds(known(r.step))} data=${[s.time, r.step]} lines=${[{ colour: "c1" }]}/>
+      ${s.samples && html`<${Chart} key="samples" ...${common} title="Samples per second" summary=${short(known(r.samples))} data=${[s.time, r.samples]} lines=${[{ colour: "c3" }]}/>`}
+      ${s.loss && html`<${Chart} key="loss" ...${common} title="Loss" summary=${short(known(s.loss))} data=${[s.time, s.loss]} lines=${[{ colour: "c6" }]}/>`}
+      ${!s.samples && !s.loss && html`<p class="empty">Its script reports neither samples nor loss.</p>`}
+    </div>
+    <p class="hint">Lines mark resizes${s.resizes.some(m => m.cause === "failure") ? ", dashed ones failures" : ""}${r.stalls.length ? "; shaded: no step was made" : ""}.</p>
+  </section>`;
+};
+
+const Curve = ({ points, job: j }) => {
+  if (!points?.length) return html`<p class="empty">No step time is measured yet.</p>`;
+  const sizes = points.map(p => p.size), measured = points.map(p => p.measured ? p.step_time : null), believed = points.map(p => p.step_time);
+  const next = j.want !== j.running && j.state !== "complete" ? html` Next: ${number(j.want)} workers, because it ${j.reason || "is the policy’s choice"}.` : "";
+  return html`<${Chart} key=${sizes.join()} title="Step time by workers" unit=" s" time=${false} xName="workers" summary="dots: measured, line: expected" label=${`Step time by workers: ${points.map(p => `${p.size} workers ${seconds(p.step_time)}${p.measured ? "" : " expected"}`).join(", ")}`}
+    data=${[sizes, believed, measured]} lines=${[{ name: "expected", colour: "ink-soft", dash: [4, 4] }, { name: "measured", colour: "c0", points: true }]}/>
+    <p class="hint">${plural(points.filter(p => p.measured).length, "size")} measured.${next}</p>`;
+};
+
+const Resizes = ({ series, history }) => {
+  const rings = [...(series?.resizes || [])].reverse();
+  return html`<section class="card" aria-labelledby="resizes-title"><h2 id="resizes-title">What changed its size</h2>
+    <${Table} caption="Changes of the count, newest first" hideCaption rows=${history} rowKey=${c => `${c.time} ${c.group} ${c.to}`} empty="Its count has not changed."
+      columns=${[
+        { name: "When", cell: c => html`<${Time} at=${parse(c.time)} precise/>` },
+        { name: "Workers", numeric: true, cell: c => `${number(c.from)} → ${number(c.to)}` },
+        { name: "By", cell: c => c.kolo ? "Kolo" : "hand" },
+        { name: "Why", className: "why", cell: c => html`<span class=${c.error ? "bad" : ""}>${c.message}</span>` },
+      ]}/>
+    ${rings.length > 0 && html`<h3>What that cost</h3><${Table} caption="Changes of the ring, newest first" hideCaption rows=${rings} rowKey=${m => `${m.time} ${m.to}`} empty=""
+      columns=${[
+        { name: "When", cell: m => html`<${Time} at=${parse(m.time)} precise/>` },
+        { name: "Slots", numeric: true, cell: m => `${number(m.from)} → ${number(m.to)}` },
+        { name: "Cause", cell: m => html`<span class=${m.cause === "failure" ? "bad" : ""}>${m.cause}</span>` },
+        { name: "Without training", numeric: true, cell: m => seconds(m.seconds) },
+        { name: "Steps made again", numeric: true, cell: m => m.lost === undefined ? UNKNOWN : number(m.lost) },
+      ]}/>`}</section>`;
+};
+
+const Allocations = ({ list, job: j, copy }) => html`<section class="card" aria-labelledby="allocs-title"><h2 id="allocs-title">Where it runs <span class="count">${number(list.length)}</span></h2>
+  <${Table} caption="Allocations that hold slots" hideCaption rows=${list} rowKey=${a => a.id} empty="It has no allocation."
+    columns=${[
+      { name: "Ranks", cell: a => a.ranks?.length ? (a.ranks.length > 12 ? `${a.ranks[0]} … ${a.ranks.at(-1)}` : a.ranks.join(", ")) : UNKNOWN },
+      { name: "Node", cell: a => a.node },
+      { name: "Group", cell: a => a.group },
+      { name: "Slots", numeric: true, cell: a => number(a.slots) },
+      { name: "Devices", className: "why", cell: a => (a.devices || []).map(d => html`<code key=${d} class=${a.sick?.includes(d) ? "bad" : ""} title=${d}>${d.length > 14 ? `${d.slice(0, 12)}…` : d}${a.sick?.includes(d) ? " unhealthy" : ""}</code> `) },
+      { name: "Since", cell: a => html`<${Time} at=${parse(a.created)}/>${a.ending ? " (is stopping)" : ""}` },
+      { name: "Log", cell: a => { const command = `nomad alloc logs -f -namespace ${shell(j.namespace)} ${shell(a.id)}`;
+        return html`<button class="copy" title=${command} aria-label=${`Copy command for the log of allocation ${a.id.slice(0, 8)}`} onClick=${() => copy(command)}>Copy command</button>`; } },
+    ]}/></section>`;
+
+export const JobView = ({ store, actions, now }) => {
+  const { detail, series, detailError, route } = store, name = jobName(route);
+  if (detailError) return html`<section class="card"><h1 tabindex="-1">${name}</h1><p class="problem" role="alert">${detailError}</p></section>`;
+  if (!detail) return html`<section class="card" aria-busy="true"><h1 tabindex="-1">${name}</h1><p class="empty">Loading …</p></section>`;
+  const j = detail.job;
+  if (!j) return html`<section class="card"><h1 tabindex="-1">${name}</h1><p>Kolo leaves this job alone${detail.ineligible?.off ? ": scaling is switched off." : ":"}</p>
+    <ul class="problems">${(detail.ineligible?.problems || []).map(p => html`<li key=${p}>${p}</li>`)}</ul></section>`;
+  const paused = j.hold_reason === "paused by a user", t = detail.training;
+  return html`<div class="job-view">
+    <section class="card" aria-labelledby="job-title">
+      <header><h1 id="job-title" tabindex="-1">${name}</h1> <${State} job=${j}/>
+        <button onClick=${() => actions.pause(j, !paused)}>${paused ? "Resume" : "Pause"} scaling</button></header>
+      <${Answers} detail=${detail} series=${series} now=${now}/>
+      <${Facts} items=${[
+        ["Workers", html`<b>${number(j.running)}</b> of ${number(j.min)} – ${number(j.max)}`, j.want !== j.running && j.state !== "complete" ? `wants ${number(j.want)}` : ""],
+        ["Progress", j.total > 0 ? html`<${Bar} part=${j.progress || 0}/> ${percent(j.progress || 0)}` : j.step > 0 ? `step ${number(j.step)}` : UNKNOWN, j.total > 0 ? `${number(j.step || 0)} of ${number(j.total)} steps` : ""],
+        ["Loss", short(j.loss)],
+        j.state === "complete" ? ["Completed", html`<${Time} at=${parse(j.completed)}/>`] : ["Ends", html`<${Time} at=${parse(j.eta)}/>`],
+        ["Productive", percent(j.usage?.productive_share)],
+        ["Last step", t ? ago(parse(t.stepped), now) : UNKNOWN],
+        ["Pool, queue", `${j.pool}, ${j.queue || "none"}`],
+        j.spread?.level && ["Crosses", `${number(j.spread.domains)} × ${j.spread.level}`],
+      ]}/>
+      ${j.reason && !j.waits && html`<p class="reason"><b>Why this size:</b> ${j.reason}</p>`}
+      ${(j.notes || []).map(n => html`<p class="hint" key=${n}>${n}</p>`)}
+    </section>
+    <${Charts} series=${series} job=${j}/>
+    <div class="pair"><section class="card" aria-labelledby="usage-title"><h2 id="usage-title">Where its slot-time went</h2><${Usage} usage=${j.usage}/></section>
+      <section class="card" aria-labelledby="curve-title"><h2 id="curve-title">How it scales</h2><${Curve} points=${detail.curve} job=${j}/></section></div>
+    <${Resizes} series=${series} history=${detail.history || []}/>
+    <${Allocations} list=${detail.allocations || []} job=${j} copy=${actions.copy}/>
+  </div>`;
+};
+

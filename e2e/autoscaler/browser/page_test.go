@@ -1,0 +1,320 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api/server"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+)
+
+// Every view shows what it is for, in light and dark, wide and narrow. Nothing is on the
+// console, and axe-core finds nothing serious.
+func TestPage_Views(t *testing.T) {
+	p := Open(t, serve(t, lab()).URL, 1280, 800)
+	for _, v := range []struct {
+		name, hash string
+		shows      []string
+	}{
+		{"overview", "/", []string{"Pool gpu", "protein-fold", "research takes back 4 slots", "Entitled now", "93 %", "whisper-finetune"}},
+		{"nodes", "/nodes", []string{"gpu / rack-1", "gpu-04", "Xid 79", "llama-pretrain 4, resnet-sweep 4"}},
+		{"plan", "/plan", []string{"What the policies would do now", "Another policy"}},
+		{"job", "/job/default/resnet-sweep", []string{"12 → 8", "240 ms", "91 %", "Samples per second", "0, 1, 2, 3", "GPU-00005127"}},
+		{"hangs", "/job/default/whisper-finetune", []string{"no step for 6 min"}},
+		{"waits", "/job/default/protein-fold", []string{"number 1 in queue research", "Expected start"}},
+	} {
+		p.Go(v.hash)
+		p.Shows(v.shows...)
+		for _, scheme := range []string{"light", "dark"} {
+			p.Scheme(scheme)
+			p.Size(1280, 800)
+			p.Screenshot(v.name + "-" + scheme)
+			p.Accessible(v.name + " " + scheme)
+		}
+		p.Size(420, 900)
+		p.Screenshot(v.name + "-narrow")
+		p.Accessible(v.name + " narrow")
+		wide := Eval[int](p, `document.documentElement.scrollWidth`)
+		must.LessEq(t, 420, wide, must.Sprintf("%s scrolls sideways", v.name))
+		p.Size(1280, 800)
+	}
+	p.Quiet()
+}
+
+// visible returns the text of an element with a role that contains a name, if the window
+// shows all of it without scrolling.
+const visible = `((role, name) => {
+	const all = [...document.querySelectorAll(role)].filter(e => e.innerText.includes(name));
+	const e = all.find(e => { const b = e.getBoundingClientRect(); return b.height > 0 && b.top >= 0 && b.bottom <= innerHeight && b.right <= innerWidth; });
+	return e ? e.innerText : "";
+})`
+
+// Four questions of users are answered at 1280×800 without scrolling.
+func TestPage_FourQuestions(t *testing.T) {
+	p := Open(t, serve(t, lab()).URL, 1280, 800)
+	for _, q := range []struct {
+		question, hash, role, name string
+		answers                    []string
+	}{
+		{"why does my job wait, and until when?", "/", "tr", "protein-fold", []string{"came first", "–"}},
+		{"and on its own view", "/job/default/protein-fold", "li", "Waits", []string{"16 slots", "llama-pretrain, whisper-finetune"}},
+		{"who took my GPUs?", "/", "li", "12 → 8", []string{"resnet-sweep", "for llama-pretrain"}},
+		{"did the last resize cost anything?", "/job/default/resnet-sweep", "li", "Last resize", []string{"240 ms without training", "0 steps made again"}},
+		{"which rank hangs?", "/job/default/whisper-finetune", "li", "Hangs", []string{"no step for 6 min", "ring of 8 ranks", "cannot tell which"}},
+	} {
+		p.Go(q.hash)
+		p.Shows(q.answers[0])
+		text := ""
+		p.Until(q.question, func(string) bool {
+			text = Eval[string](p, fmt.Sprintf("%s(%q, %q)", visible, q.role, q.name))
+			return text != ""
+		})
+		for _, want := range q.answers {
+			must.StrContains(t, text, want, must.Sprint(q.question))
+		}
+	}
+}
+
+// Assistive technology finds tables, charts and views by role and name, and the keyboard
+// reaches what the mouse does.
+func TestPage_RolesAndKeyboard(t *testing.T) {
+	p := Open(t, serve(t, lab()).URL, 1280, 800)
+	p.Shows("protein-fold")
+	p.Until("the strip", func(string) bool { return len(p.Nodes("image")) > 0 })
+	has := func(role, name string) {
+		t.Helper()
+		nodes := p.Nodes(role)
+		must.True(t, slices.ContainsFunc(nodes, func(n Node) bool { return strings.Contains(n.Name, name) }), must.Sprint(role, " ", name, ": ", nodes))
+	}
+	has("image", "Now 28 of 31 are held.")
+	has("table", "Jobs that wait, in order")
+	has("table", "Elastic jobs of the pool")
+	has("navigation", "Views")
+	has("searchbox", "Filter jobs")
+	has("radio", "30 min")
+	has("button", "Pause all")
+
+	p.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter)) // skips to the content
+	must.Eq(t, "pool-title", Eval[string](p, `document.activeElement.id`))
+	p.Do(chromedp.Focus("nav a[href='#/nodes']", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
+	p.Shows("gpu / rack-1")
+	p.Until("the focus on the title", func(string) bool { return Eval[string](p, `document.activeElement.id`) == "nodes-title" })
+	must.Eq(t, "Nodes – Kolo", Eval[string](p, `document.title`))
+}
+
+// A tenant's names and reasons are text everywhere, also names of members of objects.
+func TestPage_HostileTextIsText(t *testing.T) {
+	evil := `"><img src=x onerror="window.hit=1"><script>window.hit=1</script>` + "javascript:alert(1)//%2e%2e/#/nodes"
+	s := lab()
+	for i, id := range []string{evil, "__proto__", "constructor", "%E0%A4%A", "ünï/ 🚀 "} {
+		j := s.status.Jobs[i%3]
+		j.JobKey, j.Reason, j.HoldReason, j.Queue = identity.JobKey{Namespace: "default", ID: id}, evil, evil, "__proto__"
+		s.status.Jobs = append(s.status.Jobs, j)
+		s.lines.Jobs = append(s.lines.Jobs, api.JobLine{JobKey: j.JobKey, Pool: "gpu", Slots: []api.SlotsAt{{At: time.Now().Add(-time.Hour), Slots: 1}}})
+		s.lines.Events = append(s.lines.Events, api.Event{Time: time.Now(), Type: evil, Job: id, Namespace: "default", ID: id, Cause: evil, Reason: evil})
+		s.nodes[0].Held = append(s.nodes[0].Held, api.Held{JobKey: &j.JobKey, Slots: 1, Alloc: evil})
+		s.train(j.JobKey, time.Now(), false)
+		s.details[j.JobKey].Training.Hold = evil
+		s.details[j.JobKey].Allocations[0].Node = evil
+		s.history[j.JobKey] = []api.Change{{Time: time.Now(), Group: evil, Message: evil}}
+	}
+	s.status.Pools[0].Policy, s.status.Autoscaler = evil, evil
+	s.nodes[0].Name, s.nodes[0].Problems, s.nodes[0].Sick = evil, []string{evil}, 1
+	s.status.Ineligible = []api.IneligibleJob{{JobKey: key(evil), Problems: []string{evil}}}
+	p := Open(t, serve(t, s).URL, 1280, 800)
+	p.Shows(evil[:20], "__proto__", "constructor")
+	p.Go("/nodes")
+	p.Shows("gpu-02", evil[:20])
+	for _, id := range []string{evil, "__proto__", "constructor", "%E0%A4%A", "ünï/ 🚀 "} {
+		// As a user gets there: by the link.
+		p.Go("/")
+		p.Shows("Jobs")
+		p.Until("a link to "+id, func(string) bool {
+			return Eval[bool](p, fmt.Sprintf(`(() => { const a = [...document.querySelectorAll(".jobs a.job")].find(a => a.textContent.trim() === %q.trim()); a?.click(); return !!a; })()`, id))
+		})
+		p.Shows("Where it runs", "Ring held")
+		must.StrContains(t, Eval[string](p, `document.querySelector("h1").textContent`), strings.TrimSpace(id))
+	}
+	must.False(t, Eval[bool](p, `"hit" in window || !!document.querySelector("main img, main script, main [onerror]")`))
+	must.Eq(t, "object", Eval[string](p, `typeof Object.prototype`))
+	p.Quiet()
+}
+
+// What is not known is shown as unknown, not as 0.
+func TestPage_UnknownIsNotZero(t *testing.T) {
+	s := lab()
+	s.status.Jobs = []api.JobStatus{{JobKey: key("young"), Pool: "gpu", State: api.StateRunning, Running: 1, Want: 1, Min: 1, Max: 2}}
+	s.series[key("young")] = &api.Series{Time: []float64{}, Size: []int{}, Step: []float64{}, Resizes: []api.RingResize{}}
+	s.details[key("young")] = &api.JobDetail{}
+	p := Open(t, serve(t, s).URL+"/#/job/default/young", 1280, 800)
+	p.Shows("No report of its training yet.", "No step time is measured yet.", "Not known here")
+	facts := Eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll(".facts div")].map(d => [d.querySelector("dt").textContent, d.querySelector("dd").textContent]))`)
+	for _, name := range []string{"Progress", "Loss", "Ends", "Productive", "Last step"} {
+		must.Eq(t, "–", facts[name], must.Sprint(name))
+	}
+}
+
+// A resize appears without a reload, and a page says when its autoscaler is gone and
+// recovers when it is back.
+func TestPage_ChangesGoneAndBack(t *testing.T) {
+	s := lab()
+	s.events = make(chan api.Event, 16)
+	web := httptest.NewServer(server.New(s, s, nil, hclog.NewNullLogger()))
+	at := web.Listener.Addr().String()
+	p := Open(t, web.URL, 1280, 800)
+	p.Shows("whisper-finetune", "2 – 24")
+	began := time.Now()
+	s.change(func() { s.status.Jobs[1].Running, s.status.Jobs[1].Count, s.status.Jobs[1].Want = 7, 7, 7 },
+		api.Event{Time: time.Now(), Type: "resize", Job: "whisper-finetune", Namespace: "default", ID: "whisper-finetune", From: 8, To: 7, Cause: "shrink", Reason: "an unlikely reason"})
+	p.Shows("shrank: 8 → 7", "an unlikely reason")
+	t.Logf("a resize appeared after %s", time.Since(began).Round(time.Millisecond))
+	p.Quiet()
+
+	web.CloseClientConnections()
+	web.Close()
+	p.Shows("The autoscaler does not answer.", "protein-fold")
+	again := listen(t, at)
+	back := &httptest.Server{Listener: again, Config: &http.Server{Handler: server.New(s, s, nil, hclog.NewNullLogger()), ReadHeaderTimeout: time.Minute}}
+	back.Start()
+	defer func() {
+		back.CloseClientConnections()
+		back.Close()
+	}()
+	p.Until("an autoscaler that is back", func(text string) bool { return !strings.Contains(text, "does not answer") })
+	s.change(func() {}, api.Event{Time: time.Now(), Type: "leader", Reason: "gpu-control-2 leads now"})
+	p.Shows("gpu-control-2 leads now")
+}
+
+// Changes ask first, and need a token where the autoscaler wants one.
+func TestPage_Commands(t *testing.T) {
+	s := lab()
+	s.guarded = true
+	p := Open(t, serve(t, s).URL+"/#/plan", 1280, 800)
+	p.Shows("Another policy")
+	click := func(name string) {
+		t.Helper()
+		p.Until("a button "+name, func(string) bool {
+			return Eval[bool](p, fmt.Sprintf(`(() => { const all = [...(document.querySelector("dialog") || document).querySelectorAll("button")].filter(b => b.textContent.trim().startsWith(%q)); all.at(-1)?.click(); return all.length > 0; })()`, name))
+		})
+	}
+	p.Do(chromedp.SendKeys(`input[list=policies]`, "fifo", chromedp.ByQuery))
+	click("Preview")
+	p.Shows("present a Nomad token")
+	p.Do(chromedp.SendKeys(`input[name=token]`, "good", chromedp.ByQuery))
+	click("Use it")
+	click("Preview")
+	p.Shows("With fifo in gpu", "takes its turn", "1 job would be resized.")
+	p.Scheme("light")
+	p.Screenshot("preview")
+	must.SliceEmpty(t, s.given())
+	click("Set this policy")
+	p.Shows("Set the policy of pool gpu to fifo?")
+	p.Accessible("dialog")
+	p.Do(chromedp.KeyEvent(kb.Escape))
+	p.Until("no dialog", func(text string) bool { return !strings.Contains(text, "Jobs are resized at once") })
+	must.SliceEmpty(t, s.given())
+	click("Set this policy")
+	p.Shows("Set the policy of pool gpu to fifo?")
+	click("Set policy")
+	p.Shows("Policy of gpu: done.")
+	p.Go("/job/default/resnet-sweep")
+	p.Shows("Pause scaling")
+	click("Pause scaling")
+	p.Shows("Training goes on at its present size.")
+	click("Pause")
+	p.Shows("Pause resnet-sweep: done.")
+	must.Eq(t, []string{"policy gpu fifo", "pause resnet-sweep true"}, s.given())
+	must.Eq(t, "good", Eval[string](p, `sessionStorage.getItem("token")`))
+	must.Eq(t, 0, Eval[int](p, `localStorage.length + document.cookie.length`))
+}
+
+// Where reading requires a token, the page asks for one, and follows events with it.
+func TestPage_ReadToken(t *testing.T) {
+	s := lab()
+	s.guarded, s.secret = true, true
+	p := Open(t, serve(t, s).URL, 1280, 800)
+	p.Shows("reading requires a proof here", "Nomad token")
+	must.StrNotContains(t, p.Text(), "llama-pretrain")
+	p.Accessible("login")
+	p.Do(chromedp.SendKeys(`input[name=token]`, "wrong"+kb.Enter, chromedp.ByQuery))
+	p.Shows("unknown to Nomad")
+	p.Do(chromedp.SendKeys(`input[name=token]`, "good"+kb.Enter, chromedp.ByQuery))
+	p.Shows("Pool gpu", "llama-pretrain")
+	s.change(func() {}, api.Event{Time: time.Now(), Type: "leader", Reason: "an unlikely reason"})
+	p.Shows("an unlikely reason")
+}
+
+// With 1,000 jobs and 10,000 slots, the page stays small, and says what it hides. The time
+// of an update is printed, not judged: the machine may be busy.
+func TestPage_Large(t *testing.T) {
+	s := lab()
+	s.status.Jobs, s.lines.Jobs, s.nodes = nil, nil, nil
+	now := time.Now()
+	for i := range 1000 {
+		j := api.JobStatus{JobKey: key(fmt.Sprintf("train-%04d", i)), Pool: "gpu", Queue: "research", State: api.StateRunning, Count: 10, Running: 10, Want: 10, Min: 2, Max: 32, Step: float64(i), Total: 2000, Progress: float64(i) / 2000, Reason: "shares the pool in equal steps"}
+		if i >= 800 {
+			j.State, j.Running = api.StateWaiting, 0
+			j.Waits = &api.Waits{Reason: waiting.InQueue, Sentence: "others came first", Queue: "research", Position: i - 799, Slots: 2, Since: now}
+		}
+		s.status.Jobs = append(s.status.Jobs, j)
+		l := api.JobLine{JobKey: j.JobKey, Pool: "gpu"}
+		for k := range 20 {
+			l.Slots = append(l.Slots, api.SlotsAt{At: now.Add(-time.Duration(120-5*k)*time.Minute + time.Duration(i)*time.Second/10), Slots: 8 + (i+k)%5})
+		}
+		s.lines.Jobs = append(s.lines.Jobs, l)
+	}
+	for i := range 1250 {
+		n := api.Node{ID: strconv.Itoa(i), Name: fmt.Sprintf("gpu-%04d", i), Pool: "gpu", Path: []string{fmt.Sprintf("rack-%d", i/16), fmt.Sprintf("gpu-%04d", i)}, State: "ready", Slots: 8, Held: []api.Held{}}
+		for k := range 2 {
+			n.Held = append(n.Held, api.Held{JobKey: pointer(key(fmt.Sprintf("train-%04d", (2*i+k)%800))), Slots: 4, Elastic: true})
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	s.status.Pools[0].Capacity, s.status.Pools[0].Used, s.lines.Pools[0].Capacity = 10_000, 8000, []api.SlotsAt{{At: now.Add(-2 * time.Hour), Slots: 10_000}}
+	p := Open(t, serve(t, s).URL, 1280, 800)
+	Eval[bool](p, `(() => { window.renders = []; new PerformanceObserver(l => window.renders.push(...l.getEntriesByName("kolo-render").map(e => e.duration))).observe({ type: "measure", buffered: true }); return true; })()`)
+	p.Shows("train-0000", "900 more are not shown", "100 more are not shown", "10,000")
+	size := func(view string, most int) {
+		t.Helper()
+		n := Eval[int](p, `document.querySelectorAll("*").length`)
+		times := Eval[[]float64](p, `window.renders.splice(0)`)
+		slices.Sort(times)
+		if len(times) > 0 {
+			t.Logf("%s: %d elements; %d updates, median %.1f ms, longest %.1f ms", view, n, len(times), times[len(times)/2], times[len(times)-1])
+		}
+		must.Less(t, most, n)
+	}
+	updates := func(n int) {
+		p.Until("updates", func(string) bool { return Eval[int](p, `window.renders.length`) >= n })
+	}
+	updates(6)
+	size("overview", 5000)
+	p.Screenshot("large")
+	p.Go("/nodes")
+	p.Shows("gpu-0199", "1,050 more nodes are not shown")
+	updates(4)
+	size("nodes", 8000)
+	p.Do(chromedp.SendKeys(`input[type=search]`, "gpu-1249", chromedp.ByQuery))
+	p.Until("one node", func(text string) bool {
+		return strings.Contains(text, "gpu-1249") && !strings.Contains(text, "gpu-0001")
+	})
+	p.Quiet()
+}

@@ -1,0 +1,327 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api/server"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+)
+
+// standIn is an autoscaler with a state that a test writes, behind the real API.
+type standIn struct {
+	server.Controller // of what the page does not ask for
+
+	mu       sync.Mutex
+	status   api.Status
+	lines    api.Timeline
+	nodes    []api.Node
+	series   map[identity.JobKey]*api.Series
+	details  map[identity.JobKey]*api.JobDetail
+	history  map[identity.JobKey][]api.Change
+	events   chan api.Event
+	commands []string
+	guarded  bool // changes require a token
+	secret   bool // reads, too
+}
+
+// serve serves the API of a stand-in and its page.
+func serve(t *testing.T, s *standIn) *httptest.Server {
+	s.events = make(chan api.Event, 16)
+	web := httptest.NewServer(server.New(s, s, nil, hclog.NewNullLogger()))
+	t.Cleanup(func() {
+		web.CloseClientConnections()
+		web.Close()
+	})
+	return web
+}
+
+// change changes the state, and tells the page if there is an event.
+func (s *standIn) change(edit func(), events ...api.Event) {
+	s.mu.Lock()
+	edit()
+	s.lines.Events = append(s.lines.Events, events...)
+	s.mu.Unlock()
+	for _, e := range events {
+		s.events <- e
+	}
+}
+
+func (s *standIn) locked() func() {
+	s.mu.Lock()
+	return s.mu.Unlock
+}
+
+func (s *standIn) Config() *config.Config {
+	defer s.locked()()
+	return &config.Config{Name: "gpu-control-1", HTTP: config.HTTP{Open: !s.guarded, ReadToken: s.secret}}
+}
+
+func (s *standIn) Status() *api.Status {
+	defer s.locked()()
+	out := s.status
+	out.Time = time.Now()
+	return &out
+}
+
+func (s *standIn) Timeline(since time.Time) *api.Timeline {
+	defer s.locked()()
+	out := s.lines
+	out.From, out.To = since, time.Now()
+	return &out
+}
+
+func (s *standIn) Nodes() ([]api.Node, error) {
+	defer s.locked()()
+	return s.nodes, nil
+}
+
+func (s *standIn) Series(key identity.JobKey) *api.Series {
+	defer s.locked()()
+	if s.series[key] != nil {
+		return s.series[key]
+	}
+	return &api.Series{Time: []float64{}, Size: []int{}, Step: []float64{}, Resizes: []api.RingResize{}}
+}
+
+func (s *standIn) JobDetail(key identity.JobKey) *api.JobDetail {
+	defer s.locked()()
+	if d := s.details[key]; d != nil {
+		return d
+	}
+	return &api.JobDetail{}
+}
+
+func (s *standIn) History(_ context.Context, key identity.JobKey) ([]api.Change, error) {
+	defer s.locked()()
+	return s.history[key], nil
+}
+
+func (s *standIn) Usage(context.Context, usage.Day) ([]usage.Row, error) {
+	return []usage.Row{{Key: usage.Key{Day: usage.DayOf(time.Now()), Pool: "gpu", Queue: "research", Namespace: "default", Job: "llama-pretrain"}, Counts: usage.Counts{Held: 1000, Productive: 931, Starting: 40, Resizing: 29}}}, nil
+}
+
+func (s *standIn) Propose(_ context.Context, line string, _ map[string]config.Pool) ([]api.Proposal, error) {
+	defer s.locked()()
+	if line == "nonsense" {
+		return nil, errors.New("no policy is called nonsense")
+	}
+	out := api.Proposal{Pool: "gpu", Policy: "kolo", Jobs: []api.ProposedJob{}}
+	if line != "" {
+		out.Policy = line
+	}
+	for i := range s.status.Jobs {
+		j := &s.status.Jobs[i]
+		p := api.ProposedJob{Job: j.String(), JobKey: j.JobKey, Count: j.Count, Want: j.Want, Write: j.Count, Reason: j.Reason}
+		if line != "" && j.ID == "llama-pretrain" {
+			p.Want, p.Write, p.Cause, p.Reason = 4, 4, "shrink", "takes its turn"
+		}
+		out.Jobs = append(out.Jobs, p)
+	}
+	return []api.Proposal{out}, nil
+}
+
+func (s *standIn) Pools() (configured, set map[string]string) {
+	return map[string]string{"*": "kolo", "gpu": "kolo"}, map[string]string{}
+}
+
+func (s *standIn) ExternalPolicies() []string { return nil }
+
+func (s *standIn) Leads() bool { return true }
+
+func (s *standIn) Subscribe() (<-chan api.Event, func()) { return s.events, func() {} }
+
+func (s *standIn) SetPaused(_ context.Context, _ string, key identity.JobKey, paused bool) error {
+	defer s.locked()()
+	s.commands = append(s.commands, fmt.Sprintf("pause %s %t", key.ID, paused))
+	s.status.Paused = key.ID == "" && paused
+	return nil
+}
+
+func (s *standIn) SetPolicy(_ context.Context, _, pool, line string) error {
+	defer s.locked()()
+	s.commands = append(s.commands, fmt.Sprintf("policy %s %s", pool, line))
+	return nil
+}
+
+func (s *standIn) Identify(_ context.Context, token string) (string, error) {
+	if token == "good" {
+		return "a user", nil
+	}
+	return "", cluster.ErrUnknownToken
+}
+
+func (s *standIn) MayRead(context.Context, string, identity.JobKey) (bool, error) { return true, nil }
+
+// given returns the commands that the autoscaler got.
+func (s *standIn) given() []string {
+	defer s.locked()()
+	return slices.Clone(s.commands)
+}
+
+func key(id string) identity.JobKey { return identity.JobKey{Namespace: "default", ID: id} }
+
+func pointer[T any](v T) *T { return &v }
+
+// lab returns a cluster of 4 nodes with 8 GPUs each: three jobs train, one of which hangs,
+// three wait, and a resize has just moved four GPUs from one job to another.
+func lab() *standIn {
+	now := time.Now()
+	ago := func(minutes float64) time.Time { return now.Add(-time.Duration(minutes * float64(time.Minute))) }
+	running := func(id, queue string, size, most int, share float64) api.JobStatus {
+		return api.JobStatus{
+			JobKey: key(id), Pool: "gpu", Queue: queue, State: api.StateRunning, Count: size, Running: size, Want: size, Min: 2, Max: most,
+			Reason: "its step is faster with each of these", Seen: ago(200), Started: ago(190), Size: size, Step: 41_230, Total: 120_000, Progress: 0.3436, Loss: pointer(1.8431), ETA: now.Add(5 * time.Hour),
+			StepTimes: []speedup.Point{{Size: 4, StepTime: 0.91}, {Size: 8, StepTime: 0.52}, {Size: size, StepTime: 0.41}}, Resizes: 3,
+			Usage: &api.Usage{Held: 90_000, Productive: share * 90_000, Starting: 2400, Resizing: 900, Lost: 300, Idle: 90_000*(1-share) - 3600, Waiting: 420, Share: &share, Resizes: 3},
+		}
+	}
+	waits := func(id, queue string, position, slots int, reason waiting.Reason, sentence string, e *api.Expected) api.JobStatus {
+		return api.JobStatus{
+			JobKey: key(id), Pool: "gpu", Queue: queue, State: api.StateWaiting, Min: slots, Max: 16, Seen: ago(25), Reason: sentence,
+			Waits: &api.Waits{Reason: reason, Sentence: sentence, Queue: queue, Position: position, Slots: slots, Since: ago(25 - 6*float64(position)), Expected: e},
+		}
+	}
+	s := &standIn{series: map[identity.JobKey]*api.Series{}, details: map[identity.JobKey]*api.JobDetail{}, history: map[identity.JobKey][]api.Change{}}
+	soon := &api.Expected{Earliest: now.Add(35 * time.Minute), Latest: now.Add(70 * time.Minute), Made: now}
+	s.status = api.Status{
+		Autoscaler: "gpu-control-1", Leading: true, Ready: true, Leader: api.Leader{Name: "gpu-control-1"},
+		Jobs: []api.JobStatus{
+			running("llama-pretrain", "research", 12, 24, 0.948), running("whisper-finetune", "research", 8, 8, 0.871), running("resnet-sweep", "teaching", 8, 16, 0.913),
+			waits("protein-fold", "research", 1, 16, waiting.InQueue, "jobs of queue research that came first have the slots: llama-pretrain, whisper-finetune", soon),
+			waits("ocr-large", "teaching", 1, 8, waiting.OverLimit, "queue teaching may hold 12 slots and holds 8, and ocr-large needs 8", &api.Expected{Earliest: now.Add(3 * time.Hour), Made: now, Unknown: "the lengths of most jobs are unknown"}),
+			waits("segmentation", "teaching", 2, 4, waiting.InQueue, "ocr-large is before it in queue teaching", nil),
+		},
+		Pools: []api.PoolStatus{{
+			Name: "gpu", Policy: "kolo", Capacity: 31, Used: 28, Waiting: 3,
+			Queues: []api.QueueStatus{{Name: "research", Guarantee: 16}, {Name: "teaching", Guarantee: 8, Limit: 12}, {Name: "vision", Parent: "teaching", Guarantee: 4}},
+			Use: []api.QueueUse{
+				{Queue: "research", Used: 20, Borrowed: 4, Waiting: 1, Entitled: pointer(20), Reasons: map[waiting.Reason]int{waiting.InQueue: 1}},
+				{Queue: "teaching", Used: 8, Waiting: 2, Entitled: pointer(11), Reasons: map[waiting.Reason]int{waiting.InQueue: 1, waiting.OverLimit: 1}},
+				{Queue: "vision", Lent: 4, Entitled: pointer(0)}, {Queue: "*", Entitled: pointer(0)},
+			},
+		}},
+	}
+	at := func(minutes float64, slots int) api.SlotsAt { return api.SlotsAt{At: ago(minutes), Slots: slots} }
+	s.lines = api.Timeline{
+		Pools: []api.PoolLine{{Pool: "gpu", Capacity: []api.SlotsAt{at(120, 32), at(41, 31)}}},
+		Jobs: []api.JobLine{
+			{JobKey: key("llama-pretrain"), Pool: "gpu", Slots: []api.SlotsAt{at(120, 8), at(95, 16), at(60, 12), at(30, 8), at(6, 12)}},
+			{JobKey: key("whisper-finetune"), Pool: "gpu", Slots: []api.SlotsAt{at(120, 8)}},
+			{JobKey: key("resnet-sweep"), Pool: "gpu", Slots: []api.SlotsAt{at(60, 4), at(30, 12), at(6, 8)}},
+			{JobKey: key("bert-eval"), Pool: "gpu", Slots: []api.SlotsAt{at(120, 8), at(95, 0)}},
+			{JobKey: key("vit-small"), Pool: "gpu", Slots: []api.SlotsAt{at(110, 4), at(60, 4), at(22, 0)}},
+		},
+		Events: []api.Event{
+			{Time: ago(60), Type: "resize", Job: "resnet-sweep", Namespace: "default", ID: "resnet-sweep", To: 4, Cause: "start", Reason: "its minimum fits"},
+			{Time: ago(30), Type: "resize", Job: "resnet-sweep", Namespace: "default", ID: "resnet-sweep", From: 4, To: 12, Cause: "grow", Reason: "gains more than llama-pretrain loses"},
+			{Time: ago(22), Type: "complete", Job: "vit-small", Namespace: "default", ID: "vit-small", Reason: "a worker has completed"},
+			{Time: ago(6), Type: "resize", Job: "resnet-sweep", Namespace: "default", ID: "resnet-sweep", From: 12, To: 8, Cause: "shrink", Reason: "queue research takes back 4 slots of its guarantee for llama-pretrain"},
+			{Time: ago(6), Type: "resize", Job: "llama-pretrain", Namespace: "default", ID: "llama-pretrain", From: 8, To: 12, Cause: "grow", Reason: "its queue research is entitled to 20 slots"},
+		},
+	}
+	for i := range 4 {
+		n := api.Node{ID: fmt.Sprintf("node-%d", i), Name: fmt.Sprintf("gpu-%02d", i+1), Pool: "gpu", Path: []string{fmt.Sprintf("rack-%d", i/2+1), fmt.Sprintf("gpu-%02d", i+1)}, State: "ready", Slots: 8, Held: []api.Held{}}
+		for _, h := range [][]any{{"llama-pretrain", 8}, {"llama-pretrain", 4, "resnet-sweep", 4}, {"whisper-finetune", 8}, {"resnet-sweep", 4}}[i : i+1] {
+			for k := 0; k < len(h); k += 2 {
+				n.Held = append(n.Held, api.Held{JobKey: pointer(key(h[k].(string))), Alloc: "a", Slots: h[k+1].(int), Elastic: true})
+			}
+		}
+		if i == 3 {
+			n.Sick, n.Problems = 1, []string{"nvidia/gpu/H100 GPU-5f2c: Xid 79: the GPU has fallen off the bus"}
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	s.history[key("resnet-sweep")] = []api.Change{
+		{Time: ago(6), Group: "workers", From: 12, To: 8, Kolo: true, Message: "shrink: queue research takes back 4 slots of its guarantee for llama-pretrain"},
+		{Time: ago(30), Group: "workers", From: 4, To: 12, Kolo: true, Message: "grow: gains more than llama-pretrain loses"},
+		{Time: ago(60), Group: "workers", From: 0, To: 4, Kolo: true, Message: "start: its minimum fits"},
+	}
+	for _, id := range []string{"llama-pretrain", "whisper-finetune", "resnet-sweep"} {
+		s.train(key(id), now, id == "whisper-finetune")
+	}
+	return s
+}
+
+// train writes the series and the details of a training. One that hangs has made no step for
+// six minutes.
+func (s *standIn) train(k identity.JobKey, now time.Time, hangs bool) {
+	out, step, samples := &api.Series{Resizes: []api.RingResize{}}, 30_000.0, 0.0
+	size := func(minutes int) int {
+		switch {
+		case k.ID == "whisper-finetune":
+			return 8
+		case minutes > 30:
+			return 4
+		case minutes > 6:
+			return 12
+		}
+		return 8
+	}
+	for i := 120; i >= 0; i-- {
+		n := size(i)
+		if !hangs || i > 6 {
+			step += 60 / (0.16 + 3/float64(n) + 0.02*float64(i%5))
+			samples += 60 * 90 * float64(n) / 12
+		}
+		out.Time = append(out.Time, float64(now.Add(-time.Duration(i)*time.Minute).Unix()))
+		out.Size, out.Step, out.Samples = append(out.Size, n), append(out.Step, step), append(out.Samples, samples)
+		out.Loss = append(out.Loss, pointer(1.2+40/(20+float64(120-i))+0.03*float64(i%3)))
+	}
+	stepped := now
+	if hangs {
+		stepped = now.Add(-6 * time.Minute)
+	} else {
+		out.Resizes = append(out.Resizes,
+			api.RingResize{Time: now.Add(-30 * time.Minute), From: 4, To: 12, Cause: "resize", Seconds: pointer(0.31), Lost: pointer(0.0)},
+			api.RingResize{Time: now.Add(-17 * time.Minute), From: 12, To: 12, Cause: "failure", Seconds: pointer(6.4), Lost: pointer(3.0)},
+			api.RingResize{Time: now.Add(-6 * time.Minute), From: 12, To: 8, Cause: "resize", Seconds: pointer(0.24), Lost: pointer(0.0)})
+	}
+	d := &api.JobDetail{Training: &api.Training{Phase: "training", Heard: now, Stepped: stepped}}
+	for _, n := range []int{2, 4, 6, 8, 10, 12, 14, 16} {
+		d.Curve = append(d.Curve, api.CurvePoint{Size: n, StepTime: 0.16 + 3/float64(n), Measured: n == 4 || n == 8 || n == 12})
+	}
+	for i := range 2 {
+		a := api.JobAllocation{ID: fmt.Sprintf("%08d-89ab-4cde-8f01-23456789abcd", i+1), Group: "workers", Node: fmt.Sprintf("gpu-%02d", i+2), Slots: 4, Created: now.Add(-time.Hour)}
+		for g := range 4 {
+			a.Ranks = append(a.Ranks, 4*i+g)
+			a.Devices = append(a.Devices, fmt.Sprintf("GPU-%d%d%06d", i, g, 5127))
+		}
+		d.Allocations = append(d.Allocations, a)
+	}
+	s.series[k], s.details[k] = out, d
+}
+
+// listen listens at an address that was in use until now.
+func listen(t *testing.T, address string) net.Listener {
+	t.Helper()
+	for end := time.Now().Add(Patience); ; time.Sleep(50 * time.Millisecond) {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		if err == nil {
+			return l
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
