@@ -99,6 +99,10 @@ class Lightning(Processes):
         for name in "sum", "average":
             self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
 
+    def test_a_sampler_with_another_order_in_another_process(self):
+        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        self.other_orders()
+
     def test_bf16(self):
         """With and without weights in float32: each step is computed in bfloat16. Validations and weights equal those of one process.
 
