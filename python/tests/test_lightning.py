@@ -300,6 +300,14 @@ class Lightning(Processes):
             def training_step(self, dataloader_iter):
                 return None
 
+        class Parallel(Net):
+            def configure_model(self):
+                torch.distributed.fsdp.fully_shard(self.layer, mesh=self.device_mesh["data_parallel"])
+
+        class Whole(Net):
+            def configure_model(self):
+                torch.distributed.fsdp.fully_shard(self.layer, mesh=self.device_mesh)
+
         class Endless(IterableDataset):
             def __iter__(self):
                 return iter(())
@@ -313,6 +321,8 @@ class Lightning(Processes):
                             model(), DataLoader(data, batch_size=2) if loader is None else loader)
 
         fit("manual optimization", Manual)
+        for model in Parallel, Whole:
+            fit("does not support a sharded module .* kolo.Sharded", model)
         fit("limit_train_batches", limit_train_batches=3)
         fit("fast_dev_run", fast_dev_run=True)
         fit("reload_dataloaders_every_n_epochs", reload_dataloaders_every_n_epochs=1)

@@ -120,7 +120,8 @@ class Sharded:
         self.model, self.optimizer = self._build(mesh)
         if any(getattr(parameter, "device_mesh", mesh) != mesh for parameter in self.model.parameters()):
             raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given. Tensor parallelism, over another mesh or a "
-                            "dimension of this one, is not supported")
+                            "dimension of this one, is not supported: use fully_shard alone (with replica = N in the jobspec, each N ranks have a "
+                            "whole model), or train from checkpoints with mode = \"restart\"")
         if self._outline is not None:
             return True
         if self._shard is not None:
