@@ -26,6 +26,10 @@ type cost struct {
 	twice, never int
 }
 
+// unknown is the number of samples that were left out, if samples are not used in the order of
+// their numbers: Lightning shuffles the samples of a distributed training.
+const unknown = -1
+
 func (c cost) String() string {
 	return fmt.Sprintf("gap %s, %d steps again, %d samples twice, %d never", c.gap.Round(10*time.Millisecond), c.again, c.twice, c.never)
 }
@@ -45,11 +49,14 @@ func costOf(record train.Record, since time.Time) cost {
 	twice, never := uses(before)
 	// Steps that are lost may be the ones that had used samples twice.
 	c.twice, c.never = max(0, c.twice-twice), max(0, c.never-never)
+	if len(steps) > 0 && !slices.Contains(steps[0].Indices, 0) {
+		c.never = unknown
+	}
 	return c
 }
 
 // uses counts the samples that the steps which count have used more than once, and those that
-// they have left out. Without a change, samples are used in the order of their numbers.
+// they have left out, if they use samples in the order of their numbers.
 func uses(record train.Record) (twice, never int) {
 	counts, unseen := map[int]int{}, 0
 	for _, e := range counting(record) {
@@ -124,6 +131,9 @@ func summary(all []cost) string {
 		for _, c := range all {
 			least, most = min(least, value(c)), max(most, value(c))
 		}
+		if least == unknown {
+			return "unknown " + name
+		}
 		if least == most {
 			return fmt.Sprintf("%d %s", least, name)
 		}
@@ -176,4 +186,6 @@ func TestCost(t *testing.T) {
 			must.EqOp(t, c.want, costOf(append(train.Record{step(1, 1, 0, 1, 0), step(2, 2, 0, 1, 1)}, c.after...), since))
 		})
 	}
+	shuffled := train.Record{step(1, 1, 0, 1, 7), step(3, 2, 0, 1, 3)}
+	must.EqOp(t, cost{gap: 2 * time.Second, never: unknown}, costOf(shuffled, since))
 }
