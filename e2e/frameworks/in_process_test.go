@@ -7,18 +7,15 @@ package frameworks
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -86,77 +83,6 @@ func TestInProcess(t *testing.T) {
 			must.Eq(t, "", printed.Find(regexp.MustCompile("gap unknown|made again")))
 		})
 	}
-}
-
-// The test measures, alternating in one run, what a change costs the same script in process, with
-// what the docs add to it, and unchanged. In process no step is repeated, and at most one after a
-// SIGKILL.
-func TestPauses(t *testing.T) {
-	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("KOLO_E2E_ROUNDS"), "1"))
-	for _, f := range frameworks {
-		if !slices.Contains([]string{"lightning", "transformers", "accelerate"}, f.name) {
-			continue
-		}
-		t.Run(f.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20*rounds)*time.Minute)
-			defer cancel()
-			for range rounds {
-				t.Log("in process")
-				r := start(ctx, t, 1, f.name+"_train.py", "", nil, []string{"in process"})
-				must.NoError(t, r.stays(ctx, 1, 2, 1).CheckConsecutive())
-				t.Log("restart, with what the docs add")
-				f.added(ctx, t, 1).resize(ctx, 1, 2, 1)
-				t.Log("restart, as it is")
-				f.asItIs(ctx, t).resize(ctx, 1, 2, 1)
-			}
-			r := start(ctx, t, 1, f.name+"_train.py", "", nil, []string{"in process"})
-			steps := r.stays(ctx, 1, 2)
-			record, err := train.Read(filepath.Join(r.dir, "records"))
-			must.NoError(t, err)
-			killed := record.PIDs(1)[0]
-			must.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
-			began := steps.Last().Time()
-			must.NoError(t, cluster.Until(ctx, "a process in place of the one that was killed", func(context.Context) error {
-				record, err := train.Read(filepath.Join(r.dir, "records"))
-				if err != nil {
-					return err
-				}
-				steps = record.Leading()
-				if len(record.PIDs(1)) < 2 {
-					return errors.New("not yet")
-				}
-				return record.CheckSize(2, began)
-			}))
-			for _, z := range steps.Resizes()[1:] {
-				t.Logf("in process, after rank 1 of 2 was killed: %d→%d: gap %s, step %d to %d",
-					z.From, z.To, z.Gap().Round(10*time.Millisecond), z.Before.Step, z.After.Step)
-			}
-			must.NoError(t, steps.CheckRollbacks(1))
-		})
-	}
-}
-
-// stays sets the number of hosts to each of sizes in turn, and returns all steps. The same
-// processes must make them.
-func (r run) stays(ctx context.Context, sizes ...int) train.Record {
-	r.t.Helper()
-	var steps train.Record
-	for _, n := range sizes {
-		began := steps.Last().Time()
-		r.hosts(n)
-		must.NoError(r.t, cluster.Until(ctx, fmt.Sprintf("ten steps of %d processes", n), func(context.Context) error {
-			record, err := train.Read(filepath.Join(r.dir, "records"))
-			if err != nil {
-				return err
-			}
-			steps = record.Leading()
-			return record.CheckSize(n, began)
-		}))
-	}
-	for _, z := range steps.Resizes() {
-		r.t.Logf("%d→%d: gap %s, step %d to %d", z.From, z.To, z.Gap().Round(10*time.Millisecond), z.Before.Step, z.After.Step)
-	}
-	return steps
 }
 
 // The scripts grow, survive a SIGKILL and shrink as jobs of a real Nomad.

@@ -20,10 +20,11 @@ class Processes(Training):
         return agent, workers
 
     def up(self, agent, count, size=1, **options):
-        """Starts workers, and waits until they are up. They have torchrun's variables, which an agent sets and frameworks read."""
+        """Starts workers with numbers, and waits until they are up. They have torchrun's variables, which an agent sets and frameworks read."""
         options = {"TEST_" + name: str(value) for name, value in options.items()}
         workers = [worker for rank in range(count) for worker in agent.start(
-            1, RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size), **options)]
+            1, RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
+            TEST_NUMBER=str(rank), **options)]
         agent.arrived(workers)
         return workers
 
@@ -53,3 +54,18 @@ class Processes(Training):
         self.finish(agent, samples=396, epochs=2, lost=1)
         self.finish(alone, samples=396, epochs=2)
         return alone, agent
+
+    def other_orders(self):
+        """Trains with processes whose samplers give other orders: from the start, from the second epoch, and a newcomer's from the start."""
+        for epoch, joined in (0, False), (1, False), (0, True):
+            with self.subTest(epoch=epoch, joined=joined):
+                agent = self.agent(script=self.script, fork=False)
+                workers = self.up(agent, 2, SAMPLES=40, EPOCHS=3, SAMPLER=1, DIFFERS=epoch, SLEEP=0.2 if joined else 0)
+                agent.go(*workers[:1 if joined else 2])
+                if joined:
+                    agent.stepped(2)
+                    agent.go(workers[1])
+                self.assertEqual([1, 1], agent.complete(), agent.report())
+                self.assertIn("a Shelves gives its samples in another order than in another process", agent.report())
+                if not joined:
+                    self.assertEqual(set(range(epoch)), {entry["epoch"] for entry in self.of(agent, "step")})

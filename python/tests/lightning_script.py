@@ -60,7 +60,9 @@ class Net(LightningModule):
         x, y, index = batch
         self.used += index.tolist()
         time.sleep(option("SLEEP", 0.02))
-        loss = torch.nn.functional.mse_loss(self(x), y)
+        output = self(x)
+        self.computed = str(output.dtype)
+        loss = torch.nn.functional.mse_loss(output, y)
         self.log("loss", loss, on_step=True, on_epoch=True, sync_dist=True, batch_size=len(x))
         return loss
 
@@ -105,7 +107,7 @@ class Recorder(Callback):
             return
         record("step", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=trainer.global_step, epoch=trainer.current_epoch,
                indices=list(module.used), accumulate=trainer.accumulate_grad_batches, rate=trainer.optimizers[0].param_groups[0]["lr"],
-               zero=trainer.is_global_zero, world=trainer.world_size, training=module.training)
+               zero=trainer.is_global_zero, world=trainer.world_size, training=module.training, computed=module.computed)
         module.used.clear()
 
     def on_train_epoch_end(self, trainer, module):

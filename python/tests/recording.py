@@ -59,10 +59,17 @@ class PlacedItems(Items):
 
 
 class Shelves(torch.utils.data.Sampler):
-    """A sampler of a script's own: shuffles groups of samples, and the samples of each group."""
+    """A sampler of a script's own: shuffles groups of samples, and the samples of each group.
+
+    If the test asks for it, one process gives another order, from an epoch on.
+    """
 
     def __init__(self, data):
-        self.count = len(data)
+        self.count, self.epoch = len(data), 0
+        self.differs = option("DIFFERS", 1000) if option("NUMBER", 0) == 1 else 1000
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
 
     def __len__(self):
         return self.count
@@ -71,7 +78,7 @@ class Shelves(torch.utils.data.Sampler):
         for shelf in torch.randperm(-(-self.count // 10)).tolist():
             samples = list(range(shelf * 10, min(shelf * 10 + 10, self.count)))
             random.shuffle(samples)
-            yield from samples
+            yield from reversed(samples) if self.epoch >= self.differs else samples
 
 
 def scaler():

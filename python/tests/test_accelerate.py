@@ -71,6 +71,10 @@ class Accelerate(Processes):
         for name in "sum", "average":
             self.assertAlmostEqual(expected[name], done[name], delta=0.01, msg=name)
 
+    def test_a_sampler_with_another_order_in_another_process(self):
+        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        self.other_orders()
+
     def test_an_iterable_data_set(self):
         """Which is read again, by a worker process: evaluations and weights as of one process."""
         alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, STREAM="items", WORKERS=1)

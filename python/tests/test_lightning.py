@@ -99,6 +99,34 @@ class Lightning(Processes):
         for name in "sum", "average":
             self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
 
+    def test_a_sampler_with_another_order_in_another_process(self):
+        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        self.other_orders()
+
+    def test_bf16(self):
+        """With and without weights in float32: each step is computed in bfloat16. Validations and weights equal those of one process.
+
+        On CPUs, Lightning replaces 16-mixed with bf16-mixed.
+        """
+        for precision, within in ("bf16-mixed", 0.05), ("bf16-true", 0.2):
+            with self.subTest(precision=precision):
+                alone, agent = self.alone_and_with_others(GLOBAL=12, ARGUMENTS=json.dumps({"precision": precision}))
+                for run in alone, agent:
+                    self.assertEqual({"torch.bfloat16"}, {entry["computed"] for entry in self.of(run, "step")})
+                self.assertEqual(66, len(self.accepted(agent.entries())))
+                self.assertEqual([33, 66], [entry["step"] for entry in self.of(agent, "validation")])
+                for one, other in zip(self.of(alone, "validation"), self.of(agent, "validation")):
+                    self.assertAlmostEqual(one["loss"], other["loss"], delta=0.02)
+                (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+                self.assertAlmostEqual(expected["sum"], done["sum"], delta=within)
+
+        from lightning.pytorch import Trainer
+
+        from kolo.integrations.lightning import ElasticStrategy
+
+        trainer = Trainer(strategy=ElasticStrategy(), accelerator="cpu", precision="16-mixed", logger=False, enable_progress_bar=False)
+        self.assertEqual("bf16-mixed", trainer.precision_plugin.precision)
+
     def test_an_iterable_data_set_from_a_checkpoint(self):
         """In the middle of an epoch, and at its end: each sample once an epoch, also with another global batch."""
         import torch
@@ -273,6 +301,14 @@ class Lightning(Processes):
             def training_step(self, dataloader_iter):
                 return None
 
+        class Parallel(Net):
+            def configure_model(self):
+                torch.distributed.fsdp.fully_shard(self.layer, mesh=self.device_mesh["data_parallel"])
+
+        class Whole(Net):
+            def configure_model(self):
+                torch.distributed.fsdp.fully_shard(self.layer, mesh=self.device_mesh)
+
         class Endless(IterableDataset):
             def __iter__(self):
                 return iter(())
@@ -286,6 +322,8 @@ class Lightning(Processes):
                             model(), DataLoader(data, batch_size=2) if loader is None else loader)
 
         fit("manual optimization", Manual)
+        for model in Parallel, Whole:
+            fit("does not support a sharded module .* kolo.Sharded", model)
         fit("limit_train_batches", limit_train_batches=3)
         fit("fast_dev_run", fast_dev_run=True)
         fit("reload_dataloaders_every_n_epochs", reload_dataloaders_every_n_epochs=1)

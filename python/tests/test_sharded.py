@@ -214,12 +214,13 @@ class Sharded(Training):
         self.assertEqual(self.unchanged(), digests[40])
 
     def test_another_mesh(self):
-        """Is refused, such as one of two dimensions for tensor parallelism within a host."""
+        """Is refused, such as one of two dimensions for tensor parallelism within a host, with what to do instead."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         self.start(agent, 1, TEST_MODEL="apart_of")
         agent.go()
         self.assertEqual([1], agent.complete())
         self.assertIn("build has to shard the model over the mesh that it is given. Tensor parallelism, ", agent.report())
+        self.assertIn('with replica = N in the jobspec, each N ranks have a whole model), or train from checkpoints with mode = "restart"', agent.report())
 
     def test_checkpoint(self):
         """A training goes on from a checkpoint with another number of ranks, and in another directory."""

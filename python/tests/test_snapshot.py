@@ -13,6 +13,7 @@ import torch
 
 import kolo.torch as kolo
 from kolo.torch.state import snapshot
+from kolo.torch.state.handlers import Handler
 from kolo.torch.state.ledger import LOST
 from kolo.torch.state.snapshot import NotWhole
 from kolo.torch.state.state import core_of
@@ -194,6 +195,41 @@ class Deferred(unittest.TestCase):
                 self.assertTrue(same(committed, training.state.tree()))
                 clamp(training.model[0].weight)
         self.assertGreater(self.slow.threads, 0)
+
+    def test_another_part_of_a_divided_value(self):
+        """A process that gets another part in a change, and a newcomer, leave the same tensors to the thread as before, and the same others not."""
+        class Divided(Handler):
+            shares = True
+
+            def tree(self):
+                return self.value
+
+            def stepped(self):
+                return self.value["trained"], self.value["clamped"]
+
+        def part(size):
+            return {"part": Divided({name: torch.rand(size) for name in ("trained", "clamped", "buffer")})}
+
+        kept, present = snapshot.Snapshot(), part(8)
+        self.slow.may.set()
+        for _ in range(3):
+            kept.take(present)
+            present["part"].value["clamped"].add_(1)
+            kept.settle()
+        newcomer = snapshot.Snapshot()
+        newcomer.learn(kept.known)
+        for taken, size in (kept, 4), (newcomer, 6):
+            self.slow.may.clear()
+            self.slow.threads, present = 0, part(size)
+            value = present["part"].value
+            expected = {name: tensor.clone() for name, tensor in value.items()}
+            taken.take(present)
+            for name in "clamped", "buffer":  # copied already
+                value[name].add_(1)
+            self.slow.may.set()
+            taken.settle()
+            self.assertEqual(1, self.slow.threads)
+            self.assertTrue(same(expected, taken.tree()["part"]))
 
     def test_saved_before_training(self):
         """Saving twice without a step between does not show what the script changes by hand."""

@@ -228,6 +228,10 @@ class Trainer(Processes):
         for entry in self.of(agent, "ring"):
             self.assertGreater(entry["compiled"], 0, entry)
 
+    def test_a_sampler_with_another_order_in_another_process(self):
+        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        self.other_orders()
+
     def test_samples_grouped_by_length(self):
         """The Trainer's own sampler for it gives each sample once."""
         import torch

@@ -42,13 +42,13 @@ if mode == "added":
 
 def train():
     for _ in accelerator.epochs(1000) if mode == "in process" else range(1000):
-        for x, y in data:
+        for x, y, index in data:
             loss = torch.nn.functional.mse_loss(model(x), y)
             optimizer.zero_grad()
             accelerator.backward(loss)
             optimizer.step()
             progress.step += 1
-            recorder.step(progress.step, accelerator.process_index, accelerator.num_processes)
+            recorder.step(progress.step, accelerator.process_index, accelerator.num_processes, indices=index.tolist())
             if mode == "added":
                 end_step(accelerator, "checkpoint")
             if progress.step % recorder.EVERY == 0:

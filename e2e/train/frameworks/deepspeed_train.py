@@ -24,7 +24,7 @@ else:
     deepspeed.init_distributed("gloo")
     engine, *_ = deepspeed.initialize(config=config, **options)
     engine.load_checkpoint("checkpoint")
-x, y = recorder.samples()
+x, y, _ = recorder.samples()
 while True:
     batch = torch.randint(len(x), (12,))
     loss = torch.nn.functional.mse_loss(engine(x[batch]), y[batch])

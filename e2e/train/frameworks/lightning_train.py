@@ -18,7 +18,8 @@ class Model(lightning.LightningModule):
         self.layer = torch.nn.Linear(16, 1)
 
     def training_step(self, batch, _):
-        x, y = batch
+        x, y, index = batch
+        self.used = index.tolist()
         return torch.nn.functional.mse_loss(self.layer(x), y)
 
     def configure_optimizers(self):
@@ -26,8 +27,8 @@ class Model(lightning.LightningModule):
 
 
 class Steps(lightning.Callback):
-    def on_train_batch_end(self, trainer, *_):
-        recorder.step(trainer.global_step, trainer.global_rank, trainer.world_size)
+    def on_train_batch_end(self, trainer, module, *_):
+        recorder.step(trainer.global_step, trainer.global_rank, trainer.world_size, indices=module.used)
 
 
 data = DataLoader(TensorDataset(*recorder.samples()), batch_size=12)

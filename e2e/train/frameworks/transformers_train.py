@@ -20,19 +20,21 @@ class Model(torch.nn.Module):
         super().__init__()
         self.layer = torch.nn.Linear(16, 1)
 
-    def forward(self, x, labels):
+    def forward(self, x, labels, index):
+        self.used = index.tolist()
         return {"loss": torch.nn.functional.mse_loss(self.layer(x), labels)}
 
 
 class Steps(TrainerCallback):
     def on_step_end(self, args, state, control, **_):
-        recorder.step(state.global_step, args.process_index, args.world_size)
+        recorder.step(state.global_step, args.process_index, args.world_size, indices=model.used)
 
 
-data = [{"x": x, "labels": y} for x, y in zip(*recorder.samples())]
+data = [{"x": x, "labels": y, "index": index} for x, y, index in zip(*recorder.samples())]
 arguments = TrainingArguments("out", use_cpu=True, per_device_train_batch_size=12, num_train_epochs=1000, save_steps=recorder.EVERY,
-                              save_total_limit=2, report_to=[], disable_tqdm=True, enable_jit_checkpoint=sys.argv[1] == "jit")
-trainer = Trainer(Model(), arguments, train_dataset=data, callbacks=[Steps()])
+                              train_sampling_strategy="sequential", save_total_limit=2, report_to=[], disable_tqdm=True, enable_jit_checkpoint=sys.argv[1] == "jit")
+model = Model()
+trainer = Trainer(model, arguments, train_dataset=data, callbacks=[Steps()])
 if sys.argv[1] == "added":
     from page import train
 

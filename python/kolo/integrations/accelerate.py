@@ -140,6 +140,11 @@ class ElasticLoader:
             if self._begun is begin:  # no other iterator has begun, and the group is the same
                 self.put_back()
 
+    def compare(self) -> None:
+        """Raises ValueError if the order of the current epoch is not the same on all ranks, which all call it."""
+        if self._order is not None:
+            self._order.compare()
+
     def end_epoch(self) -> None:
         """Starts again with all batches."""
         self.forget()
@@ -311,6 +316,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the remaining epochs of count, beginning with the current epoch. Commits at the end of each epoch."""
         while self.progress.epoch < count:
+            for loader in self._loaders:
+                loader.compare()
             yield self.progress.epoch
             self.progress.epoch += 1
             for loader in self._loaders:

@@ -5,8 +5,9 @@
 
 A rank takes its share of each step from this order. So the order has to be the same on
 all ranks, including a newcomer that draws it in the middle of an epoch. Therefore the
-random numbers of samplers are seeded by the epoch, and the position in the data
-contains a checksum of the order.
+random numbers of samplers are seeded by the epoch. At the start of each epoch, the
+ranks compare checksums of their orders. The position in the data contains the
+checksum, for newcomers.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import itertools
 import random
 import sys
 import zlib
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import RandomSampler, SequentialSampler
 
 import kolo.torch as kolo
@@ -27,6 +29,7 @@ from .batches import Position
 
 DIFFERS = ("a %s gives its samples in another order %s. Its order may depend on set_epoch(), its generator, and the global random numbers of torch, "
            "random and numpy, which are seeded by the epoch; let it depend on nothing else")
+OTHER = "than in another process, or before"
 
 
 class Order:
@@ -50,10 +53,11 @@ class Order:
         self._sampler = sampler
         self._seed = seed
         self._own = not _is_sequential(sampler) and not _is_shuffle(sampler)
+        self._drawn: Optional[Tuple[int, List[Any]]] = None  # an epoch that was compared, and its order, until it is used
         self.position = Position(len(sampler), drop_last)
         if self._own:
             self.position.digest = [0, _checksum(self._draw(0))]
-            self._check(0, "the second time")
+            self._check(0, self._draw(0), "the second time")
 
     def __call__(self, epoch: int) -> Sequence[Any]:
         if _is_sequential(self._sampler):
@@ -63,12 +67,29 @@ class Order:
             generator = torch.Generator().manual_seed(self._seed() + epoch)
             torch.randperm(len(order), generator=generator, out=torch.frombuffer(order, dtype=torch.int64))
             return order
-        return self._check(epoch, "than in another process, or before")
+        drawn, self._drawn = self._drawn, None
+        if drawn is not None and drawn[0] == epoch:
+            return drawn[1]
+        return self._check(epoch, self._draw(epoch), OTHER)
 
-    def _check(self, epoch: int, than: str) -> List[Any]:
-        """Draws the order of an epoch, and compares it with the checksum of an earlier draw, possibly of
-        another process."""
-        order = self._draw(epoch)
+    def compare(self) -> None:
+        """Compares the order of the current epoch among the ranks. Raises ValueError on all of them if it differs.
+
+        All ranks call it at the start of an epoch, and in each group again.
+        """
+        position = self.position
+        if not self._own or position.used >= position.samples or not dist.is_initialized() or dist.get_world_size() == 1:
+            return
+        order = self._draw(position.epoch)
+        checksum = _checksum(order)
+        highest = torch.tensor([checksum, -checksum], device=kolo.device())
+        dist.all_reduce(highest, dist.ReduceOp.MAX)
+        if highest.sum() != 0:
+            raise ValueError(DIFFERS % (type(self._sampler).__name__, OTHER))
+        self._drawn = position.epoch, self._check(position.epoch, order, OTHER)
+
+    def _check(self, epoch: int, order: List[Any], than: str) -> List[Any]:
+        """Compares the order of an epoch with the checksum of an earlier draw, possibly of another process, and returns the order."""
         if len(order) != self.position.samples:
             raise ValueError("a %s gives %d samples in epoch %d, and its length was %d at the start: let each epoch have the same number of samples" %
                              (type(self._sampler).__name__, len(order), epoch, self.position.samples))

@@ -463,6 +463,8 @@ class Steps(TrainerCallback):  # type: ignore[misc] # Transformers is not there 
 
     def on_epoch_begin(self, *_: Any, **__: Any) -> None:
         self.begun = self.training.position.used
+        if not self.training.streams:
+            self.training.order.compare()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         position = self.training.position

@@ -83,6 +83,7 @@ class ElasticFitLoop(_FitLoop):  # type: ignore[misc]
     def on_advance_start(self) -> None:
         self.max_batches = self._kolo.passes
         self.trainer.val_check_batch = self._kolo.val_check_batch()
+        self._kolo.compare()
         super().on_advance_start()
         self._kolo.begun = True
 

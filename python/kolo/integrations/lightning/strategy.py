@@ -39,6 +39,19 @@ class Launcher(_Launcher):  # type: ignore[misc]
         pass
 
 
+class NoMesh:
+    """The device_mesh of a module. Refuses a configure_model that shards the module, as for Lightning's ModelParallelStrategy."""
+
+    def __getitem__(self, name: Any) -> Any:
+        raise ValueError("ElasticStrategy does not support a sharded module (device_mesh): its parameters cannot move to another group of "
+                         "processes. Shard the model by kolo.Sharded in a loop of your own, or run the script without this package, from checkpoints")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+
 class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
     """Lets Trainer.fit go on while processes come and go. Raises ValueError with the reason for anything unsupported.
 
@@ -77,6 +90,11 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
 
     def _configure_launcher(self) -> None:
         self._launcher = Launcher()
+
+    def setup_environment(self) -> None:
+        super().setup_environment()
+        if self.lightning_module is not None:
+            self.lightning_module._device_mesh = NoMesh()
 
     def setup_distributed(self) -> None:
         reset_seed()

@@ -169,6 +169,11 @@ class Training:
         _auto_add_worker_init_fn(loader, kolo.rank())
         return self.ahead if self.streams else loader
 
+    def compare(self) -> None:
+        """Raises ValueError if the order of the current epoch is not the same on all ranks, which all call it."""
+        if not self.streams:
+            self.order.compare()
+
     def passed(self) -> None:
         """Records that a forward pass is done."""
         if self.streams:

@@ -171,18 +171,19 @@ def _move(core: Core, group: Group, former: Optional[Former], change: Change) ->
 def _send(core: Core, group: Group, root: int) -> List[shards.Outline]:
     """Sends everything except the shares from the member root to the others.
 
-    These are the values of the state, the values of the checkpoint, and the outlines of
-    the shares, which are returned.
+    These are the values of the state, the values of the checkpoint, what the snapshot
+    knows of the tensors, and the outlines of the shares, which are returned.
     """
     def move(tensor: torch.Tensor) -> None:
         group.broadcast(tensor, root)
 
     if group.place.rank != root:
-        checkpoint, received = core.receive(move)
+        checkpoint, received, known = core.receive(move)
         core.take_checkpoint(checkpoint)
+        core.snapshot.learn(known)
         return list(received)
     outlines = [shards.outline(model.held) for model in _models(core) if model.held is not None]
-    core.send(move, (core.shared_checkpoint(), outlines))
+    core.send(move, (core.shared_checkpoint(), outlines, core.snapshot.known))
     return outlines
 
 

@@ -55,6 +55,10 @@ class Handler:
         """Returns large tensors that tree() will contain, as far as known. Memory for their copies is allocated in advance."""
         return ()
 
+    def stepped(self) -> Iterable[torch.Tensor]:
+        """For divided objects: returns tensors of tree() that only an optimizer's step changes. Their copies may be made until the next step."""
+        return ()
+
     @property
     def parts(self) -> bool:
         """Whether the object is divided among the members of a replica. Members at the same place in all replicas hold the same part."""

@@ -87,6 +87,7 @@ class Sharded:
         # Takes a second; most scripts do not need it.
         self._dcp = importlib.import_module("torch.distributed.checkpoint")
         self._dicts = importlib.import_module("torch.distributed.checkpoint.state_dict")
+        importlib.import_module("torch._dynamo")  # PyTorch imports it with the first DTensor, when members wait for this process
 
     def write(self) -> None:
         """Writes a checkpoint. All ranks call it. The previous checkpoint stays in force until all have returned."""
@@ -120,7 +121,8 @@ class Sharded:
         self.model, self.optimizer = self._build(mesh)
         if any(getattr(parameter, "device_mesh", mesh) != mesh for parameter in self.model.parameters()):
             raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given. Tensor parallelism, over another mesh or a "
-                            "dimension of this one, is not supported")
+                            "dimension of this one, is not supported: use fully_shard alone (with replica = N in the jobspec, each N ranks have a "
+                            "whole model), or train from checkpoints with mode = \"restart\"")
         if self._outline is not None:
             return True
         if self._shard is not None:
@@ -199,6 +201,10 @@ class Sharded:
         taken["at"] = _at()
         return taken
 
+    def stepped(self) -> List[torch.Tensor]:
+        """Returns the tensors of this rank's part that only the optimizer's step changes."""
+        return [] if self.model is None or replicated() else shards.stepped(self.optimizer)
+
     def put(self, shard: Optional[shards.Shard]) -> None:
         """Sets this rank's part: at once, or when there is a model for it."""
         if self.model is None or shard is None or self._outline is not None or shard["at"] != _at():
@@ -252,6 +258,10 @@ class ShardedHandler(Handler):
 
     def tree(self) -> Any:
         return {**self.common(), "shard": self.value.shard()}
+
+    def stepped(self) -> List[torch.Tensor]:
+        tensors: List[torch.Tensor] = self.value.stepped()
+        return tensors
 
     def common(self) -> Any:
         return {"run": self.value._run, "names": list(self.value._names), "stepped": self.value._stepped, "since": self.value._since}

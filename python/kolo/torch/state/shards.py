@@ -52,6 +52,13 @@ def put(shard: Shard, model: torch.nn.Module, optimizer: torch.optim.Optimizer) 
     optimizer.load_state_dict({"state": state, "param_groups": given["param_groups"]})
 
 
+def stepped(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
+    """Returns this process's part of an optimizer's parameters and of their state."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return [_own(value) for value in parameters + [
+        value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]]
+
+
 def _parameters(groups: List[Dict[str, Any]], optimizer: torch.optim.Optimizer) -> Dict[int, Any]:
     """Returns the parameters of an optimizer by their numbers in the groups of its state."""
     return dict(zip((index for group in groups for index in group["params"]),

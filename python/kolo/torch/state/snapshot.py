@@ -60,6 +60,15 @@ class Snapshot:
         self._watched: List[Tuple[int, torch.Tensor, int]] = []  # number, tensor, its version at the commit
         self._copying: Optional["Future[None]"] = None
 
+    @property
+    def known(self) -> Tuple[int, List[int]]:
+        """How many commits were observed, and which tensors the script then changed by hand. The same is true of other processes."""
+        return self._observed, sorted(self._by_hand)
+
+    def learn(self, known: Tuple[int, List[int]]) -> None:
+        """Takes over what another process knows, before the first commit of a part that it has sent."""
+        self._observed, self._by_hand = known[0], set(known[1])
+
     def reserve(self, live: Iterable[torch.Tensor]) -> None:
         """Allocates memory for a commit of these tensors. May be called by another thread than take()."""
         with torch.no_grad():
@@ -137,21 +146,25 @@ class Snapshot:
     def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
         """Allocates memory for tensors, and finds tensors that only a step changes, unless the tensors are the same as before."""
         if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
+            divided = any(handler.shares for handler in handlers.values())
+            if self._buffers and not (divided and [tensor.dtype for tensor in live] == [tensor.dtype for tensor in self._buffers]):
+                self.learn((0, []))  # otherwise they are the same values, of which this process now has another part
             self.spare.add(self._buffers)  # their content is no longer needed
             self._buffers = [self._memory(tensor) for tensor in live]
-            self._by_hand, self._observed, self._addresses = set(), 0, []
+            self._addresses = []
         self.spare.clear()
         addresses = [tensor.data_ptr() if type(tensor) is torch.Tensor else 0 for tensor in live]
         if addresses == self._addresses:
             return
         self._addresses = addresses
-        owned = {_place(parameter) for handler in handlers.values() if isinstance(handler, OptimizerHandler)
-                 for parameter in handler.parameters()}
+        owned = {_place(tensor) for handler in handlers.values()
+                 for tensor in (handler.parameters() if isinstance(handler, OptimizerHandler) else handler.stepped())}
         ends = [first for _, first in parts.values()][1:] + [len(live)]
         self._stepped = [
             number for (name, (_, first)), end in zip(parts.items(), ends) for number in range(first, end)
             if isinstance(handlers[name], OptimizerHandler) and _deferrable(live[number])
-            or isinstance(handlers[name], ModuleHandler) and _deferrable(live[number]) and _place(live[number]) in owned]
+            or (isinstance(handlers[name], ModuleHandler) or handlers[name].shares) and _deferrable(live[number])
+            and _place(live[number]) in owned]
 
     def _memory(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns memory into which a tensor can be copied."""

@@ -84,7 +84,7 @@ def without_class(tensor: torch.Tensor) -> torch.Tensor:
     if kind is not torch.Tensor:
         if compat.is_dtensor(tensor):
             raise Refused("a DTensor is bound to one group. A model that is sharded (FSDP2) is made by kolo.Sharded, again for "
-                          "each group; tensor parallelism is not supported")
+                          "each group; tensor parallelism is not supported, except from checkpoints with mode = \"restart\"")
         if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             raise _unplain(tensor)
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
