@@ -40,6 +40,13 @@ type Machine struct {
 	stepsReported      bool // the script reports its steps
 	warnedUnnotifiable bool // the warning that rank 0 can't be notified was sent
 
+	// Kept from earlier events; see sorted.
+	order  []*host
+	placed struct {
+		of *Ring
+		at map[HostID]int
+	}
+
 	// Results of Step.
 	wakeAt  time.Time
 	actions []Action
