@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -235,7 +236,7 @@ func TestManyHosts(t *testing.T) {
 // processor seconds of the leader, processor milliseconds of one host, and MB, to grow by one host.
 func BenchmarkManyHosts(b *testing.B) {
 	for _, n := range []int{64, 256, 512, 1024} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			begun := time.Now()
 			m := startMany(n)
 			<-m.up
