@@ -25,7 +25,8 @@ in which slots that it has do not train. Runs without events have %d steps. The 
 - **Load** is the mean number of threads that used a CPU or waited for one during the run, those of the run included.
 - A hang is a rank that SIGSTOP holds. If training does not go on within %s, the rank is killed by hand, and the event does not count as survived.
 - Kolo runs with `+"`stall_timeout = \"auto\"`"+`, which is not the default; everything else of it is. torchrun is shown with PyTorch's defaults and with the fastest settings.
-- A straggler is stopped and continued in turns for %s. A slow newcomer takes %s longer to start.
+- A straggler is stopped and continued in turns for %s. All ranks wait for it, so it costs half of their time: %.0f slot-seconds of four. No launcher here leaves it out.
+- A slow newcomer takes %s longer to start.
 - A lost node is killed and replaced after %s. Hosts without any network are not simulated: all hosts are this machine.
 - Scripts for torchrun write a checkpoint after as many steps as Young's formula gives for a checkpoint of %.1f ms and the mean time between events.
 - What is lost between two steps counts for the first event between them, or else for the last event before.
@@ -36,7 +37,7 @@ Written by `+"`make bench ONLY=run`"+` on %s; do not edit.
 - machine: %s; other work may have gone on during the measurement
 - software: %s
 
-`, r.Steps, stepSamples, fullStep.Seconds(), 2*fullStep.Seconds(), stepsWithout(r.Steps), r.Seed, idealSteps, patience, slowFor, slowImport, nodeAway, r.CheckpointSeconds*1000, about.Date, about.Machine, about.Software)
+`, r.Steps, stepSamples, fullStep.Seconds(), 2*fullStep.Seconds(), stepsWithout(r.Steps), r.Seed, idealSteps, patience, slowFor, fullSlots*slowFor.Seconds()/2, slowImport, nodeAway, r.CheckpointSeconds*1000, about.Date, about.Machine, about.Software)
 	for _, every := range r.schedules() {
 		r.table(w, every)
 		if every > 0 && every == r.schedules()[0] {
