@@ -69,6 +69,11 @@ func TestBadScripts(t *testing.T) {
 		must.Len(t, 1, tr.record().PIDs(0))
 	})
 
+	t.Run("is stopped", func(t *testing.T) {
+		checkStopped(ctx, t, startTraining(ctx, t, c, trainingOptions{count: 2,
+			config: map[string]any{"np": 2, "stall_timeout": "auto"}, args: []string{"--audit=1"}}), 2)
+	})
+
 	t.Run("does not use hvd.elastic.run", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{count: 1, args: []string{"--fault=not-elastic"}})
 		tr.waitSize(ctx, 1)

@@ -90,19 +90,26 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 	t.Run("is stopped", func(t *testing.T) {
 		t.Parallel() // it waits most of the time
 		tr := startTorch(ctx, t, c, trainingOptions{count: 3, config: map[string]any{"np": 3, "stall_timeout": "auto"}, args: []string{"--audit=1"}})
-		tr.waitSize(ctx, 3)
-		tr.waitProgress(ctx, 2*stall.Enough)
-		must.NoError(t, syscall.Kill(tr.slotOf(1).PID, syscall.SIGSTOP))
-		tr.waitEvent(ctx, `(stall_timeout = "auto"); the cause is rank 1`, "stopped by a signal")
-		tr.waitStarts(ctx, 4) // one process more: it is replaced alone
-		tr.waitSize(ctx, 3)
-		tr.finish(ctx)
-		r := tr.record()
-		must.Len(t, 1, r.PIDs(0))
-		must.NoError(t, r.CheckRollbacks(1))
-		must.NoError(t, r.CheckEffective(samples))
-		must.NoError(t, r.CheckUses())
+		checkStopped(ctx, t, tr, 3)
 	})
+}
+
+// checkStopped stops rank 1 of a job with stall_timeout = "auto" by SIGSTOP. The rank is replaced
+// alone, and training resumes without losing or repeating a sample.
+func checkStopped(ctx context.Context, t *testing.T, tr *training, ranks int) {
+	t.Helper()
+	tr.waitSize(ctx, ranks)
+	tr.waitProgress(ctx, 2*stall.Enough)
+	must.NoError(t, syscall.Kill(tr.slotOf(1).PID, syscall.SIGSTOP))
+	tr.waitEvent(ctx, `(stall_timeout = "auto"); the cause is rank 1`, "stopped by a signal")
+	tr.waitStarts(ctx, ranks+1)
+	tr.waitSize(ctx, ranks)
+	tr.finish(ctx)
+	r := tr.record()
+	must.Len(t, 1, r.PIDs(0))
+	must.NoError(t, r.CheckRollbacks(1))
+	must.NoError(t, r.CheckEffective(samples))
+	must.NoError(t, r.CheckUses())
 }
 
 // A job that is complete trains nothing when it is scaled once more.

@@ -87,7 +87,7 @@ func NewElector(o Options) (*Elector, error) {
 	cfg := election.Config{
 		Self:    o.Self,
 		Process: uint64(start.UnixNano()), Epoch: uint64(start.UnixMilli()),
-		Retry: 300 * time.Millisecond, Fresh: 5 * time.Second, Advice: 15 * time.Second,
+		Retry: 300 * time.Millisecond, Fresh: 5 * time.Second, Advice: 15 * time.Second, First: 16,
 	}
 	return &Elector{
 		o: o, log: o.Logger, start: start, machine: election.New(cfg),

@@ -99,26 +99,57 @@ func (h *host) syncOrder() uint64 {
 // sorted returns the hosts in the order in which they get ranks. Those that have had the
 // state longest come first, then the order is that of the newest ring, then that of group
 // and index.
+//
+// Each event of each process needs the order, so it is sorted from the last one, which takes
+// time in proportion to the number of hosts if it has not changed.
 func (m *Machine) sorted() []*host {
-	position := map[HostID]int{}
-	for i, id := range m.last.Hosts() {
-		position[id] = i
+	type key struct {
+		*host
+		sync uint64
+		at   int // in the newest ring
 	}
-	at := func(h *host) int {
-		if i, ok := position[h.id]; ok {
-			return i
+	position := m.placesInRing()
+	keys := make([]key, 0, len(m.hosts))
+	add := func(h *host) {
+		at, ok := position[h.id]
+		if !ok {
+			at = math.MaxInt
 		}
-		return math.MaxInt
+		keys = append(keys, key{h, h.syncOrder(), at})
 	}
-	hosts := make([]*host, 0, len(m.hosts))
-	for _, h := range m.hosts {
-		hosts = append(hosts, h)
+	known := 0
+	for _, h := range m.order {
+		if m.hosts[h.id] == h {
+			add(h)
+			known++
+		}
 	}
-	slices.SortFunc(hosts, func(a, b *host) int {
-		return cmp.Or(cmp.Compare(a.syncOrder(), b.syncOrder()), cmp.Compare(at(a), at(b)),
+	if known < len(m.hosts) { // some are new
+		keys = keys[:0]
+		for _, h := range m.hosts {
+			add(h)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.sync, b.sync), cmp.Compare(a.at, b.at),
 			cmp.Compare(a.group, b.group), cmp.Compare(a.index, b.index), cmp.Compare(a.id, b.id))
 	})
-	return hosts
+	m.order = make([]*host, len(keys)) // callers keep the earlier one
+	for i, k := range keys {
+		m.order[i] = k.host
+	}
+	return m.order
+}
+
+// placesInRing returns the positions of the hosts in the newest ring.
+func (m *Machine) placesInRing() map[HostID]int {
+	if m.placed.of != m.last || m.placed.at == nil {
+		m.placed.of, m.placed.at = m.last, map[HostID]int{}
+		for i, id := range m.last.Hosts() {
+			m.placed.at[id] = i
+		}
+	}
+	return m.placed.at
 }
 
 // each calls f for every slot, in the order of sorted.

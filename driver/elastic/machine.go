@@ -42,6 +42,13 @@ type Machine struct {
 	warnedUnnotifiable bool // the warning that rank 0 can't be notified was sent
 	warnedNoSpares     bool // the warning that no spares are kept was sent
 
+	// Kept from earlier events; see sorted.
+	order  []*host
+	placed struct {
+		of *Ring
+		at map[HostID]int
+	}
+
 	// Results of Step.
 	wakeAt  time.Time
 	actions []Action

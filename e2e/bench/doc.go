@@ -14,10 +14,11 @@
 // All launchers get the same flags. The launchers are horovodrun, and the driver's
 // agent without Nomad (`nomad-driver-horovod run` and `nomad-driver-torch run`).
 // Torchrun and torchft have no host discovery: `bench torchrun` and `bench torchft`
-// wrap them, and start one node for each slot. Torchft is measured only if `make
-// torchft` has installed it. All times are recorded by the training processes
-// themselves. The gap is from the last step of the old ring to the first step of
-// the new one. Lateness is from the change of the host list (or the kill) to that
-// first step. In measurements with a large state, the usual time of a step is
+// wrap them, and start one node for each slot. `bench by-hand` starts the ranks of a
+// group that never changes, which is the reference of whole runs. Torchft is measured
+// only if `make torchft` has installed it. All times are recorded by the training
+// processes themselves. The gap is from the last step of the old ring to the first
+// step of the new one. Lateness is from the change of the host list (or the kill) to
+// that first step. In measurements with a large state, the usual time of a step is
 // subtracted from the pause.
 package main

@@ -97,7 +97,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.launchers, "launchers", "", "only these, such as kolo; for whole runs by their full names, separated by ;")
 	sizes := flags.String("state", "10,100,1000", "sizes of the state in MiB, for the parts about it")
 	flags.Uint64Var(&o.seed, "seed", 1, "seed of the events in whole runs")
-	flags.IntVar(&o.steps, "steps", 3000, "steps of a whole run, of 0.1 s each")
+	flags.IntVar(&o.steps, "steps", 2500, "steps of a whole run, of 0.1 s each; a run without events has a fifth of them")
 	every := flags.String("every", "1m,5m,0", "mean times between the events of whole runs; 0 for no events")
 	which := flags.String("parts", "horovod,torch", "what to measure: all of a framework, or some of "+strings.Join(partNames(), ", ")+"; nothing only writes the report of -raw")
 	if err := flags.Parse(args); err != nil {

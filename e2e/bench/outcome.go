@@ -32,6 +32,12 @@ type Run struct {
 	// done.
 	Steps  int `json:"steps"`
 	Wanted int `json:"wanted"`
+	// Ideal is the productive share of the same script without launcher, commits and events,
+	// directly before and after this run.
+	Ideal float64 `json:"ideal"`
+	// Running is the mean number of threads on this machine, of the run and of others, that
+	// used a CPU or waited for one.
+	Running float64 `json:"running"`
 	// Held is the integral of the slots that the run had, in slot-seconds.
 	Held float64 `json:"held"`
 	// Lost holds the slot-seconds of Held that did not go into kept steps, by the event

@@ -28,7 +28,7 @@ type peer interface {
 }
 
 // peers are the launchers that this program wraps.
-var peers = map[string]peer{torchrun.Name: &torchrunPeer{}, torchrunDefaults: &torchrunPeer{defaults: true}, torchft.Name: &torchftPeer{}}
+var peers = map[string]peer{torchrun.Name: &torchrunPeer{}, torchrunDefaults: &torchrunPeer{defaults: true}, torchft.Name: &torchftPeer{}, byHand.Name: &byHandPeer{}}
 
 // peerCommand returns the command that starts this program as the launcher.
 func peerCommand(name string) func(*options) []string {

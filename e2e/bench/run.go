@@ -27,6 +27,10 @@ type RunResults struct {
 	By map[string]map[string]*Run `json:"by"`
 }
 
+// stepsWithout returns the number of steps of a run without events, which only shows what a
+// step costs.
+func stepsWithout(steps int) int { return max(10, steps/5) }
+
 // runLauncher is a row of the table. Its script commits each step, or writes checkpoints.
 type runLauncher struct {
 	launcher
@@ -77,33 +81,53 @@ func measureRuns(ctx context.Context, o *options, results **RunResults) error {
 		}
 	}
 	progress("a checkpoint costs %.1f ms", r.CheckpointSeconds*1000)
+	progress("this takes about %s", planned(o, len(o.rows())).Round(time.Minute))
 	for _, every := range o.every {
 		schedule := newSchedule(o.seed, every, time.Duration(o.steps)*fullStep)
+		steps := o.steps
+		if every == 0 {
+			steps = stepsWithout(steps)
+		}
 		progress("%d events, one in %s: %s", len(schedule), every, describe(schedule))
 		by := r.By[every.String()]
 		if by == nil {
 			by = map[string]*Run{}
 			r.By[every.String()] = by
 		}
-		for _, l := range runLaunchers {
-			if !o.has(l.launcher) || o.launchers != "" && !slices.Contains(strings.Split(o.launchers, ";"), l.Name) {
-				continue
-			}
-			run, err := runOne(ctx, o, l, schedule, checkpointEvery(r.CheckpointSeconds, every))
+		before, err := idealShare(ctx, o)
+		if err != nil {
+			return err
+		}
+		for _, l := range o.rows() {
+			run, err := runOne(ctx, o, l, schedule, steps, checkpointEvery(r.CheckpointSeconds, every))
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", l.Name, err)
 			}
+			after, err := idealShare(ctx, o)
+			if err != nil {
+				return err
+			}
+			run.Ideal = (before + after) / 2
+			before = after
 			by[l.Name] = run
-			progress("%s: %.1f %% productive, %.1f s for %d steps, %d repeated, %d of %d events survived %s", l.Name, run.Productive()*100, run.Wall, run.Steps, run.Again, run.Survived(), len(run.Events), run.Ended)
+			progress("%s: %.1f %% productive (%.1f %% without launcher; %.1f processes ran or waited for a CPU), %.1f s for %d steps, %d repeated, %d of %d events survived %s",
+				l.Name, run.Productive()*100, run.Ideal*100, run.Running, run.Wall, run.Steps, run.Again, run.Survived(), len(run.Events), run.Ended)
 			if err := o.keep(); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// rows returns the launchers to measure.
+func (o *options) rows() []runLauncher {
+	return slices.DeleteFunc(slices.Clone(runLaunchers), func(l runLauncher) bool {
+		return !o.has(l.launcher) || o.launchers != "" && !slices.Contains(strings.Split(o.launchers, ";"), l.Name)
+	})
 }
 
 // join sets what all runs of a table have in common. It returns an error if this differs
@@ -151,7 +175,8 @@ type runner struct {
 // giveUp is the time without a new step after which a run counts as failed.
 const giveUp = 2 * time.Minute
 
-func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturbance, every int) (*Run, error) {
+// runOne measures one run. every is the number of steps between checkpoints.
+func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturbance, steps, every int) (*Run, error) {
 	args := []string{
 		"--audit=1", "--step-time=0", fmt.Sprintf("--global-batch=%d", stepSamples),
 		fmt.Sprintf("--sample-time=%g", stepWork/stepSamples), "--import-time-file=import-time",
@@ -165,15 +190,15 @@ func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturban
 		return nil, err
 	}
 	defer func() { _ = s.Stop() }()
-	r := &runner{session: s, launched: launched, hosts: slices.Clone(localHosts), run: &Run{Wanted: o.steps}}
+	r := &runner{session: s, launched: launched, hosts: slices.Clone(localHosts), run: &Run{Wanted: steps}}
 	for _, d := range schedule {
 		r.plan(d)
 	}
-	end, err := r.watch(ctx, o.steps)
+	end, err := r.watch(ctx, steps)
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	at := arrivals(r.Record, o.steps)
+	at := arrivals(r.Record, steps)
 	r.run.account(at, r.slots, end)
 	r.run.Again, r.run.Samples = repeatedSteps(r.Record), uses(r.Record)
 	if r.run.Ended != "" {
@@ -186,20 +211,26 @@ func runOne(ctx context.Context, o *options, l runLauncher, schedule []disturban
 // watch follows the run until it has done all steps or has failed. It returns the time of
 // the failure in seconds after the first step, or 0.
 func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
-	reached, moved := 0, time.Now()
+	reached, read, moved := 0, 0, time.Now()
+	var load meter
+	defer func() { r.run.Running = load.mean() }()
 	for {
 		if err := r.Update(); err != nil {
 			return 0, err
 		}
-		at := arrivals(r.Record, wanted)
-		if n := len(at); n > reached {
+		// Only new events are looked at, because a run has many, and this loop must not slow it down.
+		if e := newest(r.Record[read:]); e.Step > reached {
 			if reached == 0 {
 				r.first = r.firstStep()
 				r.run.Start = r.first.Sub(r.launched).Seconds()
 				r.slots = []capacity{{0, slotsOf(r.hosts)}}
 			}
-			reached, moved = n, time.Now()
-			r.run.survived(at[n-1])
+			reached, moved = e.Step, time.Now()
+			r.run.survived(e.Time().Sub(r.first).Seconds())
+		}
+		read = len(r.Record)
+		if err := load.sample(); err != nil {
+			return 0, err
 		}
 		if reached >= wanted {
 			return 0, nil
@@ -229,6 +260,17 @@ func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
 func (r *runner) firstStep() time.Time {
 	first := r.Record.Where("step", nil)
 	return slices.MinFunc(first, func(a, b train.Event) int { return cmp.Compare(a.T, b.T) }).Time()
+}
+
+// newest returns the first event of the highest step, or the zero Event if there is no step.
+func newest(events train.Record) train.Event {
+	var found train.Event
+	for _, e := range events {
+		if e.Kind == "step" && e.Step > found.Step {
+			found = e
+		}
+	}
+	return found
 }
 
 func (r *runner) failed(why string) string {

@@ -18,11 +18,15 @@ func (r *RunResults) write(w *bytes.Buffer, about About) {
 
 The share of a run's slot-seconds that went into steps which were kept, while things happen: **productive**. Four hosts with one slot each, %d steps of %d
 samples, which the ranks share: a step takes %g s with four ranks and %g s with two. Slots that were taken away do not count as held; what a run loses is the time
-in which slots that it has do not train. The events have a seed (%d) and are the same for all. Measured from the first step on; the start has a column of its own.
+in which slots that it has do not train. Runs without events have %d steps. The events have a seed (%d) and are the same for all. Measured from the first step on; the start has a column of its own.
 
+- **Without launcher** is the same share for %d steps of the script alone: the ranks are started by hand, nothing happens, and nothing is saved. It is measured directly before
+  and after each row, and their mean is shown: what the machine allowed at that time.
+- **Load** is the mean number of threads that used a CPU or waited for one during the run, those of the run included.
 - A hang is a rank that SIGSTOP holds. If training does not go on within %s, the rank is killed by hand, and the event does not count as survived.
 - Kolo runs with `+"`stall_timeout = \"auto\"`"+`, which is not the default; everything else of it is. torchrun is shown with PyTorch's defaults and with the fastest settings.
-- A straggler is stopped and continued in turns for %s. A slow newcomer takes %s longer to start.
+- A straggler is stopped and continued in turns for %s. All ranks wait for it, so it costs half of their time: %.0f slot-seconds of four. No launcher here leaves it out.
+- A slow newcomer takes %s longer to start.
 - A lost node is killed and replaced after %s. Hosts without any network are not simulated: all hosts are this machine.
 - Scripts for torchrun write a checkpoint after as many steps as Young's formula gives for a checkpoint of %.1f ms and the mean time between events.
 - What is lost between two steps counts for the first event between them, or else for the last event before.
@@ -33,7 +37,7 @@ Written by `+"`make bench ONLY=run`"+` on %s; do not edit.
 - machine: %s; other work may have gone on during the measurement
 - software: %s
 
-`, r.Steps, stepSamples, fullStep.Seconds(), 2*fullStep.Seconds(), r.Seed, patience, slowFor, slowImport, nodeAway, r.CheckpointSeconds*1000, about.Date, about.Machine, about.Software)
+`, r.Steps, stepSamples, fullStep.Seconds(), 2*fullStep.Seconds(), stepsWithout(r.Steps), r.Seed, idealSteps, patience, slowFor, fullSlots*slowFor.Seconds()/2, slowImport, nodeAway, r.CheckpointSeconds*1000, about.Date, about.Machine, about.Software)
 	for _, every := range r.schedules() {
 		r.table(w, every)
 		if every > 0 && every == r.schedules()[0] {
@@ -69,7 +73,7 @@ func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {
 	} else {
 		fmt.Fprintf(w, "### One event in %s\n\nSeconds after the first step: %s.\n\n", every, describe(schedule))
 	}
-	fmt.Fprintf(w, "| | productive | start, s | run, s | steps repeated | samples never used, used too often | events survived | slot-seconds lost, by what happened before |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| | productive | without launcher | load | start, s | run, s | steps repeated | samples never used, used too often | events survived | slot-seconds lost, by what happened before |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, l := range runLaunchers {
 		run := by[l.Name]
 		if run == nil {
@@ -87,7 +91,7 @@ func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {
 		if run.Ended != "" {
 			wall = fmt.Sprintf("ended at %.0f with %d steps: %s", run.Wall, run.Steps, run.Ended)
 		}
-		fmt.Fprintf(w, "| %s | %.1f %% | %.1f | %s | %d | %s | %d of %d | %s |\n", name, run.Productive()*100, run.Start, wall, run.Again, samples, run.Survived(), len(run.Events), run.losses())
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.1f | %.1f | %s | %d | %s | %d of %d | %s |\n", name, run.Productive()*100, run.Ideal*100, run.Running, run.Start, wall, run.Again, samples, run.Survived(), len(run.Events), run.losses())
 	}
 	fmt.Fprintln(w)
 }

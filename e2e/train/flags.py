@@ -14,6 +14,7 @@ they share. A multiple of 60 divides among 1 to 6 ranks.
 """
 
 import argparse
+import contextlib
 import os
 import time
 
@@ -69,8 +70,25 @@ def rank_batch(args, size):
     return args.global_batch // size if args.global_batch else args.batch
 
 
-def rest_of_step(args, samples, begun):
-    """Sleeps for what is left of a step that began at time.monotonic() == begun."""
-    rest = args.step_time + args.sample_time * samples - (time.monotonic() - begun)
-    if rest > 0:
-        time.sleep(rest)
+class Pace:
+    """Gives each step its time. It includes the script's own work between steps, such as reading a batch, but not what is excluded()."""
+
+    def __init__(self, args):
+        self._args = args
+        self._begun = time.monotonic()
+
+    def end_step(self, samples):
+        """Sleeps for what is left of a step with so many samples."""
+        rest = self._begun + self._args.step_time + self._args.sample_time * samples - time.monotonic()
+        if rest > 0:
+            time.sleep(rest)
+        self._begun = time.monotonic()
+
+    @contextlib.contextmanager
+    def excluded(self):
+        """Makes steps longer by the time that the block takes."""
+        before = time.monotonic()
+        try:
+            yield
+        finally:
+            self._begun += time.monotonic() - before

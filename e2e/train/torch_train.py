@@ -17,7 +17,6 @@ equal on all ranks.
 """
 
 import os
-import time
 
 import flags
 from faults import misbehave
@@ -64,13 +63,13 @@ def train(state, samples, record):
     batch = flags.rank_batch(args, kolo.size())
     for epoch in state.epochs(args.epochs):
         loader = torch.utils.data.DataLoader(samples, batch_size=batch, sampler=state.sampler)
+        pace = flags.Pace(args)
         for indices, x, y in state.batches(loader):
-            begun = time.monotonic()
             state.optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
             (loss + state.model.uses(indices.to(device), kolo.size())).backward()
             state.optimizer.step()
-            flags.rest_of_step(args, len(indices), begun)
+            pace.end_step(len(indices))
 
             state.step += 1
             state.loss = round(loss.item(), 6)
@@ -79,10 +78,11 @@ def train(state, samples, record):
             left = args.epochs * args.samples - state.samples
             kolo.progress(total_steps=state.step + left // (batch * kolo.size()))
             misbehave(args, state.step, kolo.rank())
-            if args.checkpoint_every and state.step % args.checkpoint_every == 0:
-                kolo.save_checkpoint(state, args.checkpoint)
-            if args.commit_every:
-                state.commit(every=args.commit_every)
+            with pace.excluded():
+                if args.checkpoint_every and state.step % args.checkpoint_every == 0:
+                    kolo.save_checkpoint(state, args.checkpoint)
+                if args.commit_every:
+                    state.commit(every=args.commit_every)
         if args.checkpoint:
             kolo.save_checkpoint(state, args.checkpoint)
         problem.audit(state, record, step=state.step, rank=kolo.rank(), size=kolo.size(), generation=kolo.generation())

@@ -93,9 +93,9 @@ def main():
     random = torch.Generator().manual_seed(args.slot)
     ranks = 4 if args.global_batch else 1
     quorum, epoch_steps = None, args.samples // (args.global_batch or args.batch)
+    pace = flags.Pace(args)
     while manager.current_step() < args.epochs * epoch_steps:
         epoch = manager.current_step() // epoch_steps
-        begun = time.monotonic()
         # Ranks share a global batch; the number of ranks is that of the step before.
         indices = torch.randint(args.samples, (flags.rank_batch(args, max(1, ranks)),), generator=random)
         optimizer.zero_grad()
@@ -103,7 +103,7 @@ def main():
         loss.backward()
         step = manager.current_step()
         optimizer.step()
-        flags.rest_of_step(args, len(indices), begun)
+        pace.end_step(len(indices))
         rank = manager.participating_rank()
         if rank is None or manager.current_step() == step:
             continue  # heals, or the step failed

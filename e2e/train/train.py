@@ -11,7 +11,6 @@ under horovodrun. Its record is described in record.py, its flags in flags.py.
 import json
 import os
 import signal
-import time
 
 import flags
 from faults import misbehave
@@ -92,13 +91,13 @@ def train(state, x, y, record, progress):
     record.write("ring", step=state.step, rank=hvd.rank(), size=hvd.size(),
                  local_rank=hvd.local_rank(), epoch=state.epoch)
     while state.epoch < args.epochs:
+        pace = flags.Pace(args)
         for indices in batches(state.sampler):
-            begun = time.monotonic()
             state.optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(state.model(x[indices]), y[indices])
             (loss + state.model.uses(indices, hvd.size())).backward()
             state.optimizer.step()
-            flags.rest_of_step(args, len(indices), begun)
+            pace.end_step(len(indices))
 
             state.step += 1
             state.samples += len(indices) * hvd.size()
@@ -109,10 +108,11 @@ def train(state, x, y, record, progress):
             left = args.epochs * args.samples - state.samples
             progress.write(state, state.step + left // (flags.rank_batch(args, hvd.size()) * hvd.size()), value)
             misbehave(args, state.step, hvd.rank())
-            if args.checkpoint_every and state.step % args.checkpoint_every == 0:
-                save_checkpoint(state)
-            if args.commit_every and state.step % args.commit_every == 0:
-                state.commit()
+            with pace.excluded():
+                if args.checkpoint_every and state.step % args.checkpoint_every == 0:
+                    save_checkpoint(state)
+                if args.commit_every and state.step % args.commit_every == 0:
+                    state.commit()
         problem.audit(state, record, step=state.step, rank=hvd.rank(), size=hvd.size())
         state.epoch += 1
         state.sampler.set_epoch(state.epoch)

@@ -32,6 +32,17 @@ class Processes(Training):
         """Returns the records of a kind that have these values."""
         return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
 
+    def check_slow(self, agent, *reasons):
+        """Checks that these reasons of slow steps, and no others, were announced, and that each ended before the next step was reported."""
+        announced = set()
+        for worker in agent.workers:
+            slow = ""
+            for message in worker.progress:
+                slow = message.get("slow", slow)
+                announced.add(slow)
+                self.assertFalse(slow and "step" in message, message)
+        self.assertEqual({"", *reasons}, announced)
+
     def alone_and_with_others(self, steps=5, **options):
         """Trains two epochs of 396 samples twice, and returns the agents of both trainings.
 

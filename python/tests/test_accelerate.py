@@ -102,6 +102,7 @@ class Accelerate(Processes):
         options = {"SAMPLES": 240, "BATCH": 8, "GLOBAL": 8}
         first, workers = self.begin(2, SAVE=10, **options)
         first.until(lambda: self.of(first, "step", step=12), what="12 steps")
+        self.check_slow(first, "checkpoint")
         for worker in workers:
             first.kill(worker)
         agent, workers = self.begin(1, 1, RESUME=os.path.join(first.directory.name, "saved"), **options)
@@ -125,6 +126,7 @@ class Accelerate(Processes):
         evaluations = self.of(agent, "evaluation")
         self.assertLess(6, len(evaluations))
         self.assertEqual({tuple(range(16))}, {tuple(entry["indices"]) for entry in evaluations})
+        self.check_slow(agent, "evaluation")
 
     def test_killed_in_the_evaluation_of_an_epoch(self):
         """The last step of the epoch and the evaluation are repeated."""

@@ -252,6 +252,7 @@ class Lightning(Processes):
         for entry in steps:
             self.assertAlmostEqual(1e-2 * (1 - (entry["step"]) / 60), entry["rate"])
         self.assertEqual([30, 60], sorted({entry["step"] for entry in self.of(agent, "validation")}))
+        self.check_slow(agent, "checkpoint", "validation")
 
         with tempfile.TemporaryDirectory() as directory:
             done = subprocess.run(

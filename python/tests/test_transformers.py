@@ -187,6 +187,7 @@ class Trainer(Processes):
         after = self.of(agent, "after")  # evaluated, predicted and saved by both
         self.assertEqual([(30, False), (30, True)], sorted((entry["predictions"], entry["saved"]) for entry in after))
         self.assertEqual(1, len({entry["loss"] for entry in after}))
+        self.check_slow(agent, "checkpoint", "evaluation")
 
     def test_processes_with_different_checkpoints(self):
         """They end with the reason. This happens if each host has its own files."""

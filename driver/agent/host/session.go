@@ -60,7 +60,7 @@ func (h *Host) register() *wire.Register {
 		}
 		info.Slots = append(info.Slots, report)
 	}
-	r := &wire.Register{Info: info, AllocID: h.o.Config.AllocID, Framework: h.o.Config.Framework, Addr: h.o.Addr, Status: h.status, Noticed: h.notices.Last()}
+	r := &wire.Register{Info: info, AllocID: h.o.Config.AllocID, Framework: h.o.Config.Framework, Addr: h.o.Addr, Status: h.status, KeepsRanks: true, Noticed: h.notices.Last()}
 	if h.exchange != nil {
 		r.Keys = h.exchange.Snapshot()
 	}
@@ -121,7 +121,7 @@ func (h *Host) handle(m *wire.ToAgent) {
 	case m.Event != nil:
 		h.o.Events.Emit(m.Event.Text)
 	case m.Status != nil:
-		h.status = m.Status
+		h.status = m.Status.WithRanks(h.status)
 	case m.Release != nil:
 		code := 0
 		if m.Release.Failed {

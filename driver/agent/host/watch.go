@@ -36,7 +36,7 @@ func (h *Host) watch(request wire.Watch) {
 }
 
 // watchRing looks at the processes of a ring that the leader asked about, and answers after
-// elastic.IdleTime.
+// elastic.IdleTime, or earlier if a process is stopped.
 func (h *Host) watchRing(now time.Time) {
 	w := h.watching
 	if w == nil || now.Sub(w.looked) < idleInterval {
@@ -52,7 +52,7 @@ func (h *Host) watchRing(now time.Time) {
 		}
 		w.sights[local].look(activityOf(s.proc.PID()))
 	}
-	if now.Sub(w.began) < elastic.IdleTime {
+	if after := now.Sub(w.began); after < elastic.IdleTime && (after < wire.StoppedTime || !w.stopped()) {
 		return
 	}
 	h.watching = nil
@@ -63,6 +63,16 @@ func (h *Host) watchRing(now time.Time) {
 		}
 	}
 	h.send(&wire.ToLeader{Watched: answer})
+}
+
+// stopped reports whether one of the processes was stopped by a signal at all looks.
+func (w *watching) stopped() bool {
+	for _, seen := range w.sights {
+		if seen.stopped == seen.looks && seen.looks > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *sight) look(a activity) {

@@ -43,6 +43,8 @@ type autoStall struct {
 	last int       // number of the last look
 	next time.Time // no look begins before this
 	tick time.Time // of the last tick
+	// glanced states that the leader has looked for a stopped process since the last step.
+	glanced bool
 
 	slowReported uint64 // generation of the ring whose slow step was reported
 }
@@ -57,6 +59,7 @@ type slow struct {
 // ringLook collects what the hosts see of the processes of a ring that makes no steps.
 type ringLook struct {
 	began time.Time
+	early bool                    // only a stopped process counts, because it is too early for others
 	hosts map[elastic.HostID]bool // that have answered
 	seen  map[elastic.Proc]stall.Activity
 }
@@ -156,39 +159,61 @@ func (l *Leader) placeOf(p elastic.Proc) string {
 
 // checkAuto breaks a ring whose step takes too long compared with its earlier steps. Before
 // that, it asks the hosts what the processes do. If one of them may be working, the ring
-// gets commit_timeout.
+// gets commit_timeout. If a signal has stopped one of them, the ring gets less time.
 func (l *Leader) checkAuto(ctx context.Context, now time.Time) {
 	a := &l.auto
 	limit, known := a.rule.Limit()
+	stopped, _ := a.rule.StoppedLimit()
 	quiet := now.Sub(l.stepped)
-	if !known || l.slowNow(now) != nil || quiet < limit.After-elastic.IdleTime {
-		a.look = nil
+	due, glance := quiet >= limit.After-elastic.IdleTime, quiet >= stopped.After-wire.StoppedTime
+	if !known || l.slowNow(now) != nil || !due && !glance {
+		a.look, a.glanced = nil, false
 		return
 	}
-	if a.look == nil {
-		if now.Before(a.next) {
-			return
+	if a.look == nil || a.look.early && due {
+		if due && !now.Before(a.next) || !due && !a.glanced {
+			l.lookAtRing(now, !due)
 		}
-		a.last++
-		a.look = &ringLook{began: now, hosts: map[elastic.HostID]bool{}, seen: map[elastic.Proc]stall.Activity{}}
-		sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Watch: &wire.Watch{Ring: l.ring, Number: a.last}})
 		return
 	}
 	ring := l.machine.Ring()
-	if quiet <= limit.After || len(a.look.hosts) < len(ring.Hosts()) && now.Sub(a.look.began) < elastic.IdleTime+lookGrace {
+	verdict := stall.Judge(l.activities())
+	if quiet > stopped.After && verdict.Stopped {
+		l.breakAuto(ctx, now, quiet, stopped, verdict)
 		return
 	}
+	complete := len(a.look.hosts) == len(ring.Hosts()) || now.Sub(a.look.began) >= elastic.IdleTime+lookGrace
+	if !complete || a.look.early && verdict.Stopped || !a.look.early && quiet <= limit.After {
+		return
+	}
+	early := a.look.early
+	a.look = nil
+	switch {
+	case early:
+	case verdict.Patient && quiet <= max(limit.After, l.o.Config.CommitLimit()):
+		a.next = now.Add(lookPause)
+	default:
+		l.breakAuto(ctx, now, quiet, limit, verdict)
+	}
+}
+
+// lookAtRing asks the hosts of the ring what their processes do.
+func (l *Leader) lookAtRing(now time.Time, early bool) {
+	a := &l.auto
+	a.last++
+	a.glanced = true
+	a.look = &ringLook{began: now, early: early, hosts: map[elastic.HostID]bool{}, seen: map[elastic.Proc]stall.Activity{}}
+	sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Watch: &wire.Watch{Ring: l.ring, Number: a.last}})
+}
+
+// activities returns what the hosts have seen of the processes of the ring, by rank.
+func (l *Leader) activities() []stall.Activity {
+	ring := l.machine.Ring()
 	ranks := make([]stall.Activity, len(ring.Members))
 	for i, m := range ring.Members {
-		ranks[i] = a.look.seen[m.Proc]
+		ranks[i] = l.auto.look.seen[m.Proc]
 	}
-	a.look = nil
-	verdict := stall.Judge(ranks)
-	if verdict.Patient && quiet <= max(limit.After, l.o.Config.CommitLimit()) {
-		a.next = now.Add(lookPause)
-		return
-	}
-	l.breakAuto(ctx, now, quiet, limit, verdict)
+	return ranks
 }
 
 // watched handles a host's report about its processes.
@@ -208,6 +233,7 @@ func (l *Leader) watched(id elastic.HostID, w *wire.Watched) {
 // breakAuto breaks a ring whose step exceeds its limit, and reports the step times that
 // were compared.
 func (l *Leader) breakAuto(ctx context.Context, now time.Time, quiet time.Duration, limit stall.Limit, verdict stall.Verdict) {
+	l.auto.look = nil
 	ring := l.machine.Ring()
 	step := "a step"
 	if s := l.stats.latest.Step; s != nil {

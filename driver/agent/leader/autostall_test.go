@@ -79,12 +79,12 @@ const within, patience = stall.Floor + 3*time.Second, 10*time.Minute + lookPause
 func TestAutoFindsTheProcessThatIsStopped(t *testing.T) {
 	t.Parallel()
 	w := watchedRing(t)
-	must.False(t, w.breaks(stall.Floor-time.Second))
 	w.doing["b"] = stall.Stopped
-	must.True(t, w.breaks(within))
+	must.False(t, w.breaks(stall.StoppedFloor-500*time.Millisecond))
+	must.True(t, w.breaks(stall.StoppedFloor+time.Second))
 	must.Len(t, 1, w.events)
-	must.StrContains(t, w.events[0], "the step after step 20 of ring 1 takes 5.")
-	must.StrContains(t, w.events[0], ` s, the slowest of the last 20 took 0.20 s (stall_timeout = "auto"); the cause is rank 1 (host b, slot 0), stopped by a signal: the ring forms again without it`)
+	must.StrContains(t, w.events[0], "the step after step 20 of ring 1 takes 2.")
+	must.StrContains(t, w.events[0], ` s, the median of the last 20 was 0.20 s (stall_timeout = "auto"); the cause is rank 1 (host b, slot 0), stopped by a signal: the ring forms again without it`)
 
 	var stopped []elastic.Proc
 	b := w.machine.Ring().Members[1].Proc
@@ -148,9 +148,37 @@ func TestAutoAsksForMoreInAYoungRing(t *testing.T) {
 	t.Parallel()
 	w := watchedRing(t)
 	w.reform()
-	w.doing["b"] = stall.Stopped
 	must.False(t, w.breaks(stall.Young-time.Second))
 	must.True(t, w.breaks(stall.Young+3*time.Second))
+	w.reform()
+	w.doing["b"] = stall.Stopped
+	must.True(t, w.breaks(stall.StoppedFloor+time.Second), must.Sprint("a process that is stopped does not compile"))
+}
+
+// A process that is stopped after the first look is found by the look that all rings get.
+func TestAutoFindsAProcessThatIsStoppedLater(t *testing.T) {
+	t.Parallel()
+	w := watchedRing(t)
+	w.doing["a"] = stall.Busy
+	must.False(t, w.breaks(stall.Floor-elastic.IdleTime-time.Second))
+	looks := w.auto.last
+	must.EqOp(t, 1, looks)
+	w.doing["b"] = stall.Stopped
+	begin := time.Now()
+	w.checkStall(t.Context(), begin.Add(stall.Floor-elastic.IdleTime-500*time.Millisecond))
+	must.EqOp(t, looks, w.auto.last, must.Sprint("one early look"))
+	must.True(t, w.breaks(within))
+	must.StrContains(t, w.events[0], "the cause is rank 1 (host b, slot 0), stopped by a signal")
+}
+
+// A host that does not answer the early look does not delay the look that all rings get.
+func TestAutoLooksInTimeAlthoughAHostDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := watchedRing(t)
+	w.doing["c"] = ""
+	must.False(t, w.breaks(stall.Floor-elastic.IdleTime-time.Second))
+	w.doing["c"] = stall.Idle
+	must.True(t, w.breaks(stall.Floor+500*time.Millisecond))
 }
 
 func TestAutoWaitsForAStepThatIsSlowOnPurpose(t *testing.T) {
@@ -165,7 +193,7 @@ func TestAutoWaitsForAStepThatIsSlowOnPurpose(t *testing.T) {
 	must.False(t, strings.ContainsAny(w.events[0], "\n\x1b"), must.Sprint("text of a tenant"))
 
 	w.says("c", "") // over; from now on the limit counts
-	must.False(t, w.breaks(stall.Floor-time.Second))
+	must.False(t, w.breaks(stall.StoppedFloor-500*time.Millisecond))
 	w.steps(1, 900)
 	must.True(t, w.breaks(within), must.Sprint("a step that was slow on purpose does not count"))
 }

@@ -86,6 +86,7 @@ type Leader struct {
 	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
 	status         *wire.Status
+	ranks          int // version of status.Ranks, which grows with each change
 }
 
 // ErrRefused means that a ring was refused. The leader must start again from the hosts'

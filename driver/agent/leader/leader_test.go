@@ -180,6 +180,32 @@ func TestStall(t *testing.T) {
 }
 
 // Numbers that JSON can't represent would end the sessions over which a status is sent.
+// A host is sent the ranks of the ring once for each ring, unless its version always needs them.
+func TestStatusLeavesOutRanksThatAHostKnows(t *testing.T) {
+	t.Parallel()
+	l := lead(t, config.Config{}, "a", "b")
+	l.hosts["a"].keepsRanks = true
+	check := func(kept bool, size int) {
+		t.Helper()
+		l.sent()
+		l.publish()
+		got := l.sent()
+		a, b := got["a"][0].Status, got["b"][0].Status
+		must.EqOp(t, kept, a.RanksKept)
+		must.EqOp(t, !kept, len(a.Ranks) == size)
+		must.Len(t, size, b.Ranks)
+		must.False(t, b.RanksKept)
+		must.Eq(t, l.status, a.WithRanks(b))
+	}
+	l.publish()
+	check(true, 2)
+	l.hosts["b"].alloc = "another"
+	check(false, 2)
+	check(true, 2)
+	l.hosts["a"].ranks = 0 // a new session
+	check(false, 2)
+}
+
 func TestStatusStaysFinite(t *testing.T) {
 	t.Parallel()
 	l := lead(t, config.Config{}, "a")

@@ -5,6 +5,7 @@ package leader
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,8 +46,27 @@ func (l *Leader) publish() {
 	if l.ended != nil {
 		s.Phase, s.Complete, s.Outcome = "finished", l.ended.Success, l.ended.Reason
 	}
+	if l.ranks == 0 || !slices.Equal(s.Ranks, l.status.Ranks) {
+		l.ranks++
+	}
 	l.status, l.statusAt = s, now
-	l.broadcast(&wire.ToAgent{Status: s})
+	l.sendStatus(s)
+}
+
+// sendStatus sends a status to every host. It leaves out the ranks if the host knows them:
+// every second, a job of n hosts would otherwise send n times n ranks.
+func (l *Leader) sendStatus(s *wire.Status) {
+	short := *s
+	short.Ranks, short.RanksKept = nil, true
+	whole, rest := &wire.ToAgent{Status: s}, &wire.ToAgent{Status: &short}
+	for id, m := range l.hosts {
+		if m.keepsRanks && m.ranks == l.ranks {
+			l.send(id, rest)
+			continue
+		}
+		l.send(id, whole)
+		m.ranks = l.ranks
+	}
 }
 
 // ranksOf names the ranks of a host: "rank 2", "ranks 2-3" or, where replicas span hosts,

@@ -28,6 +28,8 @@ type Verdict struct {
 	// Causes lists the ranks that keep the others from making steps. If it is empty, the
 	// cause is unknown.
 	Causes []int
+	// Stopped states that a signal has stopped the causes.
+	Stopped bool
 	// Patient states that a process may still be working, so that the ring should get more
 	// time.
 	Patient bool
@@ -46,7 +48,7 @@ func Judge(ranks []Activity) Verdict {
 	}
 	switch {
 	case of[Stopped] != nil:
-		return Verdict{Causes: of[Stopped], Why: "stopped by a signal"}
+		return Verdict{Causes: of[Stopped], Stopped: true, Why: "stopped by a signal"}
 	case of[Busy] != nil:
 		return Verdict{Patient: true, Why: "a process uses CPU time"}
 	case of[Disk] != nil:

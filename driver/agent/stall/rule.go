@@ -4,7 +4,9 @@
 package stall
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -16,6 +18,13 @@ const (
 	Young = time.Minute
 	// Factor times the slowest recent step is how long a step may take.
 	Factor = 20
+	// StoppedFloor is the shortest limit of a step while a signal has stopped a process of the
+	// ring. It is short, also in a young ring, because the ring makes no step until the process
+	// is continued.
+	StoppedFloor = 2 * time.Second
+	// StoppedFactor times the median of the recent steps is how long such a step may take. A
+	// single slow step does not count.
+	StoppedFactor = 5
 	// Again times the longest step of the job is how long a step may take, too. So a
 	// recurring pause, such as an evaluation, is within the limit after it has happened
 	// once.
@@ -32,6 +41,7 @@ type Rule struct {
 	recent  []made        // steps of this ring, at least Window if there are as many
 	steps   int           // in recent
 	before  time.Duration // slowest recent step of the last ring that had Enough, 0 if none had
+	usual   time.Duration // median of these steps
 	longest time.Duration // longest step, or broken stall, of the job
 }
 
@@ -44,7 +54,7 @@ type made struct {
 // Formed starts a new ring.
 func (r *Rule) Formed() {
 	if r.steps >= Enough {
-		r.before = r.slowest()
+		r.before, r.usual = r.slowest(), r.median()
 	}
 	r.recent, r.steps = nil, 0
 }
@@ -102,6 +112,29 @@ func (r *Rule) Limit() (limit Limit, known bool) {
 		limit.Compared = "the longest pause of the job took " + Seconds(r.longest)
 	}
 	return limit, true
+}
+
+// StoppedLimit returns the limit of the ring's next step if a signal has stopped one of its
+// processes. It is known when Limit is.
+func (r *Rule) StoppedLimit() (limit Limit, known bool) {
+	usual, compared := r.usual, "the median of the last ring was "
+	if r.steps >= Enough {
+		usual, compared = r.median(), fmt.Sprintf("the median of the last %d was ", min(r.steps, Window))
+	}
+	return Limit{max(StoppedFloor, StoppedFactor*usual), compared + Seconds(usual)}, usual > 0
+}
+
+// median returns the median of the recent steps, each counted as the slowest one of its
+// report.
+func (r *Rule) median() time.Duration {
+	sorted := slices.SortedFunc(slices.Values(r.recent), func(a, b made) int { return cmp.Compare(a.slowest, b.slowest) })
+	seen := 0
+	for _, m := range sorted {
+		if seen += m.steps; 2*seen >= r.steps {
+			return m.slowest
+		}
+	}
+	return 0
 }
 
 // Seconds formats a duration for messages: "0.26 s", "31 s".

@@ -45,6 +45,43 @@ func TestLimit(t *testing.T) {
 	must.Eq(t, Again*30*time.Second, after(t, &r), must.Sprint("a pause that was seen once may recur"))
 }
 
+// A process that is stopped makes no step, so neither a young ring nor an earlier pause gives it
+// more time.
+func TestStoppedLimit(t *testing.T) {
+	var r Rule
+	check := func(want time.Duration, compared string) {
+		t.Helper()
+		limit, known := r.StoppedLimit()
+		_, both := r.Limit()
+		must.EqOp(t, both, known)
+		must.EqOp(t, want > 0, known)
+		if known {
+			must.Eq(t, Limit{want, compared}, limit)
+		}
+	}
+	steps(&r, Enough-1, time.Second)
+	check(0, "")
+	steps(&r, 1, time.Second)
+	check(StoppedFactor*time.Second, "the median of the last 20 was 1.0 s")
+	steps(&r, Window, 100*time.Millisecond)
+	check(StoppedFloor, "the median of the last 100 was 0.10 s")
+	r.Made(1, 7*time.Second)
+	check(StoppedFloor, "the median of the last 100 was 0.10 s")
+	r.Broke(time.Minute)
+	r.Formed()
+	check(StoppedFloor, "the median of the last ring was 0.10 s")
+}
+
+// A report of several steps counts as so many.
+func TestMedian(t *testing.T) {
+	var r Rule
+	r.Made(10, 3*time.Second)
+	r.Made(6, time.Second)
+	r.Made(5, 2*time.Second)
+	must.Eq(t, 2*time.Second, r.median())
+	must.Eq(t, 0, new(Rule).median())
+}
+
 func TestARingBeforeCountsIfItMadeEnough(t *testing.T) {
 	var r Rule
 	steps(&r, Enough, 10*time.Second)
@@ -100,6 +137,10 @@ func TestLimitProperties(t *testing.T) {
 			r.Made(n, slowest)
 			longest = max(longest, slowest)
 			limit, known := r.Limit()
+			if stopped, also := r.StoppedLimit(); also {
+				must.LessEq(t, limit.After, stopped.After, must.Sprint("seed ", seed))
+				must.GreaterEq(t, StoppedFloor, stopped.After, must.Sprint("seed ", seed))
+			}
 			if !known {
 				must.Less(t, Enough, len(ring), must.Sprint("seed ", seed))
 				continue
@@ -161,9 +202,9 @@ func TestJudge(t *testing.T) {
 		ranks []Activity
 		want  Verdict
 	}{
-		"one is stopped, others wait":        {[]Activity{Idle, Stopped, Idle}, Verdict{Causes: []int{1}, Why: "stopped by a signal"}},
-		"one is stopped, others spin":        {[]Activity{Busy, Busy, Stopped}, Verdict{Causes: []int{2}, Why: "stopped by a signal"}},
-		"two are stopped":                    {[]Activity{Stopped, "", Stopped}, Verdict{Causes: []int{0, 2}, Why: "stopped by a signal"}},
+		"one is stopped, others wait":        {[]Activity{Idle, Stopped, Idle}, Verdict{Causes: []int{1}, Stopped: true, Why: "stopped by a signal"}},
+		"one is stopped, others spin":        {[]Activity{Busy, Busy, Stopped}, Verdict{Causes: []int{2}, Stopped: true, Why: "stopped by a signal"}},
+		"two are stopped":                    {[]Activity{Stopped, "", Stopped}, Verdict{Causes: []int{0, 2}, Stopped: true, Why: "stopped by a signal"}},
 		"one hangs without CPU":              {[]Activity{Idle, Idle}, Verdict{Why: "all processes wait, and use hardly any CPU time"}},
 		"rank 0 evaluates":                   {[]Activity{Busy, Idle, Idle}, Verdict{Patient: true, Why: "a process uses CPU time"}},
 		"rank 0 writes a checkpoint":         {[]Activity{Disk, Idle}, Verdict{Causes: []int{0}, Patient: true, Why: "waiting for a disk or a file server"}},

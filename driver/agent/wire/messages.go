@@ -50,6 +50,8 @@ type Register struct {
 	Keys Snapshot `json:"keys"`
 	// Status is the newest status of the job that the host has seen.
 	Status *Status `json:"status,omitempty"`
+	// KeepsRanks states that the host understands Status.RanksKept.
+	KeepsRanks bool `json:"keeps_ranks,omitempty"`
 	// Noticed is the newest timestamp of a notice that the host knows of.
 	Noticed int64 `json:"noticed,omitempty"`
 }

@@ -3,7 +3,15 @@
 
 package wire
 
-import "github.com/kolo-nomad/kolo/driver/elastic"
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// StoppedTime is how long a process that is watched must be stopped by a signal before its
+// host answers, instead of elastic.IdleTime.
+const StoppedTime = time.Second
 
 // Watch asks the hosts of a ring that makes no steps what their processes do. Hosts of an
 // earlier version don't answer.
@@ -13,7 +21,8 @@ type Watch struct {
 	Number int `json:"number"`
 }
 
-// Watched is the answer to a Watch. It is sent after elastic.IdleTime.
+// Watched is the answer to a Watch. It is sent after elastic.IdleTime, or after StoppedTime if
+// a process was stopped by a signal for all of it.
 type Watched struct {
 	Ring   RingID `json:"ring"`
 	Number int    `json:"number"`

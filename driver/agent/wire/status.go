@@ -25,10 +25,13 @@ type Status struct {
 	Generation uint64 `json:"generation"`
 	Size       int    `json:"size"`
 	Ranks      []Rank `json:"ranks"`
-	Hosts      int    `json:"hosts"`
-	MinNP      int    `json:"min_np"`
-	MaxNP      int    `json:"max_np,omitempty"`
-	Resets     int    `json:"resets"`
+	// RanksKept is set only in a message of the leader. It states that Ranks is left out,
+	// because it is the same as in the session's last status.
+	RanksKept bool `json:"ranks_kept,omitempty"`
+	Hosts     int  `json:"hosts"`
+	MinNP     int  `json:"min_np"`
+	MaxNP     int  `json:"max_np,omitempty"`
+	Resets    int  `json:"resets"`
 	// Hold is the reason why no new ring may form now, empty if one may.
 	Hold string `json:"hold,omitempty"`
 	// Surplus is how many slots wait because they do not make up a whole replica.
@@ -59,6 +62,20 @@ type Status struct {
 	Outcome  string `json:"outcome,omitempty"`
 	// Updated is when the status was made, in Unix seconds.
 	Updated float64 `json:"updated"`
+}
+
+// WithRanks returns the status with its ranks, which the leader has left out if RanksKept is
+// set. They are those of the last status of the session.
+func (s *Status) WithRanks(last *Status) *Status {
+	if !s.RanksKept {
+		return s
+	}
+	whole := *s // the leader may send the same status to other hosts of this process
+	whole.RanksKept, whole.Ranks = false, []Rank{}
+	if last != nil {
+		whole.Ranks = last.Ranks
+	}
+	return &whole
 }
 
 // Rank states where one rank of the ring runs.

@@ -6,6 +6,7 @@ package election
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,10 +15,20 @@ var errNotEligible = errors.New("this allocation is leaving, or the registry doe
 // maxDeferrals is the number of rounds an agent waits for a peer with precedence.
 const maxDeferrals = 3
 
+// deferrals returns the number of rounds that this agent waits for a peer with precedence. It
+// waits longer in a job of many agents, because all of them ask all others afterwards.
+func (m *Machine) deferrals() int {
+	if m.cfg.First > 0 && len(m.view) > m.cfg.First {
+		return 3 * maxDeferrals
+	}
+	return maxDeferrals
+}
+
 // round is one round of requests, Probe or Promise, to all peers.
 type round struct {
 	term  uint64
 	peers map[string]*answer
+	rest  []Peer // to ask if the answers of the others do not suffice
 }
 
 // answer is the outcome of one request; outcome 0 means that it is still in flight.
@@ -45,17 +56,33 @@ func (m *Machine) ask(p Peer, kind Kind) {
 }
 
 // begin starts a round of requests.
-func (m *Machine) begin(phase phase, kind Kind) {
+func (m *Machine) begin(phase phase, kind Kind, peers []Peer) {
 	m.phase, m.round = phase, &round{term: m.promised, peers: make(map[string]*answer)}
-	for _, p := range m.targets() {
+	for _, p := range peers {
 		m.ask(p, kind)
 	}
 }
 
 // campaign starts a round of Probes.
 func (m *Machine) campaign() {
-	m.begin(campaigning, Probe)
+	peers := m.targets()
+	first := m.askFirst(peers)
+	m.begin(campaigning, Probe, peers[:first])
+	m.round.rest = peers[first:]
 	m.considerCampaign()
+}
+
+// askFirst sorts peers by precedence, and returns how many of them a campaign asks first.
+// That is all of them if this agent is among the first itself, or has waited long enough.
+func (m *Machine) askFirst(peers []Peer) int {
+	if m.cfg.First == 0 || len(peers) <= m.cfg.First || m.tries > m.deferrals() {
+		return len(peers)
+	}
+	slices.SortFunc(peers, Peer.compare)
+	if m.cfg.Self.Before(peers[m.cfg.First-1]) {
+		return len(peers)
+	}
+	return m.cfg.First
 }
 
 // pause ends the round without a leader. The first few pauses are short.
@@ -90,7 +117,19 @@ func (m *Machine) considerCampaign() {
 	if r.pending(lower) {
 		return
 	}
-	if m.why = m.mayLead(); m.why == nil {
+	m.why = m.mayLead()
+	if m.why == nil && len(r.rest) > 0 {
+		rest := r.rest
+		r.rest = nil
+		for _, p := range rest {
+			if r.peers[p.AllocID] == nil {
+				m.ask(p, Probe)
+			}
+		}
+		m.considerCampaign()
+		return
+	}
+	if m.why == nil {
 		_, m.why = m.quorum(m.rings.without(Ring{}), m.answers(m.willing))
 	}
 	if m.why == nil {
@@ -118,7 +157,7 @@ func (m *Machine) mayLead() error {
 	if !m.eligible() {
 		return errNotEligible
 	}
-	if m.tries > maxDeferrals {
+	if m.tries > m.deferrals() {
 		return nil
 	}
 	for _, id := range sortedKeys(m.round.peers) {
@@ -157,7 +196,7 @@ func (m *Machine) promiseAll() {
 	_, used := m.rings.highest()
 	m.highest = max(m.highest+1, used+1, m.cfg.Epoch+uint64(m.now/time.Millisecond)) //nolint:gosec // time since the start
 	m.promised, m.promisedTo = m.highest, m.self()
-	m.begin(promising, Promise)
+	m.begin(promising, Promise, m.targets())
 	m.considerPromise()
 }
 

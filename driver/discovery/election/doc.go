@@ -14,9 +14,11 @@
 //	       that it leads      v  │                                   v
 //	                        following <──────── higher term ───── leading
 //
-// An agent waits until the registry names it. Then it campaigns: it asks every peer
-// whom that peer follows (Probe), and follows the leader if there is one. If there
-// is none, the first agent by group, index and allocation ID asks all others for a
+// An agent waits until the registry names it. Then it campaigns: it asks its peers
+// whom they follow (Probe), and follows the leader if there is one. In a large job it
+// asks some peers first (Config.First), and the others only if none of these knows a
+// leader or has precedence, or after some rounds. If there is no leader, the first
+// agent by group, index and allocation ID asks all others for a
 // promise (Promise) to obey no term below its own, and leads once it has a quorum
 // (below). It announces that to everybody (Lead) until each has confirmed it.
 //

@@ -24,6 +24,10 @@ type Config struct {
 	Fresh time.Duration
 	// Advice is the largest age of a view that MayPropose accepts.
 	Advice time.Duration
+	// First is the number of peers that an agent asks first in a campaign, 0 for all. If one
+	// of them follows a leader or has precedence, the agent does not ask the others. So a
+	// job of n agents that have lost their leader does not exchange n times n requests.
+	First int
 }
 
 type phase int

@@ -26,8 +26,11 @@ type Peer struct {
 
 // Before orders peers by group, index and allocation ID. If there is no leader yet,
 // the first peer in this order leads.
-func (p Peer) Before(o Peer) bool {
-	return cmp.Or(cmp.Compare(p.Group, o.Group), cmp.Compare(p.Index, o.Index), cmp.Compare(p.AllocID, o.AllocID)) < 0
+func (p Peer) Before(o Peer) bool { return p.compare(o) < 0 }
+
+// compare compares peers by precedence, as cmp.Compare does.
+func (p Peer) compare(o Peer) int {
+	return cmp.Or(cmp.Compare(p.Group, o.Group), cmp.Compare(p.Index, o.Index), cmp.Compare(p.AllocID, o.AllocID))
 }
 
 // View is one reading of the registry.

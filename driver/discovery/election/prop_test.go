@@ -24,6 +24,7 @@ func oneRing(t *rapid.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	s := newSim(rapid.Uint64().Draw(t, "seed"))
 	s.loss = []float64{0, 0, 0.02, 0.2}[even(t, "loss", 4)]
+	s.first = even(t, "asked first", 3)
 	for _, id := range ids[:1+even(t, "agents", 4)] {
 		s.register(id)
 		s.after(s.random(50*ms), func() { s.start(id) })

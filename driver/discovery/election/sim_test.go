@@ -29,6 +29,8 @@ type sim struct {
 	died    map[Process]time.Duration // when
 	bad     string                    // the first broken promise
 	loss    float64
+	first   int // Config.First
+	probes  int
 	log     []string
 }
 
@@ -141,7 +143,7 @@ func (s *sim) start(id string) {
 	s.kill(id)
 	a.m = New(Config{
 		Self:    Peer{AllocID: id, Group: "g", Index: int(id[0] - 'a'), Addr: id},
-		Process: a.process, Retry: 300 * ms, Fresh: 2 * time.Second, Advice: 15 * time.Second,
+		Process: a.process, Retry: 300 * ms, Fresh: 2 * time.Second, Advice: 15 * time.Second, First: s.first,
 	})
 	s.agents[id] = a
 	s.logf("start %s", id)
@@ -245,6 +247,9 @@ func (s *sim) session(a *agent, l Leadership) {
 
 // call carries a request there and the reply back, or neither.
 func (s *sim) call(a *agent, c Call) {
+	if c.Request.Kind == Probe {
+		s.probes++
+	}
 	end := func(o Outcome, r Reply) {
 		if a.alive {
 			s.do(a, a.m.Answer(s.now, c.ID, o, r))

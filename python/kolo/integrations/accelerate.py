@@ -41,6 +41,7 @@ from accelerate.data_loader import prepare_data_loader
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo.torch as kolo
+from kolo.torch import reporting
 from kolo.torch.parallel import rewrap
 
 from . import processes, streams
@@ -111,6 +112,13 @@ class ElasticLoader:
         return Position(self.position.samples, self.position.drop_last).steps(self._step().samples)
 
     def __iter__(self) -> Iterator[Any]:
+        if not self._accelerator.evaluates:
+            yield from self._batches()
+            return
+        with reporting.slow("evaluation"):
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[Any]:
         accelerator, position, step = self._accelerator, self.position, self._step()
         self.put_back()
         loader, begin, number = self._present(step), position.state_dict(), 0
@@ -264,6 +272,11 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
         """The number of steps that the optimizers have done."""
         return self.progress.done
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether the loop evaluates: its models are in evaluation mode."""
+        return bool(self._models) and not any(model.training for model in self._models)
+
     def prepare_model(self, model: torch.nn.Module, device_placement: Optional[bool] = None, evaluation_mode: bool = False) -> torch.nn.Module:
         placed: torch.nn.Module = super().prepare_model(model, device_placement=device_placement, evaluation_mode=True)
         if evaluation_mode:
@@ -307,6 +320,14 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
                 self._within = False
 
         return run  # type: ignore[return-value]
+
+    def save_state(self, *args: Any, **named: Any) -> Any:
+        with reporting.slow("checkpoint"):
+            return super().save_state(*args, **named)
+
+    def save_model(self, *args: Any, **named: Any) -> Any:
+        with reporting.slow("checkpoint"):
+            return super().save_model(*args, **named)
 
     def load_state(self, *args: Any, **named: Any) -> Any:
         if self._within:

@@ -14,7 +14,7 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
     train                    lets the first group load the checkpoint
     _inner_training_loop     is the elastic function, called for each group
     _init_training_state     goes on from the state
-    _save_checkpoint         adds the position in the data to the checkpoint
+    _save_checkpoint         announces a slow step, and adds the position in the data to the checkpoint
     _load_callback_state     leaves it out of what callbacks load
     _wrap_model              wraps the model for the current group
     get_train_dataloader     deals the rest of the epoch out to the ranks
@@ -41,6 +41,7 @@ from transformers.trainer_callback import ExportableState, TrainerCallback, Trai
 from transformers.trainer_utils import get_last_checkpoint, seed_worker
 
 import kolo.torch as kolo
+from kolo.torch import reporting
 
 from . import processes, streams
 from .batches import Position, RankBatches, Step, deal
@@ -505,7 +506,8 @@ class ElasticTrainer:
     def _save_checkpoint(self: Any, *args: Any, **named: Any) -> None:
         if self._kolo.streams:
             self.state.stateful_callbacks[NOTE] = self._kolo.note()
-        super()._save_checkpoint(*args, **named)  # type: ignore[misc]
+        with reporting.slow("checkpoint"):
+            super()._save_checkpoint(*args, **named)  # type: ignore[misc]
 
     def _load_callback_state(self: Any) -> None:
         self.state.stateful_callbacks.pop(NOTE, None)
@@ -518,7 +520,8 @@ class ElasticTrainer:
     def _evaluate(self, *args: Any, skip_scheduler: bool = False, **named: Any) -> Any:
         if skip_scheduler and self._kolo.begun:
             return {}  # eval_on_start: once in a training, not in each group
-        return super()._evaluate(*args, skip_scheduler=skip_scheduler, **named)  # type: ignore[misc]
+        with reporting.slow("evaluation"):
+            return super()._evaluate(*args, skip_scheduler=skip_scheduler, **named)  # type: ignore[misc]
 
     def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
         return super()._finalize_training(trial, num_train_samples, time.time() - self._kolo.seconds)  # type: ignore[misc]

@@ -11,6 +11,7 @@ import tempfile
 from typing import Any
 
 import lightning
+from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop
 from lightning.pytorch.loops.fit_loop import RestartStage, _FitLoop
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.loops.utilities import _select_data_fetcher
@@ -18,7 +19,7 @@ from lightning.pytorch.trainer.states import RunningStage
 from lightning.pytorch.utilities import CombinedLoader
 
 import kolo.torch as kolo
-from kolo.torch import place
+from kolo.torch import place, reporting
 
 from .training import Training
 
@@ -110,10 +111,19 @@ class ElasticEpochLoop(_TrainingEpochLoop):  # type: ignore[misc]
         """Does nothing: a process that gets SIGTERM leaves, and the others go on."""
 
 
+class ElasticEvaluationLoop(_EvaluationLoop):  # type: ignore[misc]
+    """Lightning's validation within a training, which takes longer than a step."""
+
+    def run(self) -> Any:
+        with reporting.slow("validation"):
+            return super().run()
+
+
 def adopt(trainer: Any) -> None:
     """Replaces Lightning's loops in a trainer with those of this module."""
     loop = trainer.fit_loop
-    for present, expected, ours in ((loop, _FitLoop, ElasticFitLoop), (loop.epoch_loop, _TrainingEpochLoop, ElasticEpochLoop)):
+    for present, expected, ours in ((loop, _FitLoop, ElasticFitLoop), (loop.epoch_loop, _TrainingEpochLoop, ElasticEpochLoop),
+                                    (loop.epoch_loop.val_loop, _EvaluationLoop, ElasticEvaluationLoop)):
         if type(present) not in (expected, ours):
             raise ValueError("%s is not Lightning's %s, which ElasticStrategy replaces itself" % (type(present).__name__, expected.__name__))
         for name in vars(ours):

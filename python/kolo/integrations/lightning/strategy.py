@@ -16,7 +16,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo.torch as kolo
-from kolo.torch import place
+from kolo.torch import place, reporting
 
 from .environment import Environment
 from .loops import adopt
@@ -121,7 +121,8 @@ class ElasticStrategy(DDPStrategy):  # type: ignore[misc]
     def save_checkpoint(self, checkpoint: Dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         if self.training is not None:
             checkpoint[KEY] = self.training.note()
-        super().save_checkpoint(checkpoint, filepath, storage_options)
+        with reporting.slow("checkpoint"):
+            super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: Optional[bool] = None) -> Dict[str, Any]:
         checkpoint: Dict[str, Any] = super().load_checkpoint(checkpoint_path, weights_only)

@@ -1,0 +1,19 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestStatus_WithRanks(t *testing.T) {
+	ranks := []Rank{{Host: "a"}, {Rank: 1, Host: "b"}}
+	last, whole, short := &Status{Size: 2, Ranks: ranks}, &Status{Ranks: []Rank{}}, &Status{Size: 3, RanksKept: true}
+	must.EqOp(t, whole, whole.WithRanks(last))
+	must.Eq(t, &Status{Size: 3, Ranks: ranks}, short.WithRanks(last))
+	must.Eq(t, &Status{Size: 3, Ranks: []Rank{}}, short.WithRanks(nil))
+	must.True(t, short.RanksKept, must.Sprint("other hosts may share the message"))
+}
