@@ -45,8 +45,8 @@ type kolo struct {
 	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; for declared remaining work, four times this value"`
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds within which a resize must pay for itself; for young jobs, only as long as they have run so far"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest measured size"`
-	Patience float64 `hcl:"patience,optional" doc:"a job of unknown length that waited this many times as long as it ran, beyond three times the ordinary wait, counts as new, and its weight doubles; 0 ignores waiting"`
-	Tail     float64 `hcl:"tail,optional" doc:"from 0, which minimises the mean completion time, to 1, which gives long jobs as much weight as short ones: the longest jobs end earlier, and the mean is higher"`
+	Patience float64 `hcl:"patience,optional" doc:"a job of unknown length counts as new, with twice its weight, once it has waited this many times as long as it ran; only waiting beyond three times the median wait of the running jobs counts; 0 ignores waiting"`
+	Tail     float64 `hcl:"tail,optional" doc:"0 minimises the mean JCT; 1 gives long jobs the same weight as short ones, so the longest jobs end earlier, but the mean JCT is higher"`
 	Period   float64 `hcl:"period,optional" doc:"seconds after which the policy plans again while jobs wait, even if nothing happens"`
 }
 
