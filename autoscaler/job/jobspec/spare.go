@@ -5,9 +5,9 @@ package jobspec
 
 import "fmt"
 
-// spares checks that spare hosts do not count as workers that train. The ring of a job with
-// spare_hosts = 1 has one worker less than the job's groups together. So the job has one
-// worker more, in a group that the autoscaler does not scale.
+// spares checks that the groups that the autoscaler scales do not contain spare hosts, because
+// it counts workers that train. A job with spare_hosts = 1 needs one additional worker in a
+// group without a kolo block.
 func (r *reader) spares() {
 	where, spares, fixed := "", 0, 0
 	for _, g := range r.job.TaskGroups {

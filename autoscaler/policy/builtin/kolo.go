@@ -17,11 +17,11 @@ import (
 // It maximises the sum over jobs of weight × speed-up^(1-fairness), where
 //
 //   - weight falls with a job's expected length: its remaining work if declared, else
-//     what the lengths of similar jobs show (package length), else the service that
-//     it has received, because a job that ran long will probably run long still.
+//     a prediction from similar jobs (package length), else its attained service,
+//     because a job that has run long will probably continue to run long.
 //     Beyond a ceiling it stops falling: among long jobs, the longest is as likely
-//     to end as any other. If a job of unknown length waits far longer than is
-//     ordinary, its weight rises, so that it does not starve.
+//     to end as any other. If a job of unknown length waits far longer than others
+//     did, its weight rises, so that it does not starve.
 //   - The exponent below one makes a first GPU worth more than a tenth one, beyond
 //     what the curve says. More jobs run at once, at sizes where they are
 //     efficient.
