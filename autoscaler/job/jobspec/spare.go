@@ -25,9 +25,9 @@ func (r *reader) spares() {
 	switch {
 	case spares == 0:
 	case fixed != spares:
-		r.problem(where, fmt.Sprintf("%d workers would not train, and a group with a kolo block counts workers that train; groups with spare_hosts and without a kolo block have %d", spares, fixed),
+		r.problem(where, fmt.Sprintf("needs a count of %d in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is %d", spares, fixed),
 			fmt.Sprintf("add a group with the same task and service, no kolo block, and count = %d; or remove spare_hosts", spares))
 	case r.spec.CanWait:
-		r.problem(where, "while the job waits or is suspended with no workers, the spare host would train alone", "write scaling { min = 1 }, or remove spare_hosts")
+		r.problem(where, "while the job waits or is suspended with no workers, the spare host would train alone", "set scaling { min = 1 }, or remove spare_hosts")
 	}
 }
