@@ -27,8 +27,8 @@ import (
 // imports is how long a training process of the tests with spares takes to start.
 const imports = 10 * time.Second
 
-// A node is lost with its Nomad client and all its tasks. A spare host takes the place of the
-// lost one long before another could have started, and the next spare is started.
+// A node is lost with its Nomad client and all its tasks. A spare host replaces it long before
+// a new process could have started, and the next spare starts.
 func TestSpareHostReplacesANode(t *testing.T) {
 	const size = 3
 	ctx := testContext(t, 20*time.Minute)
@@ -93,9 +93,8 @@ func (tr *training) sparesReady(ctx context.Context) (int, error) {
 	return 0, cmp.Or(err, errNotYet)
 }
 
-// loseNode ends a client, its plugins and all tasks on it with SIGKILL, while processes take
-// long to start. It returns the time from the last step before to the first step of a ring of
-// the same size after.
+// loseNode kills a client, its plugins and all its tasks with SIGKILL. It returns the time from
+// the last step before the loss to the first step of a ring of the same size after it.
 func (tr *training) loseNode(ctx context.Context, t *testing.T, node *cluster.Node, rank int) time.Duration {
 	t.Helper()
 	tr.write("import-time", fmt.Sprint(imports.Seconds()))

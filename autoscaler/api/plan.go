@@ -18,8 +18,8 @@ type Proposal struct {
 	Policy string        `json:"policy"`
 	Jobs   []ProposedJob `json:"jobs"`
 
-	// Ineligible holds the jobs that would be left alone because of errors. The configuration
-	// causes some of these, such as a queue that does not accept a job's namespace.
+	// Ineligible lists the jobs that would not be scaled because of errors. Some errors are
+	// conflicts with the configuration, such as a queue that does not accept a job's namespace.
 	Ineligible []IneligibleJob `json:"ineligible,omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Timeline is the answer to GET /v1/timeline: which job held how many slots, as far as this
-// autoscaler knows.
+// Timeline is the answer to GET /v1/timeline: the slots that each job held over time, as far
+// as this autoscaler knows.
 type Timeline struct {
 	From   time.Time  `json:"from"` // nothing before is known, or was asked for
 	To     time.Time  `json:"to"`
@@ -55,8 +55,8 @@ func (s *SlotsAt) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Series is the answer to GET /v1/series: how the training of a job went, as far as this
-// autoscaler has seen it. The lists of numbers have the same length.
+// Series is the answer to GET /v1/series: the reports of a job's training that this
+// autoscaler received. The lists of numbers have the same length.
 type Series struct {
 	Time    []float64    `json:"time"` // Unix seconds
 	Size    []int        `json:"size"` // slots in the ring
@@ -76,7 +76,7 @@ type RingResize struct {
 	Lost    *float64  `json:"lost,omitempty"`    // repeated steps; absent: unknown
 }
 
-// JobDetail is the part of Job that only the answer about one job contains.
+// JobDetail is the part of Job that GET /v1/status does not contain.
 type JobDetail struct {
 	Training    *Training       `json:"training,omitempty"` // absent if it has never reported
 	Curve       []CurvePoint    `json:"curve,omitempty"`
@@ -127,8 +127,8 @@ type Node struct {
 	Held     []Held   `json:"held"`
 }
 
-// Held is the slots of one allocation on a node. The caller may not read the job if it is
-// absent.
+// Held describes the slots of one allocation on a node. The job is absent if the caller may
+// not read it.
 type Held struct {
 	*identity.JobKey
 	Alloc   string `json:"alloc,omitempty"`

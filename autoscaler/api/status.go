@@ -107,9 +107,9 @@ type QueueUse struct {
 	Borrowed int    `json:"borrowed,omitempty"` // of these, slots beyond the guarantee, if the pool is divided
 	Waiting  int    `json:"waiting"`            // jobs with no workers
 
-	// Reasons counts the jobs that wait by reason. Entitled is what the division of the pool
-	// gives the queue by what its jobs could use now, and Lent what others hold of its
-	// guarantee; both only if the pool is divided.
+	// Reasons counts the waiting jobs by reason. In a divided pool, Entitled is the number of
+	// slots that the queue's jobs may hold now, at most as many as they can use. Lent is the
+	// part of its guarantee that it does not use while another queue borrows.
 	Reasons  map[waiting.Reason]int `json:"reasons,omitempty"`
 	Entitled *int                   `json:"entitled,omitempty"`
 	Lent     int                    `json:"lent,omitempty"`
@@ -163,8 +163,8 @@ type JobStatus struct {
 	Progress   float64   `json:"progress,omitempty"` // part of the work that is done, 1 once the job is complete
 	Loss       *float64  `json:"loss,omitempty"`
 	ETA        time.Time `json:"eta,omitzero"`
-	// Remaining is what is known of the remaining work; absent if nothing is, or if the job
-	// is complete.
+	// Remaining describes the remaining work. It is absent if that is unknown, or if the job is
+	// complete.
 	Remaining *Remaining `json:"remaining,omitempty"`
 	Size      int        `json:"size,omitempty"`       // slots in the ring
 	LostSteps *float64   `json:"lost_steps,omitempty"` // nil if unknown for some resize

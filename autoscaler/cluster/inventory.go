@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// Machine is a node with what it holds, for people who look at it. No decision reads it.
+// Machine describes a node and the slots held on it, for display. No decision depends on it.
 type Machine struct {
 	ID, Name, Pool, Class string
 	State                 string // as Nomad reports: ready, ineligible, draining, down, disconnected, initializing
@@ -28,10 +28,10 @@ type Instance struct {
 	ID    string
 	Group string // vendor/type/name
 	Sick  bool
-	Why   string // it is unhealthy, as the device plugin reports
+	Why   string // why it is unhealthy, as reported by the device plugin
 }
 
-// Held is what one allocation holds on a node.
+// Held describes the slots that one allocation holds on a node.
 type Held struct {
 	Alloc   string
 	Job     identity.JobKey
@@ -77,7 +77,7 @@ func (w *Watcher) Machines(pools func(string) config.Pool) []Machine {
 	return out
 }
 
-// held returns what an allocation holds on its node.
+// held returns the slots that an allocation holds on its node.
 func (s *store) held(a *alloc, n *node, pools func(string) config.Pool) Held {
 	h := Held{Alloc: a.id, Job: a.job, Group: a.group, Ending: a.ending, Created: a.created, Slots: s.slots(a, pools)}
 	h.Elastic = h.Slots > 0
@@ -96,7 +96,7 @@ func (s *store) held(a *alloc, n *node, pools func(string) config.Pool) Held {
 	return h
 }
 
-// state returns one word for what the node does with workers.
+// state returns one word for the state of a node.
 func (n *node) state() string {
 	switch {
 	case n.Status != api.NodeStatusReady:

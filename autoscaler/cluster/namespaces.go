@@ -10,12 +10,12 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Nomad sends only events of the namespaces that existed when a stream was opened. So the
-// stream is opened again when there is a new namespace.
+// A stream of Nomad has only events of namespaces that existed when it was opened. So the
+// stream is opened again when a namespace is created.
 
-// untilNamespace returns when there is a namespace that is not known, or when ctx ends. After
-// it has found one, lists are read without delay for some time, because no stream had its
-// events.
+// untilNamespace returns when there is an unknown namespace, or when ctx ends. After it has
+// found one, lists are read without delay for some time, because the stream has missed the
+// namespace's events.
 func (w *Watcher) untilNamespace(ctx context.Context, known map[string]bool, index uint64) {
 	retries := newRetries(time.Minute)
 	for ctx.Err() == nil {

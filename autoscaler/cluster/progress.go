@@ -47,7 +47,7 @@ func readProgress(text []byte) (*history.Progress, error) {
 	}
 	for _, r := range p.Ranks {
 		if !slots(r.Rank) || len(r.AllocID) > allocIDLimit {
-			return nil, fmt.Errorf("rank %d is impossible, or its allocation", r.Rank)
+			return nil, fmt.Errorf("rank %d or its allocation ID is invalid", r.Rank)
 		}
 	}
 	for _, r := range p.Resizes {
@@ -61,7 +61,7 @@ func readProgress(text []byte) (*history.Progress, error) {
 	return &p, nil
 }
 
-// cut returns the beginning of a text that is only shown.
+// cut returns the beginning of a text, which is only for display.
 func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), textLimit)], "") }
 
 func slots(n int) bool { return n >= 0 && n <= slotsLimit }

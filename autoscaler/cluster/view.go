@@ -221,10 +221,10 @@ func (b *viewBuilder) unfit(j *job) problem.List {
 	where := fmt.Sprintf("group %q", j.spec.Groups[0].Name)
 	switch {
 	case pool.CPUSlot > 0 && device != "":
-		return problem.List{{Field: where, Text: fmt.Sprintf("asks for device %q, but slots of node pool %q are counted in CPU", device, j.pool),
+		return problem.List{{Field: where, Text: fmt.Sprintf("requests device %q, but slots of node pool %q are counted in CPU", device, j.pool),
 			Remedy: "remove the device block, or configure device instead of cpu_slot for the pool"}}
 	case pool.CPUSlot == 0 && device == "":
-		return problem.List{{Field: where, Text: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
+		return problem.List{{Field: where, Text: fmt.Sprintf("requests no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
 			Remedy: "add a device block, or configure cpu_slot for the pool"}}
 	}
 	if problems := barred(j, pool); problems != nil {

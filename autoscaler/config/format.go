@@ -118,8 +118,8 @@ func whole(low, high int) format[int] {
 	}}
 }
 
-// exampleOf returns an example of a whole number: the number at the start of what was written,
-// such as 1000 of "1000MHz", or else low.
+// exampleOf returns an example of a whole number for a message: the digits at the start of the
+// user's text, such as 1000 of "1000MHz", or else low.
 func exampleOf(a *hcl.Attribute, low, high int) string {
 	if v, diags := a.Expr.Value(nil); !diags.HasErrors() && v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
 		text := v.AsString()

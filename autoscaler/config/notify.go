@@ -12,15 +12,15 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Notify is a webhook that is called for some events.
+// Notify configures a webhook, and selects the events that are sent to it.
 type Notify struct {
 	Name       string
 	URL        string
-	SecretFile string // with the key that signs requests, "" is none
+	SecretFile string // contains the key that signs requests; "" if they are not signed
 	Format     string // NotifyJSON or NotifySlack
 	On         []string
-	Queue      string // only events of jobs in this queue, "" is all
-	AllowLocal bool   // addresses of the autoscaler's own host
+	Queue      string // sends only events of jobs in this queue; "" means all
+	AllowLocal bool   // permits addresses of the autoscaler's own host
 }
 
 // Formats of requests.
@@ -29,17 +29,17 @@ const (
 	NotifySlack = "slack"
 )
 
-// Notifications are what a webhook can be told.
+// Notifications lists the words that select events for a webhook.
 var Notifications = []string{"complete", "failed", "suspended", "idle", "problem", "trouble"}
 
 func (n *Notify) settings() settings {
 	return settings{
-		define("url", &n.URL, "", checked("URL", hookURL), "Where events are sent, with POST.").or("required"),
-		define("on", &n.On, []string{"complete", "failed"}, list("words", `["failed", "idle"]`, notification), "What is sent: some of `"+strings.Join(Notifications, "`, `")+"`.").or("`complete`, `failed`"),
-		define("queue", &n.Queue, "", text, "Only events of jobs in this queue.").or("all"),
-		define("format", &n.Format, NotifyJSON, oneOf(NotifyJSON, NotifySlack), "`slack` is understood by Slack, Mattermost and others that accept its incoming webhooks."),
-		define("secret_file", &n.SecretFile, "", existing, "File with the key of the [signature](../howto/monitor.md#webhooks), at least 16 bytes.").or("none"),
-		define("allow_local", &n.AllowLocal, false, boolean, "Also sends to addresses of the autoscaler's own machine."),
+		define("url", &n.URL, "", checked("URL", hookURL), "URL that receives the events, by POST.").or("required"),
+		define("on", &n.On, []string{"complete", "failed"}, list("words", `["failed", "idle"]`, notification), "Events that are sent: some of `"+strings.Join(Notifications, "`, `")+"`.").or("`complete`, `failed`"),
+		define("queue", &n.Queue, "", text, "Send only events of jobs in this queue.").or("all"),
+		define("format", &n.Format, NotifyJSON, oneOf(NotifyJSON, NotifySlack), "Body of the requests. `slack` is for Slack's incoming webhooks, and for others that accept its format, such as Mattermost's."),
+		define("secret_file", &n.SecretFile, "", existing, "File with the key for the [signature](../howto/monitor.md#webhooks): at least 16 bytes. Without it, requests are not signed.").or("none"),
+		define("allow_local", &n.AllowLocal, false, boolean, "Permit URLs on the autoscaler's own machine."),
 	}
 }
 
@@ -47,7 +47,7 @@ func (n *Notify) settings() settings {
 func hookURL(s string) (checked, complaint string) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return "", `it is not the URL of a webhook; write one such as "https://hooks.example/kolo", without a user and without "#".` // a URL may hold a secret
+		return "", `not a valid webhook URL; write one such as "https://hooks.example/kolo", without a user and without "#".` // a URL may hold a secret
 	}
 	return s, ""
 }
@@ -55,7 +55,7 @@ func hookURL(s string) (checked, complaint string) {
 // notification accepts a word of Notifications.
 func notification(_ int, s string) (checked, complaint string) {
 	if !slices.Contains(Notifications, s) {
-		return "", fmt.Sprintf("%q is not known; write some of %s.", s, strings.Join(Notifications, ", "))
+		return "", fmt.Sprintf("%q is not a known event; write some of %s.", s, strings.Join(Notifications, ", "))
 	}
 	return s, ""
 }

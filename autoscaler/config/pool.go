@@ -68,7 +68,7 @@ type Pool struct {
 	HalfLife time.Duration
 	// SlotCost holds the costs of slots by type of device, or by pattern; see CostOf.
 	SlotCost map[string]float64
-	// Tree is how the pool is divided between its queues; nil if it is one pot.
+	// Tree describes how the pool is divided between its queues; nil if it is not divided.
 	Tree *queue.Tree
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Values of a pool's share.
 const (
-	ShareNone       = "none"       // the pool is one pot
+	ShareNone       = "none"       // the pool is not divided
 	ShareNamespaces = "namespaces" // each namespace is a queue
 )
 
@@ -40,7 +40,7 @@ func (c *Config) queues(p *Pool, blocks hcl.Blocks, share *hcl.Attribute) hcl.Di
 	case diags.HasErrors():
 		return diags
 	case r.first != nil && share != nil && p.Share == ShareNone:
-		return hcl.Diagnostics{wrong(*r.first, "Contradiction", `share = "none" makes one pot of the pool, and this divides it; remove one of the two.`)}
+		return hcl.Diagnostics{wrong(*r.first, "Contradiction", `this divides the pool, but share = "none" leaves it undivided; remove one of the two.`)}
 	case r.first == nil && (p.Share == ShareNone || p.Share == "" && (len(blocks) > 0 || p.sharesByPolicy())):
 		p.Tree = nil
 		return diags

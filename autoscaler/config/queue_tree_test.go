@@ -96,8 +96,8 @@ func bare(n queue.Node) queue.Node {
 }
 
 // A pool without queues is divided between namespaces, unless share = "none" or its policy
-// shares it between tenants itself. Queues with the keys that they had before leave the pool
-// one pot.
+// shares it between tenants itself. Queues whose keys only bound what jobs request do not
+// divide the pool.
 func TestParse_Share(t *testing.T) {
 	for src, isDivided := range map[string]bool{
 		``:                 true,
@@ -172,7 +172,7 @@ queue "b" {
 		"an unknown key":              {`queue "a" { guarante = 1 }`, `kolo.hcl:2: Unsupported argument`},
 		"an unknown key of caps":      {"queue \"a\" {\n per_namespace {\n  weight = 1\n }\n}", `kolo.hcl:4: Unsupported argument`},
 		"an unknown share":            {`share = "all"`, `kolo.hcl:2: Wrong value for share: "all" is not known; write one of none, namespaces.`},
-		"one pot, and it is divided":  {"share = \"none\"\nqueue \"a\" {\n weight = 1\n}", `kolo.hcl:4: Contradiction: share = "none" makes one pot of the pool`},
+		"undivided and divided":       {"share = \"none\"\nqueue \"a\" {\n weight = 1\n}", `kolo.hcl:4: Contradiction: this divides the pool, but share = "none" leaves it undivided`},
 		"a policy's option is wrong":  {"queue \"a\" {\n policy \"fifo\" { strict = 3 }\n}", `kolo.hcl:3: `},
 		"a queue outside of any pool": {"}\nqueue \"a\" {", `Write it inside of pool "<node pool>"`},
 	} {

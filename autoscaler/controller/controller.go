@@ -81,7 +81,7 @@ type Controller struct {
 	holder         leader.Holder // of the lock, as far as known
 	subscribers    map[chan api.Event]struct{}
 
-	// For people who look at the recent past; no decision reads them.
+	// The recent past, which is only shown. No decision depends on it.
 	slots  *timeline.Slots
 	recent []api.Event // the last events, newest last
 }

@@ -28,7 +28,7 @@ type job struct {
 
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
 	askedAt       time.Time        // start of the probe that returned the last report
-	ranks         map[string]int   // by allocation, of those that have only one; nil if unknown
+	ranks         map[string]int   // rank of each allocation that has exactly one; nil if unknown
 	completeUntil time.Time        // until then, the training's report of its completion counts
 
 	idle       time.Duration // for how long it made no step, if it is idle; else 0
@@ -36,9 +36,9 @@ type job struct {
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 
-	wasAlive bool             // it has had workers since it last failed
-	series   *timeline.Series // how its training went
-	training *api.Training    // its last report, nil if there is none
+	wasAlive bool             // the job has had workers since it last failed
+	series   *timeline.Series // reports of its training
+	training *api.Training    // the last report; nil if there is none
 }
 
 // job returns the state of a job that has a history, else nil. The caller holds c.mu.
@@ -62,7 +62,7 @@ func (c *Controller) job(key identity.JobKey) *job {
 // kindKey returns the key of a job's kind.
 func kindKey(key identity.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
 
-// groupOf returns the jobs that a job's service is compared with.
+// groupOf returns the sets of jobs that a job's attained service is compared with.
 func groupOf(j *planner.Job, f *cluster.Facts) history.Group {
 	return history.GroupOf(kindKey(j.Key, f), j.Pool)
 }

@@ -152,7 +152,7 @@ func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Coll
 // Registry returns the autoscaler's metrics except the metrics of JobMetrics.
 func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }
 
-// ranks returns the ranks of allocations that hold GPUs, as far as they are known.
+// ranks returns the known ranks of allocations that hold GPUs.
 func (c *Controller) ranks(gpus []cluster.GPU) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

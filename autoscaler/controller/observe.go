@@ -137,7 +137,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	case c.overrides.IsPaused(j.Key):
 		j.HoldReason = "paused by a user"
 	case f.Failed:
-		j.HoldReason = "all its workers have failed and Nomad gave it up; register it again"
+		j.HoldReason = "all its workers have failed and Nomad does not restart them; register it again"
 	case known.IdleAt > 0 && j.Count() == 0:
 		j.HoldReason = "it was idle and is suspended; register or scale it to run it again"
 	case known.retryAt.After(now):
@@ -154,9 +154,10 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	}
 }
 
-// noteFailure reports a job once Nomad has given it up. A job without workers may look like that
-// for a moment while it starts, and long after the event in the eyes of an autoscaler that has
-// just started. The caller holds c.mu.
+// noteFailure emits an event once all workers of a job have failed and Nomad does not restart
+// them. It requires that this autoscaler has seen the job with workers: a job that just starts
+// looks the same for a moment, and a job that failed long ago looks the same to an autoscaler
+// that has just started. The caller holds c.mu.
 func (c *Controller) noteFailure(known *job, j *planner.Job, f *cluster.Facts) {
 	switch {
 	case j.Alive() > 0:
@@ -164,7 +165,7 @@ func (c *Controller) noteFailure(known *job, j *planner.Job, f *cluster.Facts) {
 	case f.Failed && known.wasAlive:
 		known.wasAlive = false
 		e := jobEvent("failed", j.Key)
-		e.From, e.To, e.Reason = j.Count(), j.Count(), "all its workers have failed, and Nomad gave it up"
+		e.From, e.To, e.Reason = j.Count(), j.Count(), "all its workers have failed, and Nomad does not restart them"
 		c.events = append(c.events, e)
 	}
 }

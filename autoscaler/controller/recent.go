@@ -22,9 +22,9 @@ const (
 	mostEvents  = 500
 )
 
-// recordSlots records which job holds how many slots. The first record begins with what
-// Nomad's allocations show of the time before, so that the past outlives a change of leaders
-// and a restart. The caller holds c.mu.
+// recordSlots records the slots that each job holds. The first record also restores the past
+// from Nomad's allocations, so that it survives a change of leaders and a restart. The caller
+// holds c.mu.
 func (c *Controller) recordSlots(v *cluster.View, now time.Time) {
 	slots := map[timeline.Key]int{}
 	for i := range v.Nodes {
@@ -64,7 +64,7 @@ func (c *Controller) pastSlots(pools map[identity.JobKey]string) (deltas []timel
 	return deltas
 }
 
-// Timeline returns which job held how many slots since a time, and the last events.
+// Timeline returns the slots of each job since a time, and the last events.
 func (c *Controller) Timeline(since time.Time) *api.Timeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Controller) Timeline(since time.Time) *api.Timeline {
 	return out
 }
 
-// Nodes returns the nodes of the cluster with what they hold.
+// Nodes returns the nodes of the cluster, and the slots that jobs hold on them.
 func (c *Controller) Nodes() ([]api.Node, error) {
 	c.mu.Lock()
 	v, pools := c.view, c.cfg.Pool
@@ -100,7 +100,7 @@ func (c *Controller) Nodes() ([]api.Node, error) {
 	return report.Nodes(v, c.watcher.Machines(pools)), nil
 }
 
-// Series returns how the training of a job went, or nil if the job is not known.
+// Series returns the reports of a job's training, or nil if the job is unknown.
 func (c *Controller) Series(key identity.JobKey) *api.Series {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +111,8 @@ func (c *Controller) Series(key identity.JobKey) *api.Series {
 	return report.Series(j.series)
 }
 
-// JobDetail returns what is known about a job beyond its status: its training's last
-// report, its curve, and its allocations.
+// JobDetail returns what the status of a job does not contain: its training's last report, its
+// scaling curve, and its allocations.
 func (c *Controller) JobDetail(key identity.JobKey) *api.JobDetail {
 	c.mu.Lock()
 	out, pools := &api.JobDetail{}, c.cfg.Pool

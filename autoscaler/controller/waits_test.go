@@ -47,7 +47,7 @@ func (w *world) eventuallyWaits(a *Controller, id string, reason waiting.Reason,
 // The reason of the decision in force stays while later ones repeat it, for a job that has
 // workers and for one that waits, also in a pool that is divided.
 func TestController_TheReasonInForceStays(t *testing.T) {
-	for name, lines := range map[string]string{"one pot": "", "divided": `queue "a" { guarantee = 4 }`} {
+	for name, lines := range map[string]string{"undivided": "", "divided": `queue "a" { guarantee = 4 }`} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 4)
 			c := w.config()

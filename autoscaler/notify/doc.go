@@ -1,10 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package notify calls webhooks for events of the autoscaler.
+// Package notify sends events of the autoscaler to webhooks.
 //
 //	controller ─ Event ─> Sender ─ one queue for each webhook ─> POST, with retries
 //
-// A webhook is somebody else's server: it may hang, fail or redirect, and none of that delays the
-// autoscaler or another webhook. What does not fit a queue is dropped and logged.
+// The server of a webhook may hang, fail or redirect. None of that delays the autoscaler or
+// another webhook. If a queue is full, events are dropped and logged.
 package notify

@@ -20,7 +20,7 @@ import (
 
 // Notification is the body of a request in the format json.
 type Notification struct {
-	ID   string `json:"id"`   // the same in each repetition of a request
+	ID   string `json:"id"`   // the same in all retries of a request
 	On   string `json:"on"`   // a word of config.Notifications
 	Text string `json:"text"` // one line for people
 	Pool string `json:"pool,omitempty"`
@@ -29,7 +29,7 @@ type Notification struct {
 	Event api.Event `json:"event"`
 }
 
-// Kind returns the word of config.Notifications that an event belongs to, or "".
+// Kind returns the word of config.Notifications that selects an event, or "" if none does.
 func Kind(e *api.Event) string {
 	switch e.Type {
 	case "complete", "failed", "idle", "problem", "trouble":
@@ -42,8 +42,8 @@ func Kind(e *api.Event) string {
 	return ""
 }
 
-// sentence returns an event as one line of text. Users choose names and reasons, so it removes
-// control characters.
+// sentence returns an event as one line of text. It removes control characters, because users
+// choose the names in it.
 func sentence(kind string, e *api.Event) string {
 	text := strings.TrimSpace(fmt.Sprintf("%s: %s", kind, e.Job))
 	if e.Job == "" {
@@ -55,7 +55,7 @@ func sentence(kind string, e *api.Event) string {
 	return printable.Cell(text)
 }
 
-// slackEscapes keep a text from being read as a link or a mention of everyone.
+// slackEscapes prevents that Slack shows parts of a text as links or mentions.
 // Source: https://docs.slack.dev/messaging/formatting-message-text#escaping
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
@@ -72,7 +72,7 @@ const SignatureHeader = "Kolo-Signature"
 
 // Sign returns the value of SignatureHeader for a body. The signature is the HMAC-SHA256 of the
 // time in decimal, a dot and the body, as Stripe's webhooks have it. A receiver compares it and
-// refuses old times, so that nobody can repeat a request that they have seen.
+// refuses old times, so that a recorded request cannot be replayed.
 func Sign(secret, body []byte, at time.Time) string {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)

@@ -30,19 +30,19 @@ import (
 
 // Bounds of a webhook.
 const (
-	queued      = 256              // notifications that wait
-	requestTime = 10 * time.Second // of one request
-	giveUpAfter = 10 * time.Minute // of all repetitions of one request
+	queued      = 256              // notifications in a queue
+	requestTime = 10 * time.Second // limit of one request
+	giveUpAfter = 10 * time.Minute // limit of a request with all its retries
 	minSecret   = 16               // bytes
 )
 
-// Source is what a Sender needs of the autoscaler.
+// Source provides what a Sender needs of the autoscaler.
 type Source interface {
 	Subscribe() (events <-chan api.Event, stop func())
 	// Config returns the configuration in force.
 	Config() *config.Config
-	// Leads reports whether this autoscaler leads. The others see the same events, and must not
-	// send them as well.
+	// Leads reports whether this autoscaler leads. Only the leader sends events, because the
+	// other autoscalers see the same ones.
 	Leads() bool
 	// JobQueue returns the pool and queue of a job, or "" if it is unknown.
 	JobQueue(namespace, id string) (pool, queue string)
@@ -52,25 +52,25 @@ type Source interface {
 type Sender struct {
 	source Source
 	log    hclog.Logger
-	first  time.Duration // before the first repetition
+	first  time.Duration // before the first retry
 	local  func(netip.Addr) bool
 	hooks  map[string]*hook
 }
 
-// New returns a sender; Run makes it send.
+// New returns a Sender. It sends while Run runs.
 func New(source Source, log hclog.Logger) *Sender {
 	return &Sender{source: source, log: log, first: time.Second, local: ofThisMachine, hooks: map[string]*hook{}}
 }
 
-// hook is a webhook with its queue, which one goroutine sends.
+// hook is a webhook and its queue. One goroutine sends the queue.
 type hook struct {
 	config.Notify
 	queue   chan *Notification
 	stop    context.CancelFunc
-	dropped bool // since the last that was queued
+	dropped bool // an event was dropped since the last one that was queued
 }
 
-// Run sends until ctx ends. What is queued then is lost.
+// Run sends events until ctx ends. Events that are queued then are lost.
 func (s *Sender) Run(ctx context.Context) {
 	events, stop := s.source.Subscribe()
 	defer stop()
@@ -89,8 +89,8 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// update starts and stops hooks as the configuration says. A hook whose settings changed is a new
-// one.
+// update starts and stops hooks to match the configuration. A hook whose settings changed is
+// replaced by a new one.
 func (s *Sender) update(ctx context.Context, sending *sync.WaitGroup) {
 	wanted := s.source.Config().Notify
 	for name, h := range s.hooks {
@@ -113,7 +113,7 @@ func (s *Sender) update(ctx context.Context, sending *sync.WaitGroup) {
 	}
 }
 
-// take queues an event for the hooks that want it.
+// take queues an event for the hooks that select it.
 func (s *Sender) take(e *api.Event) {
 	kind := Kind(e)
 	if kind == "" || !s.source.Leads() {
@@ -132,14 +132,14 @@ func (s *Sender) take(e *api.Event) {
 			h.dropped = false
 		default:
 			if !h.dropped {
-				s.log.Warn("a webhook is too slow; events for it are dropped", "notify", h.Name, "waiting", queued)
+				s.log.Warn("dropping events for a webhook that is too slow", "notify", h.Name, "waiting", queued)
 			}
 			h.dropped = true
 		}
 	}
 }
 
-// send sends what is queued for a hook, one after the other, until ctx ends.
+// send sends the queue of a hook, one notification after the other, until ctx ends.
 func (s *Sender) send(ctx context.Context, h *hook) {
 	client := s.client(h.AllowLocal)
 	defer client.CloseIdleConnections()
@@ -151,18 +151,18 @@ func (s *Sender) send(ctx context.Context, h *hook) {
 			wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(s.first), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(giveUpAfter))
 			err := backoff.Retry(func() error { return post(ctx, client, &h.Notify, n) }, backoff.WithContext(wait, ctx))
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("an event could not be sent to a webhook", "notify", h.Name, "on", n.On, "job", n.Event.Job, "error", err)
+				s.log.Warn("failed to send an event to a webhook", "notify", h.Name, "on", n.On, "job", n.Event.Job, "error", err)
 			}
 		}
 	}
 }
 
 // errLocal means that a webhook's address belongs to the autoscaler's machine.
-var errLocal = errors.New("it is an address of the autoscaler's own machine, where its own API and Nomad's may listen; allow_local = true permits that")
+var errLocal = errors.New("the address belongs to the autoscaler's own machine, where Kolo's API and Nomad's may listen; set allow_local = true to permit it")
 
 // client returns a client that follows no redirects and, unless local is set, connects to no
-// address of this machine. It checks the address that it connects to, because a name may have
-// another address a moment later.
+// address of this machine. It checks the address that it actually connects to, because
+// another look-up of the name may return another address.
 func (s *Sender) client(local bool) *http.Client {
 	dialer := &net.Dialer{Timeout: requestTime, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -181,15 +181,15 @@ func (s *Sender) client(local bool) *http.Client {
 	}
 }
 
-// ofThisMachine reports whether an address is loopback, link-local, unspecified, or of an
-// interface.
+// ofThisMachine reports whether an address is loopback, link-local, unspecified, or that of an
+// interface of this machine.
 func ofThisMachine(a netip.Addr) bool {
 	if a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() {
 		return true
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // it cannot be ruled out
+		return true // to be safe
 	}
 	return slices.ContainsFunc(addrs, func(x net.Addr) bool {
 		n, ok := x.(*net.IPNet)
@@ -201,7 +201,7 @@ func ofThisMachine(a netip.Addr) bool {
 	})
 }
 
-// post sends one request. Its errors are permanent if a repetition would fail as well. They do not
+// post sends one request. Its error is permanent if a retry would fail as well. Errors do not
 // contain the URL, which may hold a secret.
 func post(ctx context.Context, client *http.Client, h *config.Notify, n *Notification) error {
 	body, err := n.body(h.Format)
@@ -220,7 +220,7 @@ func post(ctx context.Context, client *http.Client, h *config.Notify, n *Notific
 			err = fmt.Errorf("%s has fewer than %d bytes", h.SecretFile, minSecret)
 		}
 		if err != nil {
-			return backoff.Permanent(fmt.Errorf("the signature: %w", err))
+			return backoff.Permanent(fmt.Errorf("signing the request: %w", err))
 		}
 		req.Header.Set(SignatureHeader, Sign(bytes.TrimSpace(secret), body, time.Now()))
 	}
@@ -241,7 +241,7 @@ func post(ctx context.Context, client *http.Client, h *config.Notify, n *Notific
 	case resp.StatusCode < 300:
 		return nil
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		return fmt.Errorf("it answered %s", resp.Status)
+		return fmt.Errorf("the server answered %s", resp.Status)
 	}
-	return backoff.Permanent(fmt.Errorf("it answered %s", resp.Status)) // redirects, too: they are not followed
+	return backoff.Permanent(fmt.Errorf("the server answered %s", resp.Status)) // also a redirect, which is not followed
 }

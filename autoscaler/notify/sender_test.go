@@ -198,7 +198,7 @@ func TestSender_GivesUp(t *testing.T) {
 		hook func(*config.Notify)
 		want string
 	}{
-		"redirect":     {func(h *config.Notify) { h.URL = redirect.URL + "/hidden" }, "it answered 307 Temporary Redirect"},
+		"redirect":     {func(h *config.Notify) { h.URL = redirect.URL + "/hidden" }, "the server answered 307 Temporary Redirect"},
 		"this machine": {func(h *config.Notify) { h.URL, h.AllowLocal = target.URL+"/hidden", false }, "own machine"},
 		"by its name": {func(h *config.Notify) {
 			h.URL, h.AllowLocal = strings.Replace(target.URL, "127.0.0.1", "localhost", 1)+"/hidden", false
@@ -217,7 +217,7 @@ func TestSender_GivesUp(t *testing.T) {
 				defer mu.Unlock()
 				return log.String()
 			}
-			must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return strings.Contains(text(), "could not be sent") }), wait.Timeout(3*time.Minute), wait.Gap(time.Millisecond)))
+			must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return strings.Contains(text(), "failed to send") }), wait.Timeout(3*time.Minute), wait.Gap(time.Millisecond)))
 			must.StrContains(t, text(), tc.want)
 			must.StrNotContains(t, text(), "hidden")
 			must.Len(t, 0, target.requests())

@@ -13,7 +13,7 @@ import (
 type services struct {
 	pool  learned
 	kinds map[string]*learned // by App, if Info.Kinds is set
-	// tenants holds those of namespaces, if there are several.
+	// tenants holds the services by namespace, if there are several.
 	tenants map[string]*learned
 }
 
@@ -54,7 +54,7 @@ func (e *engine) learnService(j *job) {
 	}
 }
 
-// alikeOf returns what is known of the completed jobs that are most similar to a job.
+// alikeOf describes the completed jobs that are most similar to a job.
 func (e *engine) alikeOf(j *job) length.Sample {
 	if e.cfg.Present != nil {
 		return e.cfg.Present.Jobs[j.num].Alike

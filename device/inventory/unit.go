@@ -18,7 +18,7 @@ type Unit struct {
 	GPU *nvml.Facts
 	// Instance is nil for a whole GPU.
 	Instance *nvml.Instance
-	// Number is NVML's number of the GPU.
+	// Number is NVML's index of the GPU.
 	Number int
 }
 

@@ -28,8 +28,7 @@ const (
 	// name is a hash of the reservation's IDs, so that two blocks of one task do not overwrite each
 	// other's variable.
 	envGPUs = "KOLO_GPUS_"
-	// envNumbers is the prefix of a variable with the numbers that NVML gives to these GPUs, in
-	// the same order.
+	// envNumbers is the prefix of a variable with NVML's indexes of these GPUs, in the same order.
 	envNumbers = "KOLO_GPU_NUMBERS_"
 	// envCDI is the prefix of variables with names of the Container Device Interface. The one with
 	// the same hash has all names of a reservation. Those with a number from 0 have one name each,

@@ -65,7 +65,7 @@
 //
 // With Options.SpareHosts, some hosts stay outside the ring. Their processes are started once
 // the ring trains, and wait in Arrived, or in Waiting if they were in a ring before. When a
-// member is lost, they are in the next ring; see spare.go.
+// member is lost, they join the next ring; see spare.go.
 //
 // # Unmodified scripts
 //

@@ -54,9 +54,9 @@ type host struct {
 	slots      []slot
 	width      int  // slots from this number on are standbys; 0: there are none
 	reassigns  bool // see HostInfo.Reassigns
-	outside    bool // is to be in no ring, if spares are kept; see spare.go
-	spare      bool // and its processes are to be ready
-	announced  bool // as a spare that is ready
+	outside    bool // must stay outside the ring, if spares are kept; see spare.go
+	spare      bool // outside, and its processes must be ready
+	announced  bool // was reported as a spare that is ready
 	registered bool // false: a placeholder for a host of an adopted ring
 	leaving    bool
 	leaveBy    time.Time // until when it waits for processes that replace its own

@@ -40,7 +40,7 @@ type Machine struct {
 
 	stepsReported      bool // the script reports its steps
 	warnedUnnotifiable bool // the warning that rank 0 can't be notified was sent
-	warnedNoSpares     bool // the warning that no spares are kept was sent
+	warnedNoSpares     bool // has warned that no spares are kept
 
 	// Kept from earlier events; see sorted.
 	order  []*host

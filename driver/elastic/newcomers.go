@@ -77,7 +77,7 @@ func (m *Machine) isNewcomer(mem Member) bool {
 // stageNewcomers starts the newcomers of a plan with their assignments, and reports whether
 // all of them have arrived. A newcomer that was started for another place, and can't take
 // this one, is stopped, and started again once it has exited. If spares are kept, a newcomer
-// that is not in the plan goes on, because it may be needed at any time.
+// that is not in the plan keeps running, because it may be needed at any time.
 func (m *Machine) stageNewcomers(plan []Member) bool {
 	all := true
 	planned := map[SlotID]bool{}

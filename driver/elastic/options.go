@@ -69,9 +69,9 @@ type Options struct {
 	// Spares keeps a spare process for each member of the current ring, for the next
 	// failure, if processes can't change their ring.
 	Spares bool
-	// SpareHosts is how many hosts wait outside the ring, ready to replace a lost one; see
-	// spare.go. It has no effect without Framework.LocalGaps, or if processes can't change
-	// their ring.
+	// SpareHosts is the number of hosts that wait outside the ring, ready to replace a lost
+	// one; see spare.go. It has no effect without Framework.LocalGaps, or if processes can't
+	// change their ring.
 	SpareHosts int
 
 	// Floor is the highest generation that may be in use already, as far as the leader

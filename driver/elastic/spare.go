@@ -9,20 +9,20 @@ import (
 )
 
 // A spare is a host outside the ring whose processes have arrived and wait for a failure
-// (Options.SpareHosts). A host is not a spare for good: whenever hosts change, the machine
-// divides them again. The hosts of the ring come first, then those that are ready soonest:
+// (Options.SpareHosts). No host is a spare for good. Whenever hosts change, the machine chooses
+// again: hosts of the ring train first, then the hosts that can be ready soonest:
 //
 //	hosts     a b c d   e            b is lost        f joins
 //	          members   spare   ->   a c d e   -> a c d e   f
 //
-// A spare delays no ring: if it is not ready when a member is lost, the others form a ring
-// without it, and it joins as any newcomer does.
+// A spare delays no ring. If it is not ready when a member is lost, the others form a ring
+// without it, and it joins later like any newcomer.
 //
-// Nomad's count is not known here, only the hosts that there are. Machine.wanted is how many
-// of them should train. It is the number of hosts less the spares, except after a loss: a
-// lost host is replaced, so the ring keeps its size and lacks a spare until then. A host
-// that leaves may be replaced as well, or the count is lower. The ring shrinks in both
-// cases, even if the host that leaves is a spare; a replacement lets it grow again.
+// The machine knows the present hosts, but not Nomad's count. Machine.wanted is the number of
+// hosts that should train: all hosts except the spares. After a loss it stays the same, because
+// Nomad replaces the lost host. Until then, the ring keeps its size and lacks a spare. When a
+// host leaves, the machine cannot know whether Nomad will replace it. So the ring shrinks, even
+// if the host was a spare, and grows again if a replacement joins.
 
 // keepsSpares reports whether spares are kept. A process that can't change its ring is
 // started for one rank, so it can't replace an arbitrary member.
@@ -86,8 +86,8 @@ const (
 	isDown
 )
 
-// readiness orders hosts by how soon they can train. The processes of a host with an agent of
-// an earlier version can only take the place that they were started for.
+// readiness orders hosts by how soon they can train. If a host's agent has an earlier version,
+// its processes can only have the rank that they were started for.
 func (m *Machine) readiness(h *host) int {
 	count, slots := map[SlotState]int{}, 0
 	for _, s := range h.slots[:h.offered()] {
@@ -113,8 +113,8 @@ func (m *Machine) readiness(h *host) int {
 	}
 }
 
-// stageSpares starts the processes of the spares. The places that they are started for are
-// behind the ring; kolo.torch asks for another one when a spare steps in.
+// stageSpares starts the processes of the spares, with ranks after those of the ring. When a
+// spare joins the ring, kolo.torch asks for its new rank.
 func (m *Machine) stageSpares() {
 	var hosts [][]candidate
 	for _, spare := range []bool{false, true} {
@@ -131,7 +131,7 @@ func (m *Machine) stageSpares() {
 	}
 }
 
-// SparesReady returns how many spares wait with all their processes.
+// SparesReady returns the number of spares whose processes have all arrived.
 func (m *Machine) SparesReady() int {
 	ready := 0
 	for _, h := range m.hosts {

@@ -62,8 +62,8 @@ type Config struct {
 	// `user` must not have.
 	DeniedHostUids string `codec:"denied_host_uids"`
 	DeniedHostGids string `codec:"denied_host_gids"`
-	// JobMappingDir is the directory in which package jobmap lists the jobs of each GPU; empty
-	// is none.
+	// JobMappingDir is the directory in which package jobmap lists the jobs of each GPU. If it
+	// is empty, no list is kept.
 	JobMappingDir string `codec:"job_mapping_dir"`
 	// ExecutorLogLevel is the log level of executor.out, which lies next to the
 	// allocation's directory, see package privatedirs. Default "info".

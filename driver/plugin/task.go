@@ -36,7 +36,7 @@ type task struct {
 	// confinement.
 	confined *confined
 
-	// uses are the task's GPUs, and jobs is where they are listed.
+	// uses describes the task's GPUs. They are listed in jobs.
 	uses jobmap.Use
 	jobs *jobmap.Map
 
@@ -75,13 +75,13 @@ type handleState struct {
 	// Started distinguishes the agent from a later process with the same Pid.
 	Started  string
 	Confined *confined
-	// GPUs are NVML's numbers of the task's GPUs. SharedGPUs states that other tasks may use
-	// other instances of them.
+	// GPUs holds NVML's indexes of the task's GPUs. SharedGPUs states that other tasks may use
+	// other MIG instances of them.
 	GPUs       []int
 	SharedGPUs bool
 }
 
-// uses returns which GPUs the task uses.
+// uses returns the GPUs that the task uses.
 func (s *handleState) uses(c *drivers.TaskConfig) jobmap.Use {
 	return jobmap.Use{Namespace: c.Namespace, Job: c.JobID, GPUs: s.GPUs, Shared: s.SharedGPUs}
 }

@@ -343,8 +343,8 @@ func (p *promises) orders(t *testing.T) {
 	p.eventuallyIn(t, map[string]int{"red/elastic": 1, "green/fixed": 0, "blue/demo": 4})
 }
 
-// liars lets jobs of one queue of pool c5 lie, come and go. The other queues never have less
-// than they are entitled to.
+// liars lets jobs of one queue of pool c5 report falsehoods, come and go. The other queues
+// never have less than they are entitled to.
 func (p *promises) liars(t *testing.T) {
 	jobs := []string{"green/liar0", "green/liar1", "green/liar2"}
 	lie := func(round int) {
@@ -440,7 +440,7 @@ func (p *promises) answerOf(name string) string {
 	return filepath.Join(p.dir, strings.ReplaceAll(name, "/", ".")+".json")
 }
 
-// replace writes a file as a whole, for readers that may come at any time.
+// replace replaces a file atomically, because readers may open it at any time.
 func replace(path, text string) error {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		return err
@@ -529,7 +529,7 @@ func (p *promises) waited(t *testing.T, name string) time.Duration {
 	return time.Duration(first - registered)
 }
 
-// queue returns what kolo queue shows of a queue.
+// queue returns a queue as kolo queue shows it.
 func (p *promises) queue(t *testing.T, pool, name string) koloapi.QueueUse {
 	t.Helper()
 	out, err := p.kolo("queue", "-json", "-pool="+pool, "-queue="+name)

@@ -79,7 +79,7 @@ type Point struct {
 }
 
 // Productive returns the share of the held slot-seconds that went into steps which were kept.
-// It is the productive share as package usage defines it, from other sources.
+// It is the productive share as package usage defines it, computed from other sources.
 func (r *Run) Productive() float64 {
 	if r.Held == 0 {
 		return 0

@@ -27,8 +27,8 @@ type drawn struct {
 	report usage.Report
 }
 
-// draw draws a run of a number of steps with failures, after which steps are done again, and
-// with slots that come and go. Its ring always has all slots.
+// draw draws a run of a number of steps. It has failures, after which steps are repeated, and
+// slots that come and go. Its ring always has all slots.
 func draw(rng *rand.Rand, start time.Time, wanted int) (d drawn) {
 	unix := func(at float64) float64 { return float64(start.UnixMilli())/1000 + at }
 	steps := map[int]int{} // by size
@@ -73,8 +73,8 @@ func draw(rng *rand.Rand, start time.Time, wanted int) (d drawn) {
 	return d
 }
 
-// The bench computes the productive share of a run from the script's own record, and the
-// autoscaler from Nomad's times and the training's report. Both mean the same.
+// The bench computes the productive share of a run from the script's own record. The
+// autoscaler computes it from Nomad's times and the training's report. Both agree.
 func TestProductive_AsTheAutoscalerCountsIt(t *testing.T) {
 	least := 1.0
 	for seed := range uint64(200) {

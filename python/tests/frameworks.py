@@ -12,7 +12,7 @@ class Processes(Training):
     script = None
 
     def begin(self, count, later=0, fork=True, **options):
-        """Starts training with count workers. Further ones are up, and wait. Without fork, each is an interpreter of its own."""
+        """Starts training with count workers. Additional workers start and wait. Without fork, each is a separate interpreter."""
         agent = self.agent(script=self.script, fork=fork)
         workers = self.up(agent, count + later, count, **options)
         agent.go(*workers[:count])

@@ -62,8 +62,8 @@ def _run(command, env, output):
     os.environ.clear()
     os.environ.update(env)
     if "OMP_NUM_THREADS" in env:
-        torch.set_num_threads(int(env["OMP_NUM_THREADS"]))  # which a process that imports torch itself takes from there
-    multiprocessing.set_start_method(None, force=True)  # else it is how this process was started
+        torch.set_num_threads(int(env["OMP_NUM_THREADS"]))  # torch reads the variable only when it is imported, which was before the fork
+    multiprocessing.set_start_method(None, force=True)  # the child must not inherit the method by which it was started
     sys.argv = command
     sys.path.insert(0, os.path.dirname(command[0]))
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -28,21 +28,21 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // Prefix is the path below which the page's files are served.
 const Prefix = "/page/"
 
-// types lists the types of files that are served. Others, such as licences, are only kept
-// next to what they are about.
+// types lists the types of files that are served. Other files, such as licences, are only in
+// the source tree.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
 	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// file is a file with its headers.
+// file is a file to serve, with its headers.
 type file struct {
 	text, kind, tag string
 }
 
 // Handler returns a handler that serves the page at / and its files below Prefix. A browser
-// asks again for each file, and gets it only if it has changed: after an upgrade, all files
-// are of the same version.
+// checks each file again and downloads it only if it has changed. So after an upgrade, all
+// files have the same version.
 func Handler() http.Handler {
 	served := map[string]file{}
 	_ = fs.WalkDir(files, "static", func(name string, d fs.DirEntry, _ error) error { // an embedded tree has no errors

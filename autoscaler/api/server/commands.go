@@ -74,10 +74,10 @@ func (s *Server) unknown(r *http.Request, key identity.JobKey) error {
 	if !st.Ready || slices.Contains(known, key) {
 		return nil
 	}
-	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, meant(key, known))
+	return problem(http.StatusNotFound, "kolo does not scale a job %s%s", key, meant(key, known))
 }
 
-// keysOf returns the jobs of a status.
+// keysOf returns the keys of the jobs in a status.
 func keysOf(st *api.Status) (keys []identity.JobKey) {
 	for i := range st.Jobs {
 		keys = append(keys, st.Jobs[i].JobKey)
@@ -88,8 +88,8 @@ func keysOf(st *api.Status) (keys []identity.JobKey) {
 	return keys
 }
 
-// meant returns the end of a message about a job that is not known: the job with the same
-// name in another namespace, or one with a similar name. It returns "" if there is none.
+// meant returns a hint for a message about an unknown job: the job with the same name in
+// another namespace, or one with a similar name. It returns "" if there is none.
 func meant(key identity.JobKey, known []identity.JobKey) string {
 	if other, ok := key.Namesake(known); ok {
 		return fmt.Sprintf("; did you mean %q?", other)

@@ -64,7 +64,7 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 			return nil, err
 		}
 		if hint := meant(key, keysOf(visible)); hint != "" {
-			return nil, problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, hint)
+			return nil, problem(http.StatusNotFound, "kolo does not scale a job %s%s", key, hint)
 		}
 		return nil, notOurs(key)
 	}

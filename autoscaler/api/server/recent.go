@@ -15,17 +15,17 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// defaultPast is how far back a timeline goes unless the caller asks for another time.
+// defaultPast is the period of a timeline unless the caller requests another.
 const defaultPast = 2 * time.Hour
 
-// timeline shows which job held how many slots. It adds up the jobs that the caller may not
-// read, as status does in the sums of pools.
+// timeline returns the slots of each job over time. It adds up the jobs that the caller may
+// not read, as status does for pools.
 func (s *Server) timeline(r *http.Request, sc *scope) (any, error) {
 	past := defaultPast
 	if text := r.URL.Query().Get("since"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return nil, problem(http.StatusBadRequest, `since: %q is no period; write a time such as "30m" or "2h"`, text)
+			return nil, problem(http.StatusBadRequest, `since: %q is not a duration; write one such as "30m" or "2h"`, text)
 		}
 		past = d
 	}
@@ -97,9 +97,9 @@ func sum(lines []api.JobLine) (out []api.SlotsAt) {
 	return out
 }
 
-// nodes shows the nodes and their slots to every caller, as topology does. It omits the
-// names of jobs that the caller may not read. Only callers who may read everything see the
-// problems of devices, in which a device plugin may write anything.
+// nodes returns the nodes and their slots to every caller, as topology does. It omits the
+// names of jobs that the caller may not read. Only callers who may read everything get the
+// problems of devices, because a device plugin can put any text into them.
 func (s *Server) nodes(r *http.Request, sc *scope) (any, error) {
 	out, err := s.controller.Nodes()
 	if err != nil || sc.all {
@@ -122,7 +122,7 @@ func (s *Server) nodes(r *http.Request, sc *scope) (any, error) {
 	return out, nil
 }
 
-// jobKey returns the job that a request names.
+// jobKey returns the key of the job that a request names.
 func jobKey(r *http.Request) (identity.JobKey, error) {
 	key := identity.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
 	if key.ID == "" {
@@ -131,7 +131,7 @@ func jobKey(r *http.Request) (identity.JobKey, error) {
 	return key, nil
 }
 
-// series shows how the training of a job went.
+// series returns the reports of a job's training.
 func (s *Server) series(r *http.Request, sc *scope) (any, error) {
 	key, err := jobKey(r)
 	if err != nil {
@@ -154,5 +154,5 @@ func (s *Server) series(r *http.Request, sc *scope) (any, error) {
 
 // notOurs returns the error for a job that does not exist for the caller.
 func notOurs(key identity.JobKey) error {
-	return problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)
+	return problem(http.StatusNotFound, "kolo does not scale a job %s; to have a job scaled, add scaling { policy { kolo {} } } to it", key)
 }

@@ -54,7 +54,7 @@ func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	for _, path := range []string{"/v1/status", "/v1/plan", "/v1/plan?policy=x", "/v1/metrics", "/v1/policy", "/v1/topology", "/v1/usage?by=job", "/v1/nodes", "/v1/timeline", "/v1/series?namespace=red&id=red-job", "/v1/series?namespace=blue&id=blue-job", "/v1/job?namespace=red&id=red-job", "/v1/job?namespace=blue&id=blue-job"} {
 		for mine, others := range map[string]string{"red": "blue", "blue": "red"} {
 			code, text := ask(t, s, http.MethodGet, path, "", "token of "+mine)
-			text = strings.ReplaceAll(text, "look after a job "+others+"/"+others+"-job;", "") // the question
+			text = strings.ReplaceAll(text, "scale a job "+others+"/"+others+"-job;", "") // the question
 			must.StrNotContains(t, text, others+"-", must.Sprint(mine, " ", path))
 			if !strings.Contains(path, "policy") && !strings.Contains(path, others) {
 				must.Eq(t, http.StatusOK, code, must.Sprint(path))
@@ -76,7 +76,7 @@ func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	must.StrContains(t, text, `"queue":"*","held":7,`, must.Sprint("the sum is that of its own namespace"))
 	code, text := ask(t, s, http.MethodGet, "/v1/job?namespace=blue&id=blue-job", "", "token of red")
 	must.Eq(t, http.StatusNotFound, code)
-	must.StrContains(t, text, "does not look after a job blue/blue-job")
+	must.StrContains(t, text, "does not scale a job blue/blue-job")
 
 	t.Log("nor is another's job suggested")
 	code, text = ask(t, s, http.MethodGet, "/v1/job?namespace=red&id=blue-job", "", "token of red")

@@ -160,7 +160,7 @@ func (c *apiCommand) call(ctx context.Context, method, path string, query url.Va
 	return raw, explained(to, err)
 }
 
-// explained adds to the error of a request what went wrong on the way to the autoscaler.
+// explained adds to the error of a request how it failed to reach the autoscaler.
 func explained(to *client, err error) error {
 	var unanswered *url.Error
 	switch {
@@ -203,8 +203,7 @@ func (m meta) fail(err error) int {
 	return 1
 }
 
-// interruptible returns the context of a command, which ends with SIGINT or SIGTERM unless begin
-// is set.
+// interruptible returns the context of a command. SIGINT and SIGTERM end it, unless begin is set.
 func (m meta) interruptible() (context.Context, context.CancelFunc) {
 	if m.begin != nil {
 		return m.begin()

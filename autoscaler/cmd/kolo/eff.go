@@ -119,7 +119,7 @@ func (c *apiCommand) efficiency(ctx context.Context, key identity.JobKey, since 
 		if other, ok := key.Namesake(known); ok {
 			return nil, nil, fmt.Errorf("no job %s held slots since %s; did you mean %q?", key, r.From, other)
 		}
-		return nil, nil, fmt.Errorf("no job %s held slots since %s, as far as it is kept; -since looks further back, and kolo history shows the jobs that did", key, r.From)
+		return nil, nil, fmt.Errorf("no job %s held slots since %s in the usage that is kept; use -since to look further back, or kolo history to list jobs", key, r.From)
 	}
 	return s, out, nil
 }
@@ -170,7 +170,7 @@ func drawEff(e *efficiency) string {
 	out := table(rows) + "\n\n"
 	switch {
 	case len(e.Sizes) == 0 && e.job == nil:
-		return out + "the job no longer exists in Nomad, so only its usage is known, and no step times"
+		return out + "the job no longer exists in Nomad, so its step times are unknown"
 	case len(e.Sizes) == 0:
 		return out + "no step time is known: the job has not reported its steps"
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// eventTypes are the types of events, in the order of the reference.
+// eventTypes lists the types of events, in the order of the reference.
 var eventTypes = []string{"resize", "moved", "complete", "failed", "idle", "problem", "trouble", "policy", "pause", "reload", "leader"}
 
 // eventsCommand prints events as they happen.
 type eventsCommand struct {
 	apiCommand
 	out   io.Writer     // os.Stdout if nil
-	pause time.Duration // before it connects again, 2 s if 0
+	pause time.Duration // before a new connection; 2 s if 0
 }
 
 // Synopsis implements cli.Command.
@@ -40,18 +40,18 @@ func (c *eventsCommand) Help() string {
 Usage: kolo events [options]
 
   Prints resizes, moves, failures, changes of policy and other events as they
-  happen, until interrupted. If the stream ends, it connects again; events in
-  between are missing, and it says so on standard error.
+  happen, until interrupted. If the stream ends, the command connects again and
+  warns on standard error that events may be missing.
 
   With -json, each line is one JSON object.
 
 Events Options:
 
   -job=[<namespace>/]<job>
-    Print events of this job only. Default: all
+    Print only events of this job. Default: all
 
   -type=<type>,...
-    Print events of these types only: ` + strings.Join(eventTypes[:6], ", ") + `,
+    Print only events of these types: ` + strings.Join(eventTypes[:6], ", ") + `,
     ` + strings.Join(eventTypes[6:], ", ") + `. Default: all
 ` + apiHelp)
 }
@@ -90,7 +90,7 @@ func eventFilter(job, types string) (func(*api.Event) bool, error) {
 	}
 	for _, t := range chosen {
 		if !slices.Contains(eventTypes, t) {
-			return nil, badFlag("-type=%s: there is no %q; write some of %s, with commas", types, t, strings.Join(eventTypes, ", "))
+			return nil, badFlag("-type=%s: there is no type %q; write some of %s, separated by commas", types, t, strings.Join(eventTypes, ", "))
 		}
 	}
 	key := splitJob(job)
@@ -121,7 +121,7 @@ func (c *eventsCommand) follow(ctx context.Context, matches func(*api.Event) boo
 			return err
 		}
 		if err == nil {
-			err = errors.New("the autoscaler closed it")
+			err = errors.New("the autoscaler closed the connection")
 		}
 		c.UI.Warn(printable.Text("the stream of events ended: " + err.Error()))
 		select {
@@ -129,7 +129,7 @@ func (c *eventsCommand) follow(ctx context.Context, matches func(*api.Event) boo
 		case <-time.After(cmp.Or(c.pause, 2*time.Second)):
 		}
 	}
-	return nil //nolint:nilerr // an interrupt ends the command, and any stream with an error
+	return nil //nolint:nilerr // an interrupt is no failure, although the stream reports an error
 }
 
 // writeError means that the output cannot be written.
@@ -158,7 +158,7 @@ func (c *eventsCommand) line(e *api.Event) string {
 	if c.json {
 		text, err := json.Marshal(e)
 		if err != nil {
-			return "{}" // an Event has no type that cannot be marshaled
+			return "{}" // impossible: each field of an Event can be marshaled
 		}
 		return string(text)
 	}

@@ -62,8 +62,8 @@ func TestEvents(t *testing.T) {
 		"2026-11-20 22:00:12  complete  b  4→0",
 	}, lines[:3])
 	must.Len(t, 7, lines)
-	must.Eq(t, "the stream of events ended: the autoscaler closed it\nconnected again; events may be missing\n"+
-		"the stream of events ended: the autoscaler closed it\n", ui.ErrorWriter.String()[:len("the stream of events ended: the autoscaler closed it\n")*2+len("connected again; events may be missing\n")])
+	must.Eq(t, "the stream of events ended: the autoscaler closed the connection\nconnected again; events may be missing\n"+
+		"the stream of events ended: the autoscaler closed the connection\n", ui.ErrorWriter.String()[:len("the stream of events ended: the autoscaler closed the connection\n")*2+len("connected again; events may be missing\n")])
 }
 
 // -job and -type choose events, and -json prints one object a line.
@@ -91,7 +91,7 @@ func TestEvents_Filter(t *testing.T) {
 		must.Eq(t, tc.want, strings.Join(jobs, " "))
 	}
 	_, err := eventFilter("", "resize,size")
-	must.ErrorContains(t, err, `there is no "size"`)
+	must.ErrorContains(t, err, `there is no type "size"`)
 }
 
 // An autoscaler that is not there, and an output that cannot be written, end the command.

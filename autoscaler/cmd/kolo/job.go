@@ -143,15 +143,15 @@ func drawJob(j *api.Job) string {
 	return out.String()
 }
 
-// remainingText returns the remaining work of a job, with its origin.
+// remainingText returns the remaining work of a job, and its source.
 func remainingText(r *api.Remaining) string {
 	switch r.Origin {
 	case api.OriginJob:
-		return fmt.Sprintf("%.0f steps, as the job declares", r.Steps)
+		return fmt.Sprintf("%.0f steps, declared by the job", r.Steps)
 	case api.OriginTraining:
-		return fmt.Sprintf("%.0f steps, as the training reports", r.Steps)
+		return fmt.Sprintf("%.0f steps, reported by the training", r.Steps)
 	}
-	return fmt.Sprintf("probably %.0f to %.0f slot-seconds, like %d complete jobs of its %s", r.Low, r.High, r.Jobs, r.Origin)
+	return fmt.Sprintf("probably %.0f to %.0f slot-seconds, predicted from %d completed jobs of its %s", r.Low, r.High, r.Jobs, r.Origin)
 }
 
 // trainingRows describes what a job reports of its training.

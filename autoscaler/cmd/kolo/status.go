@@ -116,7 +116,7 @@ func (c *statusCommand) Run(args []string) int {
 // formats are the values of -o.
 var formats = []string{"table", "wide", "name", "json"}
 
-// drawJobs returns the status in a format of -o that is text.
+// drawJobs returns the status in one of the text formats of -o.
 func drawJobs(s *api.Status, format string) string {
 	if format == "name" {
 		var names []string
@@ -188,7 +188,7 @@ func drawStatus(s *api.Status, wide bool) string {
 	for _, p := range s.Pools {
 		note := p.Problem
 		if p.Capacity == 0 && len(p.Nodes) > 0 {
-			note = strings.TrimSpace("no node has a slot: check device or cpu_slot of the pool " + note)
+			note = strings.TrimSpace("no node has a slot; check device or cpu_slot of the pool " + note)
 		}
 		if p.Reserved > 0 {
 			note = strings.TrimSpace(fmt.Sprintf("%d kept free for other jobs %s", p.Reserved, note))
@@ -258,7 +258,7 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 	}
 }
 
-// widen adds columns to rows, whose first has the headings, before the reason.
+// widen inserts columns before the last one, the reason. The first of rows has the headings.
 func widen(rows [][]string, jobs []api.JobStatus) {
 	add := func(i int, cells ...string) { rows[i] = slices.Insert(rows[i], len(rows[i])-1, cells...) }
 	add(0, "Pool", "Queue", "Slots", "Step time", "Loss", "Productive", "Expected start")
@@ -281,8 +281,8 @@ func widen(rows [][]string, jobs []api.JobStatus) {
 	}
 }
 
-// stepTime returns the seconds of a step as measured at the job's present size. ok is false if
-// there are none.
+// stepTime returns the measured seconds of a step at the job's present size. ok is false if they are
+// unknown.
 func stepTime(j *api.JobStatus) (seconds float64, ok bool) {
 	for _, p := range j.StepTimes {
 		if p.Size == j.Running {

@@ -45,8 +45,8 @@ func newSelectable(j *api.JobStatus) *selectable {
 	return s
 }
 
-// orders holds the comparisons of -sort. Numbers are in descending order, because one looks
-// for large ones.
+// orders holds the comparisons of -sort. Numbers are in descending order, because users look for
+// large ones.
 var orders = map[string]func(a, b *api.JobStatus) int{
 	"name":      func(a, b *api.JobStatus) int { return cmp.Compare(a.JobKey.String(), b.JobKey.String()) },
 	"state":     func(a, b *api.JobStatus) int { return cmp.Compare(a.State, b.State) },
@@ -69,10 +69,10 @@ func wasted(j *api.JobStatus) float64 {
 	return j.Usage.Wasted()
 }
 
-// selection holds the jobs that a command shows, and their order.
+// selection states which jobs a command shows, and in which order.
 type selection struct {
 	matches *bexpr.Evaluator // nil matches all
-	order   string           // "" is that of the autoscaler
+	order   string           // a key of orders; "" keeps the autoscaler's order
 	reverse bool
 }
 
@@ -97,8 +97,8 @@ func parseSelection(filter, order string) (selection, error) {
 	return out, nil
 }
 
-// apply removes what is not selected from s, and sorts its jobs. A filter also removes all jobs
-// that Kolo does not scale.
+// apply removes jobs that are not selected from s, and sorts the others. A filter also removes all
+// jobs that Kolo does not scale.
 func (c selection) apply(s *api.Status) error {
 	if c.matches != nil {
 		var failed error

@@ -138,9 +138,9 @@ func TestStatus_Idle(t *testing.T) {
 // The remaining work of a job is shown with its origin.
 func TestDrawJob_Remaining(t *testing.T) {
 	for want, r := range map[string]*api.Remaining{
-		"600 steps, as the job declares":                                      {Origin: api.OriginJob, Steps: 600},
-		"600 steps, as the training reports":                                  {Origin: api.OriginTraining, Steps: 600},
-		"probably 120 to 900 slot-seconds, like 16 complete jobs of its kind": {Origin: "kind", Jobs: 16, Low: 120, High: 900},
+		"600 steps, declared by the job":                                                 {Origin: api.OriginJob, Steps: 600},
+		"600 steps, reported by the training":                                            {Origin: api.OriginTraining, Steps: 600},
+		"probably 120 to 900 slot-seconds, predicted from 16 completed jobs of its kind": {Origin: "kind", Jobs: 16, Low: 120, High: 900},
 	} {
 		must.StrContains(t, drawJob(&api.Job{Job: &api.JobStatus{Remaining: r}}), want)
 	}
@@ -156,7 +156,7 @@ func TestDrawJob_Ratio(t *testing.T) {
 // A pool whose nodes have no slots, as one of CPU nodes without cpu_slot, says what to check.
 func TestDrawStatus_NoSlots(t *testing.T) {
 	s := &api.Status{Autoscaler: "a", Ready: true, Pools: []api.PoolStatus{{Name: "default", Policy: "kolo", Nodes: []api.NodeClass{{Nodes: 2}}}}}
-	must.StrContains(t, drawStatus(s, false), "no node has a slot: check device or cpu_slot of the pool")
+	must.StrContains(t, drawStatus(s, false), "no node has a slot; check device or cpu_slot of the pool")
 	s.Pools[0].Capacity = 1
 	must.StrNotContains(t, drawStatus(s, false), "no node has a slot")
 }

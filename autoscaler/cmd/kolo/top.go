@@ -37,8 +37,9 @@ func (c *topCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo top [options]
 
-  Shows pools, jobs, queues and events on the whole terminal, and one job with its
-  size, step time and loss over time. It only reads. Press ? for the keys.
+  Shows pools, jobs, queues and events on the whole terminal. The page of a job
+  shows its size, step time and loss over time. Press ? for the keys. The command
+  only reads.
 
 Top Options:
 
@@ -46,11 +47,11 @@ Top Options:
     How often to ask the autoscaler. Default: 1s
 
   -filter=<expression>
-    Show only the jobs for which the expression is true, as in kolo status.
+    Show only jobs for which the expression is true, as in kolo status.
 
   -once
-    Print one frame and end. Its size is that of the variables COLUMNS and LINES,
-    or 80×24.
+    Print one frame and exit. The environment variables COLUMNS and LINES set its
+    size. Default: 80×24
 
   -sort=<column>
     Sort the jobs, as in kolo status.
@@ -79,9 +80,9 @@ func (c *topCommand) Run(args []string) int {
 	case *every < 100*time.Millisecond:
 		err = badFlag("-every=%s: write a time of at least 100ms", *every)
 	case c.json:
-		err = badFlag("-json: kolo top draws for people; kolo status -json has the same for scripts")
+		err = badFlag("-json: kolo top has no JSON output; use kolo status -json")
 	case !*once && !isatty.IsTerminal(os.Stdout.Fd()):
-		err = errors.New("kolo top needs a terminal; -once prints one frame")
+		err = errors.New("kolo top needs a terminal; use -once to print one frame")
 	}
 	if err != nil {
 		return c.usage(err, f, c.Help())
@@ -126,17 +127,17 @@ func (c *topCommand) once(m *top) int {
 	return 0
 }
 
-// question is what the terminal view asks the autoscaler.
+// question states what the terminal view requests from the autoscaler.
 type question struct {
-	job  identity.JobKey // also the history of this job, if it has an ID
-	plan bool            // what the policies would do now, and nothing else
+	job  identity.JobKey // requests this job as well, if it has an ID
+	plan bool            // requests only what the policies would do now
 }
 
 // Answers to questions.
 type (
 	statusMsg struct {
 		status *api.Status
-		job    *api.Job // nil if none was asked for, or if it is unknown
+		job    *api.Job // nil if none was requested, or if it is unknown
 		err    error
 	}
 	planMsg struct {
@@ -146,8 +147,8 @@ type (
 	eventMsg api.Event
 )
 
-// answer asks the autoscaler. Each question has a time limit, so that a view of an autoscaler that
-// hangs says so.
+// answer asks the autoscaler. Each request has a time limit, so that the view reports an autoscaler
+// that hangs.
 func (c *topCommand) answer(ctx context.Context, q question) tea.Msg {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -172,8 +173,8 @@ func (c *topCommand) answer(ctx context.Context, q question) tea.Msg {
 	return m
 }
 
-// follow sends events to the program until ctx ends. The status shows whether the autoscaler can be
-// reached, so that errors of the stream need no message of their own.
+// follow sends events to the program until ctx ends. It ignores errors of the stream, because the
+// status already shows whether the autoscaler can be reached.
 func (c *topCommand) follow(ctx context.Context, program *tea.Program) {
 	for ctx.Err() == nil {
 		if to, err := c.client(ctx); err == nil {
@@ -186,7 +187,7 @@ func (c *topCommand) follow(ctx context.Context, program *tea.Program) {
 	}
 }
 
-// counts returns what the pools hold, for the first line.
+// counts summarizes jobs and slots of all pools for the first line.
 func counts(s *api.Status) string {
 	used, capacity, waiting := 0, 0, 0
 	for i := range s.Pools {
@@ -195,7 +196,7 @@ func counts(s *api.Status) string {
 	return fmt.Sprintf("%s, %d of %s, %d waiting", counted(len(s.Jobs), "job"), used, counted(capacity, "slot"), waiting)
 }
 
-// roleText returns which autoscaler answers, and its troubles.
+// roleText returns the name of the autoscaler that answers, and its role.
 func roleText(s *api.Status) string {
 	role := "follows " + cmp.Or(s.Leader.Name, "no leader")
 	if s.Leading {

@@ -18,7 +18,7 @@ import (
 // maxTopEvents bounds the events that the view keeps.
 const maxTopEvents = 500
 
-// page is one of the pages of the view.
+// page identifies a page of the view.
 type page int
 
 const (
@@ -30,21 +30,21 @@ const (
 	helpPage
 )
 
-// seen holds what the view saw of a job over time.
+// seen holds the values of a job that the view has read over time.
 type seen struct {
 	size, step, loss series
-	last             int // the number of the last read that had the job
+	last             int // number of the last read that contained the job
 }
 
-// top is the state of kolo top. Update changes it by one message, and frame draws it; neither
-// does I/O, which only the commands that Update returns do.
+// top holds the state of kolo top. Update changes it by one message, and frame draws it. Neither does
+// I/O. Only the commands that Update returns do.
 type top struct {
 	ask    func(question) tea.Msg
 	every  time.Duration
 	chosen selection
 
 	width, height int
-	page, before  page // before is where escape leads from a page that was opened
+	page, before  page // escape returns to before
 	status        *api.Status
 	err           error // of the last read
 	shown         []api.JobStatus
@@ -56,10 +56,10 @@ type top struct {
 	history       map[identity.JobKey]*seen
 	reads         int
 
-	cursor identity.JobKey // stays on its job when the order changes
-	scroll int             // first line of a page of text
-	search string          // part of the names that are shown
-	typing bool            // keys belong to search
+	cursor identity.JobKey // a job, so that it stays on this job when the order changes
+	scroll int             // first line that is shown of a page of text
+	search string          // only jobs whose names contain it are shown
+	typing bool            // keys change search
 }
 
 func newTop(chosen selection, every time.Duration, ask func(question) tea.Msg) *top {
@@ -69,7 +69,7 @@ func newTop(chosen selection, every time.Duration, ask func(question) tea.Msg) *
 // Init implements tea.Model.
 func (m *top) Init() tea.Cmd { return m.read() }
 
-// read asks for the status now.
+// read requests the status now.
 func (m *top) read() tea.Cmd {
 	q := question{}
 	if m.page == jobPage {
@@ -155,7 +155,7 @@ func (m *top) selected() int {
 	return slices.IndexFunc(m.shown, func(j api.JobStatus) bool { return j.JobKey == m.cursor })
 }
 
-// key does what a key stands for.
+// key performs the action of a key.
 func (m *top) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return tea.Quit
@@ -211,7 +211,7 @@ func (m *top) key(k tea.KeyPressMsg) tea.Cmd {
 // turn shows a page from its first line.
 func (m *top) turn(p page) { m.page, m.scroll = p, 0 }
 
-// enter shows a page from which escape leads back.
+// enter shows a page. Escape returns from it.
 func (m *top) enter(p page) {
 	if m.page <= eventsPage {
 		m.before = m.page
@@ -236,7 +236,7 @@ func (m *top) typed(k tea.KeyPressMsg) {
 	m.choose()
 }
 
-// nextOrder sorts by the next column; after the last, the order is the autoscaler's.
+// nextOrder sorts by the next column and, after the last one, in the autoscaler's order.
 func (m *top) nextOrder() {
 	names := append([]string{""}, slices.Sorted(maps.Keys(orders))...)
 	m.chosen.order = names[(slices.Index(names, m.chosen.order)+1)%len(names)]

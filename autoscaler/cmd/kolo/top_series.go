@@ -11,11 +11,11 @@ import (
 // maxPoints bounds a series. It is even, because a full series keeps every second value.
 const maxPoints = 128
 
-// series holds values that were read at equal intervals. When it is full, it keeps every second
-// one and doubles the interval, so that its memory is bounded and it still shows the whole time.
+// series holds values that were read at equal intervals. A full series drops every second value and
+// doubles the interval. So its memory is bounded, and it still covers the whole time.
 type series struct {
 	values []float64
-	every  int // reads for one value
+	every  int // number of reads for each value
 	reads  int
 }
 
@@ -37,8 +37,8 @@ func (s *series) add(v float64) {
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline returns the series as one line of at most width characters, the newest value last. Each
-// character shows the largest value of its time, from 0 or, if fromLeast is set, from the
+// sparkline draws the series as one line of at most width characters, newest last. Each character
+// shows the largest value of its interval. The scale begins at 0 or, if fromLeast is set, at the
 // smallest value.
 func (s *series) sparkline(width int, fromLeast bool) string {
 	n := len(s.values)

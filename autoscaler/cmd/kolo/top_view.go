@@ -92,7 +92,7 @@ func (m *top) head() []string {
 	return append(lines, "", line)
 }
 
-// poolLine returns a pool with a bar of its used slots.
+// poolLine draws a pool, with a bar for its used slots.
 func poolLine(p *api.PoolStatus) string {
 	const width = 20
 	filled := 0
@@ -117,7 +117,7 @@ func poolLine(p *api.PoolStatus) string {
 func (m *top) keys() string {
 	switch {
 	case m.typing:
-		return "type a part of a name   enter keep   esc show all"
+		return "type part of a name   enter keep   esc show all"
 	case m.page > eventsPage:
 		return "esc back   ↑↓ scroll   p plan   ? help   q quit"
 	}
@@ -151,7 +151,7 @@ func (m *top) body(room int) []string {
 		for i := range m.events {
 			lines = append(lines, eventText(&m.events[i]))
 		}
-		return m.scrolled(cmp.Or(strings.Join(lines, "\n"), "no event since kolo top began"), room)
+		return m.scrolled(cmp.Or(strings.Join(lines, "\n"), "no event since kolo top started"), room)
 	case planPage:
 		switch {
 		case !m.planned:
@@ -164,7 +164,7 @@ func (m *top) body(room int) []string {
 	return nil
 }
 
-// scrolled returns the lines of a text that fit, from the first that is shown.
+// scrolled returns as many lines of a text as fit, from the scroll position on.
 func (m *top) scrolled(text string, room int) []string {
 	lines := strings.Split(printable.Text(text), "\n")
 	m.scroll = max(0, min(m.scroll, len(lines)-room))
@@ -177,7 +177,7 @@ func (m *top) jobs(room int) []string {
 		if len(m.status.Jobs) == 0 {
 			return []string{"no elastic jobs"}
 		}
-		return []string{fmt.Sprintf("none of %s is selected", counted(len(m.status.Jobs), "job"))}
+		return []string{fmt.Sprintf("none of %s matches the filter or search", counted(len(m.status.Jobs), "job"))}
 	}
 	rows := max(1, room-1)
 	at := max(0, m.selected())
@@ -196,8 +196,7 @@ func (m *top) jobs(room int) []string {
 	return lines
 }
 
-// narrowed removes columns that one can do without until there is room for the last one, which
-// tells why.
+// narrowed removes less important columns until there is room for the last one, the reason.
 func narrowed(cells [][]string, width int) [][]string {
 	const reason = 24
 	for _, column := range []string{"Productive", "Loss", "ETA", "Step", "Size"} {
@@ -288,12 +287,12 @@ func (m *top) drawOpen() string {
 const topHelp = `1 2 3 tab      jobs, queues, events
 ↑ ↓ j k        move; pgup, pgdown, g, G: further
 enter          open the job under the cursor
-esc            back; in the list, show all jobs
-/              search in the names of jobs
+esc            go back; in the list of jobs, show all jobs
+/              show only jobs whose name contains a text
 s r            sort by the next column; reverse the order
-p              what the policies would do now
+p              show what the policies would do now
 q ctrl+c       quit
 
-Size shows the slots that trained together since kolo top began, the newest
-at the right. Productive is the share of the slot-seconds that went into steps
-which count. A dash means that a value is not known.`
+Size shows the number of slots in the ring since kolo top started, newest at
+the right. Productive is the share of slot-seconds spent on steps that were
+not lost. A dash means that a value is unknown.`

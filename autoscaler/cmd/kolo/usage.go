@@ -54,7 +54,8 @@ func (w flagError) Error() string { return string(w) }
 
 func badFlag(format string, args ...any) error { return flagError(fmt.Sprintf(format, args...)) }
 
-// form returns how to write the value of a flag, if the text is that its value has a wrong form.
+// form returns how to write the value of a flag, if text reports a malformed value. Otherwise it
+// returns "".
 func form(text string, f *flag.FlagSet) string {
 	_, after, wrong := strings.Cut(text, " for flag -")
 	if !wrong || f == nil {

@@ -120,7 +120,8 @@ func (c *usageCommand) Run(args []string) int {
 	return 0
 }
 
-// restriction returns the end of a message that nothing was found: where it was looked for.
+// restriction returns the end of a message that nothing was found: the pool and namespace that were
+// searched.
 func restriction(pool, namespace string) (text string) {
 	if pool != "" {
 		text += fmt.Sprintf(" in node pool %q", pool)

@@ -148,8 +148,8 @@ best size: 2 workers; compared with 1, it has 1.82 times the speed for 2.00 time
 	status.Jobs = nil
 	_, out = runUsage(url, "eff", "research/train")
 	must.StrContains(t, out, "Held              20.00 slot-hours")
-	must.StrContains(t, out, "the job no longer exists in Nomad, so only its usage is known, and no step times")
+	must.StrContains(t, out, "the job no longer exists in Nomad, so its step times are unknown")
 	code, out = runUsage(url, "eff", "other")
 	must.Eq(t, 1, code)
-	must.StrContains(t, out, "no job other held slots since 2026-11-01, as far as it is kept; -since looks further back")
+	must.StrContains(t, out, "no job other held slots since 2026-11-01 in the usage that is kept; use -since to look further back")
 }

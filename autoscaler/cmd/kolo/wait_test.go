@@ -34,7 +34,7 @@ func TestWait(t *testing.T) {
 		}
 		return answer{code: 200, job: api.Job{Job: s}}
 	}
-	unknown, broken := answer{code: 404, text: "kolo does not look after a job a/j"}, answer{code: 503, text: "no leader"}
+	unknown, broken := answer{code: 404, text: "kolo does not scale a job a/j"}, answer{code: 503, text: "no leader"}
 	waits, starts, trains := status(api.StateWaiting, 0, 0), status(api.StateRunning, 2, 0), status(api.StateRunning, 2, 2)
 	stopped := answer{code: 200, job: api.Job{Job: &api.JobStatus{JobKey: key, State: api.StateHeld, HoldReason: "the job is stopped"}}}
 	off := answer{code: 200, job: api.Job{Ineligible: &api.IneligibleJob{JobKey: key, Off: true}}}
@@ -57,7 +57,7 @@ func TestWait(t *testing.T) {
 		"stopped for a while":            {answers: []answer{trains, stopped, off, trains, done}, says: []string{"a/j: stopped, or its kolo block is off\n", "a/j: held: the job is stopped\n", "a/j: complete\n"}},
 		"complete, and never so large":   {answers: []answer{trains, done}, args: []string{"-for", "size=4"}, code: 1, says: []string{"a/j will not be size=4: it is complete"}},
 		"a job with an error":            {answers: []answer{invalid}, code: 1, says: []string{"a/j is left alone: min is above max"}},
-		"a job that nobody knows":        {answers: []answer{unknown}, code: 1, says: []string{"Error: kolo does not look after a job a/j"}, unknown: 20 * time.Millisecond},
+		"a job that nobody knows":        {answers: []answer{unknown}, code: 1, says: []string{"Error: kolo does not scale a job a/j"}, unknown: 20 * time.Millisecond},
 		"no answer to the first request": {answers: []answer{broken}, code: 1, says: []string{"Error: no leader"}},
 		"too long":                       {answers: []answer{waits}, args: []string{"-timeout", "50ms"}, code: exitTimeout, says: []string{"a/j is not complete after 50ms"}},
 		"JSON":                           {answers: []answer{waits, done}, args: []string{"-json"}, says: []string{`"state": "complete"`}, silent: "no-room"},

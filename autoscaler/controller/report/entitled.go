@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// addEntitled adds to the use of each queue why its jobs wait and, in a divided pool, what
-// the queue is entitled to and what it lends.
+// addEntitled adds to each queue the reasons why its jobs wait and, in a divided pool, the
+// slots that the queue is entitled to and those that it lends.
 func addEntitled(s *api.Status, r *Round) {
 	for i := range s.Pools {
 		p := &s.Pools[i]
@@ -57,8 +57,8 @@ func reasonsByQueue(s *api.Status, name string, pool config.Pool) map[string]map
 	return out
 }
 
-// entitled returns how many slots the division of a pool gives each queue, by what its jobs
-// could use now. "*" has the jobs in no queue.
+// entitled returns the number of slots that each queue gets when the pool is divided, given
+// what its jobs can use now. Jobs in no queue count for "*".
 func entitled(r *Round, name string, tree *queue.Tree) map[string]int {
 	layout, demand, slots := tree.Layout(), map[int]queue.Demand{}, 0
 	for i := range r.View.Nodes {

@@ -15,7 +15,7 @@ import (
 // and cannot know when a user changes something.
 var unforeseen = []waiting.Reason{waiting.Fragmented, waiting.Constraint, waiting.Paused, waiting.Held, waiting.Invalid}
 
-// Expect returns a copy of a status with other expected starts of waiting jobs.
+// Expect returns a copy of a status in which the expected starts of waiting jobs are replaced.
 func Expect(s *api.Status, starts map[identity.JobKey]api.Expected) *api.Status {
 	out := *s
 	out.Jobs = slices.Clone(s.Jobs)

@@ -16,8 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// Nodes returns machines as the API shows them, with their places in the topologies of a
-// view.
+// Nodes converts machines to the API's form, with their paths in the topology of their pool.
 func Nodes(v *cluster.View, machines []cluster.Machine) []api.Node {
 	at := make(map[string]int, len(v.Nodes))
 	for i := range v.Nodes {
@@ -52,8 +51,8 @@ func reasonOr(why string) string {
 	return why
 }
 
-// pathOf returns the values of a node at the levels of its pool's topology. It ends above
-// the first level of which the node has several domains, such as sockets.
+// pathOf returns a node's values of the levels of its pool's topology. It stops before the
+// first level at which the node has several domains, such as sockets.
 func pathOf(v *cluster.View, node int) (path []string) {
 	t := v.Topologies[v.Nodes[node].Pool]
 	if t == nil || len(v.Nodes[node].Bins) == 0 {
@@ -75,7 +74,7 @@ func pathOf(v *cluster.View, node int) (path []string) {
 	return path
 }
 
-// Series returns a series as the API shows it.
+// Series converts a series to the API's form.
 func Series(s *timeline.Series) *api.Series {
 	out := &api.Series{Time: []float64{}, Size: []int{}, Step: []float64{}, Resizes: []api.RingResize{}}
 	samples := s.Samples()
@@ -98,13 +97,13 @@ func Series(s *timeline.Series) *api.Series {
 	return out
 }
 
-// Bounds of what is kept of a report. The sender is a tenant's process.
+// Bounds of what is kept of a report, which a tenant's process sends.
 const (
 	mostRanks = 4096
 	allocID   = 36 // bytes of the ID of an allocation
 )
 
-// Training returns the part of a training's report that is kept to be shown.
+// Training returns the part of a training's report that is kept for display.
 func Training(p *history.Progress) *api.Training {
 	out := &api.Training{Phase: p.Phase, Hold: p.Hold, Ranks: map[string][]int{}}
 	for _, r := range p.Ranks[:min(len(p.Ranks), mostRanks)] {
@@ -115,11 +114,11 @@ func Training(p *history.Progress) *api.Training {
 	return out
 }
 
-// mostSizes bounds the sizes of a curve that are shown.
+// mostSizes bounds the number of sizes in a curve.
 const mostSizes = 64
 
-// Curve returns the step times that were measured, and those that the autoscaler expects at
-// the other sizes that a job may have.
+// Curve returns the measured step times of a job, and estimates for the other sizes that the
+// job may have.
 func Curve(measured []speedup.Point, believed speedup.Curve, j *planner.Job) (out []api.CurvePoint) {
 	if !believed.Measured() {
 		return nil // without a measurement, times have no unit
@@ -138,8 +137,8 @@ func Curve(measured []speedup.Point, believed speedup.Curve, j *planner.Job) (ou
 	return out
 }
 
-// Allocations returns the allocations of a job that hold slots, with their ranks by the last
-// report of the job's training.
+// Allocations returns the allocations of a job that hold slots, with the ranks that the job's
+// training last reported.
 func Allocations(key identity.JobKey, machines []cluster.Machine, t *api.Training) (out []api.JobAllocation) {
 	for i := range machines {
 		m := &machines[i]

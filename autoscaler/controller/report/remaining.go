@@ -8,8 +8,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// remainingOf returns what is known of the remaining work of a job of the view, nil if
-// nothing is.
+// remainingOf returns the declared or predicted remaining work of a job of the view, or nil if
+// it is unknown.
 func remainingOf(r *Round, i int) *api.Remaining {
 	j, f, h := &r.View.Jobs[i], &r.View.Facts[i], r.Jobs[i]
 	if h.Frozen {

@@ -33,9 +33,9 @@ type Round struct {
 	// View.Jobs; nil if this autoscaler does not lead.
 	Ample    []int
 	History  *history.History
-	Ledger   *usage.Ledger                    // nil if this autoscaler does not keep the account of usage
+	Ledger   *usage.Ledger                    // nil if this autoscaler does not account for usage
 	Policies map[string]Policy                // by node pool
-	Expected map[identity.JobKey]api.Expected // starts, by the last forecast
+	Expected map[identity.JobKey]api.Expected // starts of waiting jobs, by the last forecast
 
 	Leading, Paused bool
 }
@@ -96,7 +96,7 @@ func ineligible(j *cluster.IneligibleJob) api.IneligibleJob {
 	return api.IneligibleJob{JobKey: j.Key, Count: j.Count, Off: j.Off, Problems: j.Problems.Strings()}
 }
 
-// LeftAlone returns the jobs of a pool that are left alone because of errors.
+// LeftAlone returns the jobs of a pool that are not scaled because of errors.
 func LeftAlone(v *cluster.View, pool string) (out []api.IneligibleJob) {
 	for i := range v.Ineligible {
 		if j := &v.Ineligible[i]; j.Pool == pool && !j.Off {

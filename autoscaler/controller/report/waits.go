@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// addWaits adds to each job without workers why it waits, its place among those of its
-// queue that wait, and its expected start.
+// addWaits adds to each job without workers the reason why it waits, its position in its
+// queue, and its expected start.
 func addWaits(s *api.Status, r *Round) {
 	waits := WaitsByJob(r.Plan.Waits)
 	lines := newLines(r)

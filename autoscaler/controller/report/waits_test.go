@@ -98,7 +98,7 @@ func TestAddWaits(t *testing.T) {
 		jobs []string
 		want []string
 	}{
-		"one pot is one line":                      {`share = "none"`, []string{"a/1 a 50 1", "b/2 b 50 2", "b/3 b 70 3"}, []string{"* 2 1", "* 3 2", "* 1 3"}},
+		"an undivided pool has one line of jobs":   {`share = "none"`, []string{"a/1 a 50 1", "b/2 b 50 2", "b/3 b 70 3"}, []string{"* 2 1", "* 3 2", "* 1 3"}},
 		"each namespace of a pool without queues":  {``, []string{"a/1 a 50 1", "b/2 b 50 2", "b/3 b 70 3"}, []string{"* 1 1", "* 2 2", "* 1 3"}},
 		"queues that only bound what jobs request": {`queue "a" { max_priority = 60 }`, []string{"a/1 a 50 1", "b/2 b 50 2"}, []string{"a 1 1", "* 2 2"}},
 		"in order of arrival, and of name":         {`share = "none"`, []string{"a/1 a 50 2", "a/2 a 50 1", "b/0 b 50 2"}, []string{"* 2 1", "* 1 2", "* 3 0"}},

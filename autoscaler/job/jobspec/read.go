@@ -131,14 +131,14 @@ func (r *reader) group(g *api.TaskGroup) {
 	r.spec.Groups = append(r.spec.Groups, out)
 }
 
-// withoutDevice reports a group whose workers would hold no slot, next to one whose workers
-// hold devices.
+// withoutDevice reports a group whose workers would hold no slot, although the workers of
+// another group hold devices.
 func (r *reader) withoutDevice(g, other Group) {
-	remedy := fmt.Sprintf("add a device block, or remove the kolo block and give the group a count of its own, so that only %q is scaled", other.Name)
+	remedy := fmt.Sprintf("add a device block; or remove the kolo block and set a fixed count, so that only %q is scaled", other.Name)
 	if r.kolo.gang.set {
-		remedy = "add a device block; or remove the group from gang and ratio, remove its kolo block, and give it a count of its own"
+		remedy = "add a device block; or remove the group from gang and ratio, remove its kolo block, and set a fixed count"
 	}
-	r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for no device where group %q asks for %q, so its workers would hold no slot", other.Name, other.Device), remedy)
+	r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("requests no device, but group %q requests %q, so its workers would hold no slot", other.Name, other.Device), remedy)
 }
 
 // finish sets defaults and makes the checks that involve the whole job.
@@ -156,10 +156,10 @@ func (r *reader) finish() {
 		case g.Device != "" && first.Device == "":
 			r.withoutDevice(first, g)
 		case g.Device != first.Device:
-			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for device %q where group %q asks for %q", g.Device, first.Name, first.Device),
+			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("requests device %q, but group %q requests %q", g.Device, first.Name, first.Device),
 				"use one device type for all elastic groups of a job")
 		case g.Devices != first.Devices && s.Ratio == nil:
-			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("holds %d devices per worker where group %q holds %d", g.Devices, first.Name, first.Devices),
+			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("holds %d devices per worker, but group %q holds %d", g.Devices, first.Name, first.Devices),
 				"use the same number of devices per worker in all elastic groups of a job")
 		}
 	}

@@ -302,12 +302,12 @@ func TestRead_Malformed(t *testing.T) {
 			g := group("b", 0, 2, kv())
 			g.Tasks[0].Resources.Devices[0].Name = "amd/gpu"
 			j.TaskGroups = append(j.TaskGroups, g)
-		}), `asks for device "amd/gpu" where group "workers" asks for "nvidia/gpu"`},
+		}), `requests device "amd/gpu", but group "workers" requests "nvidia/gpu"`},
 		"a group without a device": {job(kv(), func(j *api.Job) {
 			g := group("b", 0, 2, kv())
 			g.Tasks[0].Resources.Devices = nil
 			j.TaskGroups = append(j.TaskGroups, g)
-		}), `group "b": asks for no device where group "workers" asks for "nvidia/gpu", so its workers would hold no slot; add a device block, or remove the kolo block and give the group a count of its own, so that only "workers" is scaled`},
+		}), `group "b": requests no device, but group "workers" requests "nvidia/gpu", so its workers would hold no slot; add a device block; or remove the kolo block and set a fixed count, so that only "workers" is scaled`},
 		"uneven workers": {job(kv(), func(j *api.Job) {
 			g := group("b", 0, 2, kv())
 			g.Tasks[0].Resources.Devices[0].Count = ptr(uint64(1))

@@ -5,9 +5,9 @@ package jobspec
 
 import "fmt"
 
-// spares checks that spare hosts do not count as workers that train. The ring of a job with
-// spare_hosts = 1 has one worker less than the job's groups together. So the job has one
-// worker more, in a group that the autoscaler does not scale.
+// spares checks that the groups that the autoscaler scales do not contain spare hosts, because
+// it counts workers that train. A job with spare_hosts = 1 needs one additional worker in a
+// group without a kolo block.
 func (r *reader) spares() {
 	where, spares, fixed := "", 0, 0
 	for _, g := range r.job.TaskGroups {
@@ -25,9 +25,9 @@ func (r *reader) spares() {
 	switch {
 	case spares == 0:
 	case fixed != spares:
-		r.problem(where, fmt.Sprintf("%d workers would not train, and a group with a kolo block counts workers that train; groups with spare_hosts and without a kolo block have %d", spares, fixed),
+		r.problem(where, fmt.Sprintf("needs a count of %d in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is %d", spares, fixed),
 			fmt.Sprintf("add a group with the same task and service, no kolo block, and count = %d; or remove spare_hosts", spares))
 	case r.spec.CanWait:
-		r.problem(where, "while the job waits or is suspended with no workers, the spare host would train alone", "write scaling { min = 1 }, or remove spare_hosts")
+		r.problem(where, "while the job waits or is suspended with no workers, the spare host would train alone", "set scaling { min = 1 }, or remove spare_hosts")
 	}
 }

@@ -29,13 +29,13 @@ func TestRead_SpareHosts(t *testing.T) {
 		"in a group of their own": {[]*api.TaskGroup{with(group("workers", 1, 8, kv()), 2, 1), fixed(1)}, nil},
 		"none":                    {[]*api.TaskGroup{with(group("workers", 0, 8, kv()), 2, 0)}, nil},
 		"among the workers": {[]*api.TaskGroup{with(group("workers", 1, 8, kv()), 2, 1)}, []string{where +
-			"1 workers would not train, and a group with a kolo block counts workers that train; groups with spare_hosts and without a kolo block have 0; " +
+			"needs a count of 1 in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is 0; " +
 			"add a group with the same task and service, no kolo block, and count = 1; or remove spare_hosts"}},
 		"too many": {[]*api.TaskGroup{with(group("workers", 1, 8, kv()), 2, 1), fixed(2)}, []string{where +
-			"1 workers would not train, and a group with a kolo block counts workers that train; groups with spare_hosts and without a kolo block have 2; " +
+			"needs a count of 1 in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is 2; " +
 			"add a group with the same task and service, no kolo block, and count = 1; or remove spare_hosts"}},
 		"of a job that may wait": {[]*api.TaskGroup{with(group("workers", 0, 8, kv()), 2, 1), fixed(1)}, []string{where +
-			"while the job waits or is suspended with no workers, the spare host would train alone; write scaling { min = 1 }, or remove spare_hosts"}},
+			"while the job waits or is suspended with no workers, the spare host would train alone; set scaling { min = 1 }, or remove spare_hosts"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := Read(job(kv(), func(j *api.Job) { j.TaskGroups = c.groups }))

@@ -34,7 +34,7 @@ func (c *checker) checkCounts(workers []*worker) {
 			rings[name] = &ring{first: w}
 		}
 		if n, first := w.read.Agent.Restart.SpareHosts, rings[name].first.read.Agent.Restart.SpareHosts; n != first {
-			c.errorf("counts", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: another group of its service has %d, and the worker that leads decides; write the same in all groups", n, first)
+			c.errorf("counts", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: another group of its service has %d, and the agent that leads decides; set the same value in all groups", n, first)
 		}
 		most := deref(w.group.Count, 1)
 		if s := w.group.Scaling; s != nil {
@@ -60,7 +60,7 @@ func (c *checker) checkSpares(workers []*worker) {
 	}
 	for _, w := range workers {
 		if n := w.read.Agent.Restart.SpareHosts; n > 0 && n != fixed && !w.native && jobspec.GroupAsks(w.group) {
-			c.errorf("kolo", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: the autoscaler counts workers that train, and groups with spare_hosts and without a kolo block have %d; "+
+			c.errorf("kolo", c.fieldAt(w, inConfig+"spare_hosts"), "spare_hosts = %d: a kolo block counts workers that train, and the count of groups with spare_hosts and without a kolo block is %d; "+
 				"add a group with the same task and service, no kolo block, and count = %d; or remove spare_hosts", n, fixed, n)
 		}
 	}

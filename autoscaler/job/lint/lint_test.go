@@ -154,7 +154,7 @@ func TestSpareHosts(t *testing.T) {
 	findings, err := Check(Options{Path: "job.hcl", Text: []byte(text), MaxKillTimeout: MaxKillTimeout})
 	must.NoError(t, err)
 	must.Len(t, 1, findings, must.Sprint(findings))
-	must.StrContains(t, findings[0].Message, "spare_hosts = 1: the autoscaler counts workers that train")
+	must.StrContains(t, findings[0].Message, "spare_hosts = 1: a kolo block counts workers that train")
 
 	start := strings.Index(text, `group "workers" {`)
 	end := strings.LastIndex(text, "}")
@@ -163,7 +163,7 @@ func TestSpareHosts(t *testing.T) {
 	group = strings.Replace(group, "policy {\nkolo {}\n}", "", 1)
 	for spares, want := range map[string][]string{
 		"1": nil,
-		"2": {"spare_hosts = 2: another group of its service has 1, and the worker that leads decides; write the same in all groups"},
+		"2": {"spare_hosts = 2: another group of its service has 1, and the agent that leads decides; set the same value in all groups"},
 	} {
 		other := strings.Replace(group, "--spare_hosts=1", "--spare_hosts="+spares, 1)
 		findings, err = Check(Options{Path: "job.hcl", Text: []byte(text[:end] + other + text[end:]), MaxKillTimeout: MaxKillTimeout})

@@ -27,13 +27,13 @@ type Kind struct {
 	// Lengths holds the work of the last complete jobs of the kind, in seconds on one
 	// worker, newest last.
 	Lengths []float64 `json:"lengths,omitempty"`
-	// Services holds the services of the last complete jobs of the kind, in slot-seconds,
-	// newest last.
+	// Services holds the attained service of the last completed jobs of the kind, in
+	// slot-seconds, newest last.
 	Services []float64 `json:"services,omitempty"`
 	// Tries counts the placements that its jobs have tried; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`
 
-	alike *length.Sample // of Services; nil until it is needed
+	alike *length.Sample // describes Services; nil until needed
 }
 
 // Trials counts successive measurements in which growing to a size did not help.

@@ -27,7 +27,7 @@ type Progress struct {
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
 
-	// For people who look at the job; no decision reads them.
+	// These are only shown. No decision depends on them.
 	Phase string `json:"phase"` // waiting, training, resizing or finished
 	Hold  string `json:"hold"`  // why no new ring may form now
 }
@@ -39,7 +39,7 @@ type Rank struct {
 	Slot    int    `json:"slot"` // of the allocation
 }
 
-// RankOf returns the rank of each allocation that has only one.
+// RankOf returns the rank of each allocation that has exactly one.
 func (p *Progress) RankOf() map[string]int {
 	out, several := make(map[string]int, len(p.Ranks)), map[string]bool{}
 	for _, r := range p.Ranks {

@@ -10,25 +10,25 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 )
 
-// Group names the sets of jobs that a job's service is compared with. All of them are keys
-// of History.Kinds.
+// Group names the sets of jobs that a job's attained service is compared with. Each of them is
+// a key of History.Kinds.
 type Group struct {
 	Kind      string // a KindKey
 	Namespace string // for all jobs of the namespace
 	Pool      string // for all jobs of the node pool
 }
 
-// GroupOf returns the Group of a job of a kind (a KindKey) in a pool. No kind has an empty
-// name, and no namespace has one.
+// GroupOf returns the Group of a job of a kind (a KindKey) in a pool. The keys cannot collide,
+// because kinds and namespaces have non-empty names.
 func GroupOf(kind, pool string) Group {
 	return Group{Kind: kind, Namespace: Namespace(kind) + "/", Pool: "/" + pool}
 }
 
-// Keys returns the keys of the group except for that of the kind.
+// Keys returns the keys of the group, except that of the kind.
 func (g Group) Keys() []string { return []string{g.Namespace, g.Pool} }
 
-// LearnService adds the service of a job that has just completed to those of its group. As
-// in LearnLength, a kind that is not named and not known learns nothing.
+// LearnService records the attained service of a job that has just completed, for each set of
+// its group. As in LearnLength, a kind that is neither named nor known learns nothing.
 func (h *History) LearnService(g Group, named bool, j *Job, now time.Time) {
 	service := math.Ceil(min(j.Attained, maxSeconds))
 	if !(service > 0) {
@@ -46,12 +46,12 @@ func (k *Kind) addService(service float64, limit int) {
 	k.Services, k.alike = length.Append(k.Services, service, limit), nil
 }
 
-// Alike returns what is known of the services of jobs that are similar to one of a group.
+// Alike describes the attained service of completed jobs that are similar to a job of a group.
 func (h *History) Alike(g Group) length.Sample {
 	return length.Best(h.Kinds[g.Kind].sample(length.Kind), h.Kinds[g.Namespace].sample(length.Namespace), h.Kinds[g.Pool].sample(length.Pool))
 }
 
-// sample describes the services of a kind, which may be nil.
+// sample describes the attained service of the jobs of a kind. k may be nil.
 func (k *Kind) sample(origin length.Origin) length.Sample {
 	if k == nil {
 		return length.Sample{}

@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package timeline remembers the recent past for people who look at it: which job held how
-// many slots, and how a training went. No decision reads it.
+// Package timeline remembers the recent past for display: the slots that each job held, and
+// the reports of its training. No decision depends on it.
 //
-// Everything is bounded. Slots forgets the oldest changes first, and Series halves its
-// resolution when it is full.
+// Its memory is bounded. Slots forgets the oldest changes first. Series halves its resolution
+// when it is full.
 package timeline

@@ -15,7 +15,7 @@ const (
 	firstGap    = 2 * time.Second // between two samples of a new series
 )
 
-// Sample is what a training reported at a time.
+// Sample is one report of a training.
 type Sample struct {
 	At      time.Time
 	Size    int     // slots in the ring
@@ -29,12 +29,12 @@ type Mark struct {
 	At       time.Time
 	From, To int
 	Cause    string   // resize or failure
-	Seconds  *float64 // without training; nil: unknown
-	Lost     *float64 // repeated steps; nil: unknown
+	Seconds  *float64 // without training; nil if unknown
+	Lost     *float64 // repeated steps; nil if unknown
 }
 
-// Series remembers how one training went, from its first report to its last. The zero
-// Series is empty. It is not safe for concurrent use.
+// Series holds reports of one training, from the first to the last. The zero Series is empty.
+// It is not safe for concurrent use.
 type Series struct {
 	samples []Sample
 	every   time.Duration
@@ -42,15 +42,15 @@ type Series struct {
 	stepped time.Time
 }
 
-// Add appends a report. Reports that follow each other too closely replace each other, so
-// that the last sample is always the newest report.
+// Add appends a report. If the last sample is too recent, the report replaces it. So the last
+// sample is always the newest report.
 func (s *Series) Add(p Sample) {
 	if s.every == 0 {
 		s.every = firstGap
 	}
 	n := len(s.samples)
 	if n > 0 && p.At.Before(s.samples[n-1].At) {
-		return // reports of two probes may overtake each other
+		return // the answers of two probes can arrive in the wrong order
 	}
 	if n == 0 || p.Step > s.samples[n-1].Step || p.Samples > s.samples[n-1].Samples {
 		s.stepped = p.At
@@ -81,7 +81,7 @@ func (s *Series) Samples() []Sample { return slices.Clone(s.samples) }
 // Marks returns a copy of the marks, oldest first.
 func (s *Series) Marks() []Mark { return slices.Clone(s.marks) }
 
-// Heard returns when the training last answered, zero if it never did.
+// Heard returns when the training last answered, or zero if it never did.
 func (s *Series) Heard() time.Time {
 	if len(s.samples) == 0 {
 		return time.Time{}
@@ -89,6 +89,6 @@ func (s *Series) Heard() time.Time {
 	return s.samples[len(s.samples)-1].At
 }
 
-// Stepped returns when the training was last seen to have made a step, zero if it has not
-// answered yet.
+// Stepped returns when the training last reported a new step, or zero if it has not answered
+// yet.
 func (s *Series) Stepped() time.Time { return s.stepped }

@@ -19,7 +19,7 @@ type Key struct {
 	Job  identity.JobKey
 }
 
-// Change sets a line to a number of slots.
+// Change sets the number of slots of a line at a time.
 type Change struct {
 	At    time.Time
 	Key   Key
@@ -38,7 +38,7 @@ type Point struct {
 	Slots int
 }
 
-// Slots remembers which job held how many slots. It is not safe for concurrent use.
+// Slots remembers the slots that each job held. It is not safe for concurrent use.
 type Slots struct {
 	keep  time.Duration
 	most  int
@@ -57,8 +57,8 @@ func NewSlots(keep time.Duration, most int) *Slots {
 // Empty reports whether nothing has been recorded yet.
 func (s *Slots) Empty() bool { return s.since.IsZero() }
 
-// Seed fills an empty record with what is known of the time before now. deltas holds how
-// many slots each line gained or lost, in any order.
+// Seed fills an empty record with the known past. deltas holds the slots that each line gained
+// or lost, in any order.
 func (s *Slots) Seed(deltas []Change, now time.Time) {
 	deltas = slices.Clone(deltas)
 	slices.SortStableFunc(deltas, func(a, b Change) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(b.Slots, a.Slots)) })
@@ -75,7 +75,7 @@ func (s *Slots) Seed(deltas []Change, now time.Time) {
 	s.trim(now)
 }
 
-// Record notes which lines have how many slots at a time. Lines that are missing have none.
+// Record records the slots of all lines at a time. Lines that are missing have none.
 func (s *Slots) Record(now time.Time, slots map[Key]int) {
 	if s.since.IsZero() {
 		s.since = now
@@ -102,7 +102,7 @@ func (s *Slots) set(at time.Time, key Key, n int) {
 	s.log = append(s.log, Change{at, key, n})
 }
 
-// trim forgets what is too old, and the oldest changes if there are too many.
+// trim forgets changes that are too old and, if there are too many, the oldest ones.
 func (s *Slots) trim(now time.Time) {
 	oldest := now.Add(-s.keep)
 	n := max(0, len(s.log)-s.most)
@@ -127,9 +127,8 @@ func put(m map[Key]int, key Key, n int) {
 	}
 }
 
-// Since returns the lines from a time on, in the order of their keys, and the time from
-// which they are known. Each line begins with its slots at that time, unless it has none
-// then.
+// Since returns the lines from a time on, sorted by key, and the time since which they are
+// known. Each line begins with its slots at that time, unless it has none then.
 func (s *Slots) Since(from time.Time) ([]Line, time.Time) {
 	if from.Before(s.since) {
 		from = s.since

@@ -17,11 +17,11 @@ import (
 // It maximises the sum over jobs of weight × speed-up^(1-fairness), where
 //
 //   - weight falls with a job's expected length: its remaining work if declared, else
-//     what the lengths of similar jobs show (package length), else the service that
-//     it has received, because a job that ran long will probably run long still.
+//     a prediction from similar jobs (package length), else its attained service,
+//     because a job that has run long will probably continue to run long.
 //     Beyond a ceiling it stops falling: among long jobs, the longest is as likely
-//     to end as any other. If a job of unknown length waits far longer than is
-//     ordinary, its weight rises, so that it does not starve.
+//     to end as any other. If a job of unknown length waits far longer than others
+//     did, its weight rises, so that it does not starve.
 //   - The exponent below one makes a first GPU worth more than a tenth one, beyond
 //     what the curve says. More jobs run at once, at sizes where they are
 //     efficient.
@@ -45,8 +45,8 @@ type kolo struct {
 	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; for declared remaining work, four times this value"`
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds within which a resize must pay for itself; for young jobs, only as long as they have run so far"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest measured size"`
-	Patience float64 `hcl:"patience,optional" doc:"a job of unknown length that waited this many times as long as it ran, beyond three times the ordinary wait, counts as new, and its weight doubles; 0 ignores waiting"`
-	Tail     float64 `hcl:"tail,optional" doc:"from 0, which minimises the mean completion time, to 1, which gives long jobs as much weight as short ones: the longest jobs end earlier, and the mean is higher"`
+	Patience float64 `hcl:"patience,optional" doc:"a job of unknown length counts as new, with twice its weight, once it has waited this many times as long as it ran; only waiting beyond three times the median wait of the running jobs counts; 0 ignores waiting"`
+	Tail     float64 `hcl:"tail,optional" doc:"0 minimises the mean JCT; 1 gives long jobs the same weight as short ones, so the longest jobs end earlier, but the mean JCT is higher"`
 	Period   float64 `hcl:"period,optional" doc:"seconds after which the policy plans again while jobs wait, even if nothing happens"`
 }
 

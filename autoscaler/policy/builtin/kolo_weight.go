@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// waitPrior is added to the time that a job has run and probably will before its waiting
-	// time is compared with that. Without it, short jobs would be urgent at once.
+	// waitPrior is added to a job's past and expected run time before its waiting time is
+	// compared with the sum. Without it, short jobs would be urgent at once.
 	waitPrior = 600
 
 	// farBeyond is how many times the ordinary wait a job must have waited before patience
 	// acts.
 	farBeyond = 3
 
-	// declaredCeiling multiplies the ceiling for declared remaining work, which tells
-	// long jobs apart further up than received service does.
+	// declaredCeiling multiplies the ceiling for declared remaining work, which distinguishes
+	// long jobs better than attained service does.
 	declaredCeiling = 4
 
-	// margin is the part of its value by which a running job of unknown length outbids
-	// others for its GPUs. Without it, jobs of the same length would take turns, each turn
-	// at the price of two resizes, and all of them would end later.
+	// margin is the fraction of its value that a running job of unknown length bids in addition
+	// for the GPUs that it holds. Without it, jobs of the same length would take turns. Each
+	// turn costs two resizes, and all jobs would end later.
 	margin = 0.2
 )
 
 // weight returns the factor of a job's value. For jobs of unknown length, waiting raises
-// it without bound, and makes the received service count for less.
+// it without bound, and reduces the influence of attained service.
 func (k kolo) weight(s *policy.Snapshot, p *pool, c *candidate) float64 {
 	var starved, length float64
 	if left, known := c.left(); known {
@@ -56,7 +56,7 @@ func (k kolo) weight(s *policy.Snapshot, p *pool, c *candidate) float64 {
 func (c *candidate) waited(now float64) float64 { return max(0, now-c.Submit-c.RunTime) }
 
 // ordinaryWait returns the median of the times for which the running jobs have waited. In a
-// burst of similar jobs, all wait long, and none is starved by that.
+// burst of similar jobs, long waits are normal and no sign of starvation.
 func (p *pool) ordinaryWait(now float64) float64 {
 	var waits []float64
 	for _, c := range p.jobs {

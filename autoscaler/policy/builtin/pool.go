@@ -85,8 +85,8 @@ func (c *candidate) weight() float64 {
 // done; the constant keeps fresh jobs from appearing free of cost.
 const servicePrior = 600
 
-// guess returns the remaining work in seconds on one worker: as declared, or else as
-// predicted.
+// guess returns the declared or, without one, the predicted remaining work, in seconds on one
+// worker.
 func (c *candidate) guess() float64 {
 	if left, ok := c.left(); ok {
 		return left
@@ -94,9 +94,8 @@ func (c *candidate) guess() float64 {
 	return c.predict(servicePrior)
 }
 
-// predict returns the remaining work of a job that declares none: what other jobs of its
-// kind or namespace needed and, as far as they do not tell, the attained service plus
-// prior.
+// predict returns the expected remaining work of a job that declares none. It is a weighted
+// mean of a prediction from jobs of its kind or namespace, and its attained service plus prior.
 func (c *candidate) predict(prior float64) float64 {
 	work := c.Attained + prior
 	if c.Alike.Origin == length.Pool {
@@ -113,7 +112,7 @@ type pool struct {
 	free int // capacity less what was given so far
 	jobs []*candidate
 
-	ordinary float64 // wait of running jobs, for kolo
+	ordinary float64 // median wait of the running jobs, for kolo
 }
 
 // set gives c exactly n workers and takes the GPUs from the pool. If there are too

@@ -4,7 +4,6 @@
 // Package length estimates how much more service a job needs, from the services of similar
 // jobs that have completed.
 //
-// Service is counted in GPU-seconds that a job held, as Nomad shows them, and not in work
-// that a training reports. So a job cannot change the estimate of another one by a false
-// report.
+// Service is the GPU-seconds that a job held in Nomad. Reports of trainings do not count, so a
+// false report cannot change the estimate for another job.
 package length

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// Limit is how many services a Sample is made of. Older ones are dropped, so that a
+	// Limit is the largest number of services in a Sample. Older ones are dropped, so that a
 	// Sample follows a workload that changes.
 	Limit = 64
 
-	// KindLimit is how many services of one kind are remembered: there may be many kinds.
+	// KindLimit is the number of services that are remembered for each kind. It is smaller,
+	// because there may be many kinds.
 	KindLimit = 16
 
-	// Enough is the least number of services that a Sample is made of.
+	// Enough is the smallest number of services in a Sample.
 	Enough = 3
 )
 
@@ -31,7 +32,7 @@ const (
 )
 
 // memoryless is the standard deviation of the logarithm of an exponential distribution,
-// π/√6. With this spread, the service of a job tells nothing about the rest of it.
+// π/√6. At this spread, the remaining work of a job is independent of its attained service.
 const memoryless = 1.2825
 
 // leastSpread is the least spread of a Sample: no two jobs are exactly alike.
@@ -41,12 +42,12 @@ const leastSpread = 0.1
 // deviations.
 const quartiles = 1.349
 
-// unlike is the service at which half of those jobs end that are unlike the jobs of a
-// Sample, in GPU-seconds.
+// unlike is the assumed median service, in GPU-seconds, of jobs that are unlike those of a
+// Sample.
 const unlike = 8000
 
-// Sample describes the services of jobs that have completed. They are taken to be
-// log-normal. The zero Sample describes none.
+// Sample describes the services of completed jobs by a log-normal distribution. The zero
+// Sample describes none.
 type Sample struct {
 	Origin Origin  `json:"origin"`
 	Count  int     `json:"count"`  // of jobs
@@ -111,8 +112,8 @@ func (s *Sample) Left(attained float64) (mean, trust float64) {
 	return max(0, mean), alike * (1 - s.Spread*s.Spread/(memoryless*memoryless))
 }
 
-// Range returns the quartiles of how much more service a job of the given attained service
-// needs, in GPU-seconds; zeros if the Sample is zero.
+// Range returns the first and third quartile of the further service that a job of the given
+// attained service needs, in GPU-seconds. It returns zeros if the Sample is zero.
 func (s *Sample) Range(attained float64) (low, high float64) {
 	if s.Count == 0 {
 		return 0, 0
@@ -132,8 +133,7 @@ func (s *Sample) Range(attained float64) (low, high float64) {
 // quantile is computed. Beyond it, probabilities underflow.
 const farthest = 8
 
-// Append returns services with one more, without the oldest ones if there are more than
-// limit.
+// Append returns services with one more. It drops the oldest ones if there are more than limit.
 func Append(services []float64, service float64, limit int) []float64 {
 	return append(services[max(0, len(services)+1-limit):], service)
 }
@@ -141,8 +141,8 @@ func Append(services []float64, service float64, limit int) []float64 {
 // above returns the probability that a standard normal variable is above z.
 func above(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
 
-// Best returns the Sample of the most similar jobs, from those of the most similar to those
-// of the least similar ones.
+// Best returns the first Sample that is not zero. The arguments are ordered from the most to
+// the least similar jobs.
 func Best(samples ...Sample) Sample {
 	for _, s := range samples {
 		if s.Count > 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// A pool that is divided between namespaces, and has jobs of only one, decides as a pool
-// that is one pot: the same counts, types, reasons and times, decision after decision.
-func TestPolicy_OneNamespaceIsOnePot(t *testing.T) {
+// If all jobs are of one namespace, a pool that is divided between namespaces decides like
+// an undivided one: the same counts, types, reasons and times, decision after decision.
+func TestPolicy_OneNamespaceIsUndivided(t *testing.T) {
 	for _, line := range builtin.Policies.Names() {
 		t.Run(line, func(t *testing.T) {
 			for seed := range uint64(30) {

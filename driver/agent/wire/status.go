@@ -36,7 +36,7 @@ type Status struct {
 	Hold string `json:"hold,omitempty"`
 	// Surplus is how many slots wait because they do not make up a whole replica.
 	Surplus int `json:"surplus,omitempty"`
-	// SparesReady is how many hosts wait outside the ring, ready to replace a lost one.
+	// SparesReady is the number of hosts that wait outside the ring, ready to replace a lost one.
 	SparesReady int `json:"spares_ready,omitempty"`
 
 	Step       *float64 `json:"step,omitempty"`

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package jobmap lists the jobs that use each GPU of a client, in files that dcgm-exporter
-// reads (--hpc-job-mapping-dir). A file has the number of a GPU as its name, and one job in
-// each line.
+// reads (--hpc-job-mapping-dir). Each file is named after the index of a GPU, and has one job
+// per line.
 //
 // Several drivers of a client may share a directory.
 package jobmap
@@ -25,32 +25,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of what is written. No machine has as many GPUs, and no GPU as many instances.
+// Bounds of the files, far above the GPUs of a machine and the instances of a GPU.
 const (
 	mostGPUs = 1024
 	mostJobs = 64  // of one GPU
 	longest  = 200 // characters of a job
 )
 
-// Use is what a task uses.
+// Use describes the GPUs that a task uses.
 type Use struct {
 	Namespace, Job string
-	GPUs           []int // by NVML's numbers
-	Shared         bool  // other tasks may use other parts of the GPUs
+	GPUs           []int // NVML's indexes
+	Shared         bool  // other tasks may use other MIG instances of the GPUs
 }
 
-// Map is a directory with files. It is safe for concurrent use. A nil Map has no directory,
-// and changes nothing.
+// Map manages the files in a directory. It is safe for concurrent use. A nil Map has no
+// directory, and its methods do nothing.
 type Map struct {
 	dir string
 
 	mu    sync.Mutex
-	tasks map[string]int // uses of a GPU by a job: "number line"
+	tasks map[string]int // number of tasks of a job that use a GPU, by "index line"
 }
 
 // Open returns a Map in a directory, which it creates if needed. It refuses a directory
-// that others than its owner may write to, because they could replace the files. Without a
-// directory, it returns nil, which lists nothing.
+// that users other than its owner can write, because they could replace the files. If dir is
+// empty, it returns nil.
 func Open(dir string) (*Map, error) {
 	if dir == "" {
 		return nil, nil
@@ -63,13 +63,13 @@ func Open(dir string) (*Map, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the directory for dcgm-exporter: %w", err)
 	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
-		return nil, fmt.Errorf("%s is no directory that only its owner may write to", dir)
+		return nil, fmt.Errorf("%s must be a directory that only its owner can write", dir)
 	}
 	return &Map{dir: dir, tasks: map[string]int{}}, nil
 }
 
-// Add adds a task. A task that does not share its GPUs replaces all other jobs, which must
-// have ended.
+// Add adds a task. A task that does not share its GPUs replaces all other jobs, because they
+// must have ended.
 func (m *Map) Add(u Use) error {
 	return m.change(u, func(n int, line string, jobs []string) []string {
 		m.tasks[key(n, line)]++
@@ -96,7 +96,7 @@ func (m *Map) Remove(u Use) error {
 
 func key(n int, line string) string { return strconv.Itoa(n) + " " + line }
 
-// change changes the jobs of each GPU of a task.
+// change applies to to the list of jobs of each GPU that a task uses.
 func (m *Map) change(u Use, to func(n int, line string, jobs []string) []string) error {
 	if m == nil || len(u.GPUs) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (m *Map) change(u Use, to func(n int, line string, jobs []string) []string)
 	var errs []error
 	for _, n := range u.GPUs {
 		if n < 0 || n >= mostGPUs {
-			errs = append(errs, fmt.Errorf("no GPU has the number %d", n))
+			errs = append(errs, fmt.Errorf("no GPU has the index %d", n))
 			continue
 		}
 		jobs, err := m.read(n)
@@ -124,7 +124,7 @@ func (m *Map) change(u Use, to func(n int, line string, jobs []string) []string)
 	return errors.Join(errs...)
 }
 
-// lock keeps other drivers out of the directory.
+// lock locks the directory against the other drivers of the client.
 func (m *Map) lock() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(m.dir, ".lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -137,7 +137,8 @@ func (m *Map) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// read returns the jobs of a GPU. A file that no driver wrote counts as empty.
+// read returns the jobs of a GPU. A file that is too long for a driver to have written it
+// counts as empty.
 func (m *Map) read(n int) ([]string, error) {
 	text, err := os.ReadFile(m.path(n))
 	switch {
@@ -151,8 +152,8 @@ func (m *Map) read(n int) ([]string, error) {
 	return strings.Fields(string(text)), nil
 }
 
-// write replaces the file of a GPU. Readers see the file before or the file after. There is
-// no empty file: some versions of dcgm-exporter omit the metrics of such a GPU.
+// write replaces the file of a GPU atomically. It removes the file if there are no jobs,
+// because some versions of dcgm-exporter omit the metrics of a GPU whose file is empty.
 func (m *Map) write(n int, jobs []string) error {
 	if len(jobs) == 0 {
 		if err := os.Remove(m.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -180,9 +181,9 @@ func (m *Map) write(n int, jobs []string) error {
 
 func (m *Map) path(n int) string { return filepath.Join(m.dir, strconv.Itoa(n)) }
 
-// Line returns the line of a job: its namespace and its ID. dcgm-exporter copies it into a
-// label as it is, and a user chooses the ID. So other characters than those of most names
-// become "_", and a hash distinguishes such a job from others.
+// Line returns the line of a job: its namespace and its ID. dcgm-exporter copies the line into
+// a label without escaping, and users choose IDs. So unusual characters become "_", and a hash
+// distinguishes such a job from others.
 func Line(namespace, job string) string {
 	name := namespace + "/" + job
 	clean := strings.Map(func(r rune) rune {

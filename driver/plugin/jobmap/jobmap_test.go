@@ -138,7 +138,7 @@ func TestLine(t *testing.T) {
 func TestMap_Bounds(t *testing.T) {
 	dir := t.TempDir()
 	m := open(t, dir)
-	must.ErrorContains(t, m.Add(Use{Namespace: "a", Job: "j", GPUs: []int{-1, mostGPUs, 1}}), "no GPU has the number -1")
+	must.ErrorContains(t, m.Add(Use{Namespace: "a", Job: "j", GPUs: []int{-1, mostGPUs, 1}}), "no GPU has the index -1")
 	must.Eq(t, map[string]string{"1": "a/j\n"}, files(t, dir), must.Sprint("the others are written"))
 	for i := range 2 * mostJobs {
 		must.NoError(t, m.Add(Use{Namespace: "a", Job: strconv.Itoa(i), GPUs: []int{2}, Shared: true}))
@@ -164,7 +164,7 @@ func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.Chmod(dir, 0o777))
 	_, err := Open(dir)
-	must.ErrorContains(t, err, "only its owner may write to")
+	must.ErrorContains(t, err, "only its owner can write")
 	file := filepath.Join(t.TempDir(), "file")
 	must.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = Open(file)

@@ -27,7 +27,7 @@ const (
 	// GPUs.
 	reservationPrefix = "KOLO_GPUS_"
 
-	// numbersPrefix begins the variable with NVML's numbers of the same GPUs.
+	// numbersPrefix is the prefix of the variable with NVML's indexes of the same GPUs.
 	numbersPrefix = "KOLO_GPU_NUMBERS_"
 )
 
@@ -58,9 +58,9 @@ func Reserved(devices map[string]string) []string {
 	return gpus
 }
 
-// Numbers returns NVML's numbers of the GPUs that Nomad reserved for a task, each once. There
-// are none if another device plugin reserved them. shared reports whether some are MIG
-// instances: then other tasks may use the rest of a GPU.
+// Numbers returns NVML's indexes of the GPUs that Nomad reserved for a task, each once. It
+// returns none if another device plugin reserved them. shared reports whether some are MIG
+// instances, so that other tasks may use the rest of a GPU.
 func Numbers(devices map[string]string) (numbers []int, shared bool) {
 	for _, key := range slices.Sorted(maps.Keys(devices)) {
 		if !strings.HasPrefix(key, numbersPrefix) {

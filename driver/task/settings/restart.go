@@ -23,15 +23,15 @@ const (
 	ModeRestart   = "restart"
 )
 
-// Restart configures what replaces processes: others on the same slots, if processes can't
-// change their ring, and spare hosts, if they can. It is a part of the agent's configuration.
+// Restart configures what replaces lost processes: spare hosts, or other processes on the same
+// slots if processes can't change their ring. It is a part of the agent's configuration.
 type Restart struct {
 	// Mode is ModeInProcess or ModeRestart. If empty, the first process's behaviour
 	// decides.
 	Mode string `json:"mode,omitempty"`
 	// Spares is how many processes of each slot are kept ready next to the one that trains.
 	Spares int `json:"spares,omitempty"`
-	// SpareHosts is how many hosts wait outside the ring, ready to replace a lost one.
+	// SpareHosts is the number of hosts that wait outside the ring, ready to replace a lost one.
 	SpareHosts int        `json:"spare_hosts,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Patience bounds every wait. It is far above the usual time, since the machine may be busy.
+// Patience bounds every wait. It is far above the usual time, because the machine may be busy.
 const Patience = 90 * time.Second
 
 // axe is axe-core 4.14.1 as released on npm (axe.min.js), under the MPL 2.0.
@@ -44,7 +44,7 @@ type Page struct {
 	problems []string // on the console
 }
 
-// names lists what distributions call the browser.
+// names lists the names of the browser's program in distributions.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"}
 
 // Needed skips a test if there is no browser, and returns the name of the browser.
@@ -80,7 +80,7 @@ func Open(t testing.TB, url string, width, height int64) *Page {
 	return p
 }
 
-// listen records what the browser complains about.
+// listen records the browser's warnings and errors.
 func (p *Page) listen(event any) {
 	var text string
 	switch e := event.(type) {
@@ -107,8 +107,7 @@ func (p *Page) listen(event any) {
 	p.problems = append(p.problems, text)
 }
 
-// Problems returns what the browser wrote to its console as warnings and errors since the
-// last call, and forgets it.
+// Problems returns the warnings and errors on the browser's console since the last call.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +167,7 @@ func (p *Page) Shows(texts ...string) {
 	})
 }
 
-// Go opens a view of the page by the part of its address after #.
+// Go opens a view of the page. Its argument is the part of the address after #.
 func (p *Page) Go(hash string) {
 	p.t.Helper()
 	Eval[string](p, fmt.Sprintf("location.hash = %q", hash))
@@ -186,8 +185,8 @@ func (p *Page) Size(width, height int64) {
 	p.Do(emulation.SetDeviceMetricsOverride(width, height, 1, false))
 }
 
-// Screenshot writes what the window shows to a PNG file in the directory that the
-// environment variable KOLO_SCREENSHOTS names, if it is set.
+// Screenshot writes a PNG file of the window into the directory that the environment variable
+// KOLO_SCREENSHOTS names, if it is set.
 func (p *Page) Screenshot(name string) {
 	p.t.Helper()
 	dir := os.Getenv("KOLO_SCREENSHOTS")
@@ -233,7 +232,7 @@ func (p *Page) Nodes(role string) (out []Node) {
 // Accessible fails the test if axe-core finds a serious or critical problem.
 func (p *Page) Accessible(where string) {
 	p.t.Helper()
-	// By the protocol, since the page's own policy lets it run no other script.
+	// The protocol can run the script although the page's own policy permits no other scripts.
 	p.Do(chromedp.Evaluate(axe+";0", nil))
 	found := Eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
 		.map(v => v.impact + " " + v.id + ": " + v.help + " " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | ")))`)

@@ -26,8 +26,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 )
 
-// Every view shows what it is for, in light and dark, wide and narrow. Nothing is on the
-// console, and axe-core finds nothing serious.
+// Every view shows its content, in light and dark, wide and narrow. The console has no
+// message, and axe-core finds no serious problem.
 func TestPage_Views(t *testing.T) {
 	p := Open(t, serve(t, lab()).URL, 1280, 800)
 	for _, v := range []struct {
@@ -144,7 +144,7 @@ func TestPage_HostileTextIsText(t *testing.T) {
 	p.Go("/nodes")
 	p.Shows("gpu-02", evil[:20])
 	for _, id := range []string{evil, "__proto__", "constructor", "%E0%A4%A", "ünï/ 🚀 "} {
-		// As a user gets there: by the link.
+		// Follow the link, as a user does.
 		p.Go("/")
 		p.Shows("Jobs")
 		p.Until("a link to "+id, func(string) bool {
@@ -158,7 +158,7 @@ func TestPage_HostileTextIsText(t *testing.T) {
 	p.Quiet()
 }
 
-// What is not known is shown as unknown, not as 0.
+// Unknown values are shown as unknown, not as 0.
 func TestPage_UnknownIsNotZero(t *testing.T) {
 	s := lab()
 	s.status.Jobs = []api.JobStatus{{JobKey: key("young"), Pool: "gpu", State: api.StateRunning, Running: 1, Want: 1, Min: 1, Max: 2}}
@@ -172,8 +172,8 @@ func TestPage_UnknownIsNotZero(t *testing.T) {
 	}
 }
 
-// A resize appears without a reload, and a page says when its autoscaler is gone and
-// recovers when it is back.
+// A resize appears without a reload. A page reports that its autoscaler does not answer, and
+// recovers when it answers again.
 func TestPage_ChangesGoneAndBack(t *testing.T) {
 	s := lab()
 	s.events = make(chan api.Event, 16)
@@ -203,7 +203,7 @@ func TestPage_ChangesGoneAndBack(t *testing.T) {
 	p.Shows("gpu-control-2 leads now")
 }
 
-// Changes ask first, and need a token where the autoscaler wants one.
+// Changes ask for confirmation, and for a token if the autoscaler requires one.
 func TestPage_Commands(t *testing.T) {
 	s := lab()
 	s.guarded = true
@@ -246,7 +246,7 @@ func TestPage_Commands(t *testing.T) {
 	must.Eq(t, 0, Eval[int](p, `localStorage.length + document.cookie.length`))
 }
 
-// Where reading requires a token, the page asks for one, and follows events with it.
+// If reading requires a token, the page asks for one, and follows events with it.
 func TestPage_ReadToken(t *testing.T) {
 	s := lab()
 	s.guarded, s.secret = true, true
@@ -262,8 +262,8 @@ func TestPage_ReadToken(t *testing.T) {
 	p.Shows("an unlikely reason")
 }
 
-// With 1,000 jobs and 10,000 slots, the page stays small, and says what it hides. The time
-// of an update is printed, not judged: the machine may be busy.
+// With 1,000 jobs and 10,000 slots, the page has few elements and states how many rows it
+// hides. The time of an update is only printed, because the machine may be busy.
 func TestPage_Large(t *testing.T) {
 	s := lab()
 	s.status.Jobs, s.lines.Jobs, s.nodes = nil, nil, nil

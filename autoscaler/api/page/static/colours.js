@@ -9,8 +9,8 @@ export const COLOURS = 9;
 
 const taken = new Map(); // colour by job
 
-// assign gives each of the jobs a colour: the one that it had, or else a free one that
-// depends on its name, so that it is often the same after a reload.
+// assign gives each of the jobs a colour. A job keeps the colour that it had. Otherwise it gets
+// a free one that depends on its name, so that it often has the same after a reload.
 export function assign(jobs) {
   const keys = jobs.slice(0, COLOURS).map(jobKey);
   for (const key of taken.keys()) if (!keys.includes(key)) taken.delete(key);

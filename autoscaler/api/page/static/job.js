@@ -7,7 +7,8 @@ import { ago, jobName, number, parse, percent, plural, seconds, shell, short, UN
 import { Bar, State, Table, Time, expectedStart } from "./parts.js";
 import { Chart } from "./chart.js";
 
-// A training counts as hung here if it made no step for ten of its steps, and for a minute.
+// A training counts as hung if it has made no step for a minute and for ten times its usual
+// step time.
 const HUNG_STEPS = 10, HUNG_SECONDS = 60;
 
 // rates returns the step time and samples per second between reports. Reports without a new
@@ -30,7 +31,8 @@ export function rates(s) {
   return { step, samples, stalls, usual };
 }
 
-// hung returns for how many seconds a training has made no step, if that is long.
+// hung returns the seconds since a hung training made a step, or 0 if the training does not
+// hang.
 export function hung(detail, series) {
   const t = detail.training, j = detail.job;
   if (!t || !j || j.state !== "running" || (t.phase && t.phase !== "training")) return 0;

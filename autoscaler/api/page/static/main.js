@@ -11,7 +11,7 @@ import { Plan } from "./plan.js";
 import { JobView } from "./job.js";
 
 const POLL = 2000; // milliseconds; an event makes the page ask at once
-const SLOW = 5; // polls between two questions for what changes slowly or costs more
+const SLOW = 5; // polls between two requests for data that changes slowly or is expensive
 
 const store = {
   status: null, statusError: "", gone: false, login: false, asked: false, message: "", confirm: null,
@@ -34,7 +34,7 @@ function route() {
   let parts;
   try {
     parts = rest.map(decodeURIComponent);
-  } catch { /* a broken address is the first view */
+  } catch { /* a malformed address shows the first view */
     return { view: "overview" };
   }
   switch (view) {
@@ -207,7 +207,7 @@ async function shares() {
   store.set({ shares: new Map(got.rows.map(r => [r.pool, r.productive_share])) });
 }
 
-// detail asks for what the present view needs. An answer for an earlier view is dropped.
+// detail requests the data of the present view. It drops answers for an earlier view.
 async function detail(slow) {
   const of = store.route;
   const put1 = changes => { if (of === store.route) store.set(changes); };

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// The first view: one pool with its strip, what waits, what happened, queues and jobs.
+// The first view: one pool with its strip, waiting jobs, events, queues and jobs.
 import { html, memo } from "./html.js";
 import { jobKey, jobName, number, parse, percent, seconds, short, since, UNKNOWN } from "./format.js";
 import { Bar, Filter, Job, MOST_ROWS, State, Table, Time, expectedStart, matches } from "./parts.js";

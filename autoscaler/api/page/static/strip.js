@@ -21,8 +21,8 @@ function slotTime(points, from, to) {
 // present returns the number of slots at the end of a line.
 const present = points => points.length ? points[points.length - 1][1] : 0;
 
-// rank returns the lines of a pool: those with the most slot-time first. What the viewer
-// may not see, and all lines beyond the number of colours, share the grey.
+// rank returns the lines of a pool, those with the most slot-time first. Jobs that the viewer
+// may not read, and lines beyond the number of colours, share the grey.
 let last = {}; // a timeline stays for several draws
 
 function ranked(timeline, pool) {
@@ -40,8 +40,8 @@ function rank(timeline, pool) {
   return { from, to, named: named.sort((a, b) => a.first - b.first), rest: lines.filter(l => !named.includes(l)) };
 }
 
-// add adds the changes of a line to out, one place for each pixel. accumulate then makes
-// slots of the changes. So the work grows with the changes, not with lines times pixels.
+// add adds the changes of a line to out, which has one element per pixel. accumulate then
+// sums them up to slots. So the cost grows with the changes, not with lines times pixels.
 function add(points, from, step, out) {
   let before = 0;
   for (const [t, n] of points) {
@@ -109,7 +109,7 @@ class Canvas extends Component {
         let end = x + 1;
         while (end < width && s.at[end] === s.at[x] && base[end] === base[x]) end++;
         const top = y(base[x] + s.at[x]), bottom = y(base[x]);
-        // A line of the background separates neighbours, which colour alone might not.
+        // A line in the background's colour separates neighbours of similar colours.
         if (bottom > top) g.fillRect(x, top + (bottom - top > 2 ? 1 : 0), end - x, bottom - top - (bottom - top > 2 ? 1 : 0));
         x = end;
       }
