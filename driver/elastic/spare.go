@@ -20,9 +20,10 @@ import (
 //
 // Nomad's count is not known here, only the hosts that there are. Machine.wanted is how many
 // of them should train. It is the number of hosts less the spares, except after a loss: a
-// lost host is replaced, so the ring keeps its size and lacks a spare until then. A host
-// that leaves may be replaced as well, or the count is lower. The ring shrinks in both
-// cases, even if the host that leaves is a spare; a replacement lets it grow again.
+// lost host is replaced, so the ring keeps its size and lacks a spare until then. A host and
+// its replacement count as one, because they have the same index, and either may be noticed
+// first. A host that leaves may be replaced as well, or the count is lower. The ring shrinks
+// in both cases, even if the host that leaves is a spare; a replacement lets it grow again.
 
 // keepsSpares reports whether spares are kept. A process that can't change its ring is
 // started for one rank, so it can't replace an arbitrary member.
@@ -47,7 +48,7 @@ func (m *Machine) countHosts() {
 			hosts = append(hosts, h)
 		}
 	}
-	m.wanted = max(m.wanted, len(hosts)-m.opt.SpareHosts)
+	m.wanted = max(m.wanted, places(hosts)-m.opt.SpareHosts)
 	slices.SortStableFunc(hosts, func(a, b *host) int { return cmp.Compare(m.readiness(a), m.readiness(b)) })
 	need := m.opt.MinNP
 	if m.last == nil {
@@ -57,12 +58,61 @@ func (m *Machine) countHosts() {
 	for i, h := range hosts {
 		full := i >= m.wanted || m.opt.MaxNP > 0 && slots >= m.opt.MaxNP
 		h.outside = full && slots >= need
+		if m.last == nil && !h.outside {
+			m.wanted = max(m.wanted, i+1) // the first ring needs it, and keeps it
+		}
 		if h.outside && h.reassigns && spares > 0 {
 			h.spare = true
 			spares--
 		}
-		slots += h.offered()
+		slots += h.stayingSlots()
 		m.announce(h)
+	}
+	m.keepParts(hosts)
+}
+
+// places returns the number of hosts, where a host and its replacement count as one.
+func places(hosts []*host) int {
+	type place struct {
+		group string
+		index int
+	}
+	n, seen := 0, map[place]bool{}
+	for _, h := range hosts {
+		at := place{h.group, h.index}
+		if !h.registered || !seen[at] { // the place of a placeholder is not known
+			n++
+		}
+		seen[at] = seen[at] || h.registered
+	}
+	return n
+}
+
+// replaced reports whether another host has the place of one that leaves.
+func (m *Machine) replaced(h *host) bool {
+	for _, other := range m.hosts {
+		if other != h && other.staying() && other.registered && h.registered && other.group == h.group && other.index == h.index {
+			return true
+		}
+	}
+	return false
+}
+
+// keepParts lets all hosts into the next ring if the state is complete only with those
+// outside. This happens to replicas that lose processes while the ring shrinks.
+func (m *Machine) keepParts(hosts []*host) {
+	held := func() bool { return m.holdsState(m.layout(ofStaying(live))) }
+	if m.Ring() != nil || !m.replicated() || held() {
+		return
+	}
+	outside := slices.DeleteFunc(hosts, func(h *host) bool { return !h.outside })
+	for _, h := range outside {
+		h.outside = false
+	}
+	if !held() {
+		for _, h := range outside {
+			h.outside = true
+		}
 	}
 }
 
@@ -89,13 +139,9 @@ const (
 // readiness orders hosts by how soon they can train. The processes of a host with an agent of
 // an earlier version can only take the place that they were started for.
 func (m *Machine) readiness(h *host) int {
-	count, slots := map[SlotState]int{}, 0
+	count := map[SlotState]int{}
 	for _, s := range h.slots[:h.offered()] {
-		if s.leaving {
-			continue
-		}
-		slots++
-		if !s.stopping {
+		if !s.leaving && !s.stopping {
 			count[s.state]++
 		}
 	}
@@ -104,13 +150,29 @@ func (m *Machine) readiness(h *host) int {
 		return isMember
 	case !h.reassigns:
 		return isDown
-	case count[Arrived]+count[Waiting] == slots:
+	case count[Arrived]+count[Waiting] == h.stayingSlots():
 		return isReady
 	case count[Starting]+count[Arrived]+count[Waiting] > 0:
 		return isStarted
 	default:
 		return isDown
 	}
+}
+
+// stayingSlots returns how many slots of the host a later ring may have.
+func (h *host) stayingSlots() int {
+	n := 0
+	for _, s := range h.slots[:h.offered()] {
+		if !s.leaving {
+			n++
+		}
+	}
+	return n
+}
+
+// isThere accepts live slots, and newcomers that can take any place at once.
+func isThere(h *host, s *slot) bool {
+	return live(h, s) || s.state == Arrived && !s.stopping && h.reassigns
 }
 
 // stageSpares starts the processes of the spares. The places that they are started for are
