@@ -49,7 +49,7 @@ func (m *Machine) countHosts() {
 		}
 	}
 	m.wanted = max(m.wanted, places(hosts)-m.opt.SpareHosts)
-	slices.SortStableFunc(hosts, func(a, b *host) int { return cmp.Compare(m.readiness(a), m.readiness(b)) })
+	m.sortByReadiness(hosts)
 	need := m.opt.MinNP
 	if m.last == nil {
 		need = m.opt.NP
@@ -69,6 +69,18 @@ func (m *Machine) countHosts() {
 		m.announce(h)
 	}
 	m.keepParts(hosts)
+}
+
+// sortByReadiness sorts hosts by how soon they can train.
+func (m *Machine) sortByReadiness(hosts []*host) {
+	members, ready := map[HostID]bool{}, map[*host]int{}
+	for _, id := range m.last.Hosts() {
+		members[id] = true
+	}
+	for _, h := range hosts {
+		ready[h] = h.readiness(members[h.id])
+	}
+	slices.SortStableFunc(hosts, func(a, b *host) int { return cmp.Compare(ready[a], ready[b]) })
 }
 
 // places returns the number of hosts, where a host and its replacement count as one.
@@ -126,7 +138,9 @@ func (m *Machine) announce(h *host) {
 }
 
 // spareReady reports whether a host is a spare whose processes have all arrived.
-func (m *Machine) spareReady(h *host) bool { return h.spare && m.readiness(h) == isReady }
+func (m *Machine) spareReady(h *host) bool {
+	return h.spare && h.readiness(slices.Contains(m.last.Hosts(), h.id)) == isReady
+}
 
 // Values of readiness.
 const (
@@ -136,9 +150,10 @@ const (
 	isDown
 )
 
-// readiness orders hosts by how soon they can train. The processes of a host with an agent of
-// an earlier version can only take the place that they were started for.
-func (m *Machine) readiness(h *host) int {
+// readiness returns how soon a host can train, which may be of the newest ring. The processes
+// of a host with an agent of an earlier version can only take the place that they were started
+// for.
+func (h *host) readiness(ofRing bool) int {
 	count := map[SlotState]int{}
 	for _, s := range h.slots[:h.offered()] {
 		if !s.leaving && !s.stopping {
@@ -146,7 +161,7 @@ func (m *Machine) readiness(h *host) int {
 		}
 	}
 	switch {
-	case slices.Contains(m.last.Hosts(), h.id) && count[InRing]+count[Waiting] > 0:
+	case ofRing && count[InRing]+count[Waiting] > 0:
 		return isMember
 	case !h.reassigns:
 		return isDown
@@ -178,6 +193,9 @@ func isThere(h *host, s *slot) bool {
 // stageSpares starts the processes of the spares. The places that they are started for are
 // behind the ring; kolo.torch asks for another one when a spare steps in.
 func (m *Machine) stageSpares() {
+	if !m.spareMissing() {
+		return
+	}
 	var hosts [][]candidate
 	for _, spare := range []bool{false, true} {
 		for _, h := range m.sorted() {
@@ -191,6 +209,16 @@ func (m *Machine) stageSpares() {
 			m.stage(mem, m.slot(mem.Proc.Slot))
 		}
 	}
+}
+
+// spareMissing reports whether a spare is not ready.
+func (m *Machine) spareMissing() bool {
+	for _, h := range m.hosts {
+		if h.spare && !m.spareReady(h) {
+			return true
+		}
+	}
+	return false
 }
 
 // SparesReady returns how many spares wait with all their processes.
