@@ -192,6 +192,21 @@ func TestReadySpareDoesNotWaitForAnother(t *testing.T) {
 	s.expect("form 2: a:0 d:0")
 }
 
+// The count shrinks by a host that is lost: no host leaves, and the machine can't know.
+func TestRingKeepsItsSizeIfALostHostIsNotReplaced(t *testing.T) {
+	s := withSpares(t, oneSpare)
+	s.arrive("c:0")
+	s.replaceB()
+	s.wait(time.Hour)
+	s.expect()
+	must.Eq(t, 0, s.m.SparesReady())
+	s.joinAs("d", 3)
+	s.wait(time.Second)
+	s.expect("start d:0 2/3")
+	s.arrive("d:0")
+	must.Eq(t, 1, s.m.SparesReady())
+}
+
 func TestLostSpareChangesNoRing(t *testing.T) {
 	s := withSpares(t, oneSpare)
 	s.arrive("c:0")
