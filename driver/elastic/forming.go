@@ -14,10 +14,11 @@ func (m *Machine) reconcileNoRing(none *noRing) {
 		m.reconcileNoState(none)
 		return
 	}
-	plans := [][]Member{
-		m.layout(ofStaying(m.usable)), // all slots that stay, once their newcomers have arrived
-		m.layout(ofStaying(live)),     // else those of them that are live
+	plans := [][]Member{m.layout(ofStaying(m.usable))} // all slots that stay, once their newcomers have arrived
+	if m.keepsSpares() {
+		plans = append(plans, m.layout(ofStaying(isThere))) // else those of them that are live, and spares that are ready
 	}
+	plans = append(plans, m.layout(ofStaying(live))) // else those of them that are live
 	if !m.handoffExpired() {
 		plans = append(plans,
 			m.handoffPlan(), // else with slots that are leaving

@@ -242,7 +242,9 @@ func (m *Machine) hostLeaving(ev HostLeaving) {
 		return
 	}
 	h.leaving, h.leaveBy = true, m.now.Add(m.opt.LeaveGrace)
-	m.wanted = max(m.wanted-1, 0)
+	if !h.failed && !m.replaced(h) {
+		m.wanted = max(m.wanted-1, 0)
+	}
 	if ev.Within > 0 {
 		h.leaveBy = m.now.Add(ev.Within / 2)
 	}

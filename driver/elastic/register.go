@@ -116,7 +116,12 @@ func (m *Machine) adopt(r *Ring) {
 	ring := r.clone()
 	m.restarts = m.restarts || r.Restarts
 	m.startForming(&ring)
-	m.wanted = len(ring.Hosts())
+	m.wanted = 0
+	for _, id := range ring.Hosts() {
+		if h := m.hosts[id]; h == nil || !h.leaving {
+			m.wanted++
+		}
+	}
 	m.resend = true
 	for id, h := range m.hosts {
 		if !h.registered { // the host is of a ring that was not the newest after all

@@ -20,9 +20,10 @@ import (
 //
 // The machine knows the present hosts, but not Nomad's count. Machine.wanted is the number of
 // hosts that should train: all hosts except the spares. After a loss it stays the same, because
-// Nomad replaces the lost host. Until then, the ring keeps its size and lacks a spare. When a
-// host leaves, the machine cannot know whether Nomad will replace it. So the ring shrinks, even
-// if the host was a spare, and grows again if a replacement joins.
+// Nomad replaces the lost host. Until then, the ring keeps its size and lacks a spare. A host and
+// its replacement have the same index and count as one, because either of loss and replacement
+// may be noticed first. When a host leaves, the machine cannot know whether Nomad will replace it.
+// So the ring shrinks, even if the host was a spare, and grows again if a replacement joins.
 
 // keepsSpares reports whether spares are kept. A process that can't change its ring is
 // started for one rank, so it can't replace an arbitrary member.
@@ -47,8 +48,8 @@ func (m *Machine) countHosts() {
 			hosts = append(hosts, h)
 		}
 	}
-	m.wanted = max(m.wanted, len(hosts)-m.opt.SpareHosts)
-	slices.SortStableFunc(hosts, func(a, b *host) int { return cmp.Compare(m.readiness(a), m.readiness(b)) })
+	m.wanted = max(m.wanted, places(hosts)-m.opt.SpareHosts)
+	m.sortByReadiness(hosts)
 	need := m.opt.MinNP
 	if m.last == nil {
 		need = m.opt.NP
@@ -57,12 +58,73 @@ func (m *Machine) countHosts() {
 	for i, h := range hosts {
 		full := i >= m.wanted || m.opt.MaxNP > 0 && slots >= m.opt.MaxNP
 		h.outside = full && slots >= need
+		if m.last == nil && !h.outside {
+			m.wanted = max(m.wanted, i+1) // the first ring needs it, and keeps it
+		}
 		if h.outside && h.reassigns && spares > 0 {
 			h.spare = true
 			spares--
 		}
-		slots += h.offered()
+		slots += h.stayingSlots()
 		m.announce(h)
+	}
+	m.keepParts(hosts)
+}
+
+// sortByReadiness sorts hosts by how soon they can train.
+func (m *Machine) sortByReadiness(hosts []*host) {
+	members, ready := map[HostID]bool{}, map[*host]int{}
+	for _, id := range m.last.Hosts() {
+		members[id] = true
+	}
+	for _, h := range hosts {
+		ready[h] = h.readiness(members[h.id])
+	}
+	slices.SortStableFunc(hosts, func(a, b *host) int { return cmp.Compare(ready[a], ready[b]) })
+}
+
+// places returns the number of hosts, where a host and its replacement count as one.
+func places(hosts []*host) int {
+	type place struct {
+		group string
+		index int
+	}
+	n, seen := 0, map[place]bool{}
+	for _, h := range hosts {
+		at := place{h.group, h.index}
+		if !h.registered || !seen[at] { // the place of a placeholder is not known
+			n++
+		}
+		seen[at] = seen[at] || h.registered
+	}
+	return n
+}
+
+// replaced reports whether another host has the place of one that leaves.
+func (m *Machine) replaced(h *host) bool {
+	for _, other := range m.hosts {
+		if other != h && other.staying() && other.registered && h.registered && other.group == h.group && other.index == h.index {
+			return true
+		}
+	}
+	return false
+}
+
+// keepParts lets all hosts into the next ring if the state is complete only with those
+// outside. This happens to replicas that lose processes while the ring shrinks.
+func (m *Machine) keepParts(hosts []*host) {
+	held := func() bool { return m.holdsState(m.layout(ofStaying(live))) }
+	if m.Ring() != nil || !m.replicated() || held() {
+		return
+	}
+	outside := slices.DeleteFunc(hosts, func(h *host) bool { return !h.outside })
+	for _, h := range outside {
+		h.outside = false
+	}
+	if !held() {
+		for _, h := range outside {
+			h.outside = true
+		}
 	}
 }
 
@@ -76,7 +138,9 @@ func (m *Machine) announce(h *host) {
 }
 
 // spareReady reports whether a host is a spare whose processes have all arrived.
-func (m *Machine) spareReady(h *host) bool { return h.spare && m.readiness(h) == isReady }
+func (m *Machine) spareReady(h *host) bool {
+	return h.spare && h.readiness(slices.Contains(m.last.Hosts(), h.id)) == isReady
+}
 
 // Values of readiness.
 const (
@@ -86,25 +150,22 @@ const (
 	isDown
 )
 
-// readiness orders hosts by how soon they can train. If a host's agent has an earlier version,
-// its processes can only have the rank that they were started for.
-func (m *Machine) readiness(h *host) int {
-	count, slots := map[SlotState]int{}, 0
+// readiness orders hosts by how soon they can train; ofRing states whether the host may be of the
+// newest ring. If a host's agent has an earlier version, its processes can only have the rank
+// that they were started for.
+func (h *host) readiness(ofRing bool) int {
+	count := map[SlotState]int{}
 	for _, s := range h.slots[:h.offered()] {
-		if s.leaving {
-			continue
-		}
-		slots++
-		if !s.stopping {
+		if !s.leaving && !s.stopping {
 			count[s.state]++
 		}
 	}
 	switch {
-	case slices.Contains(m.last.Hosts(), h.id) && count[InRing]+count[Waiting] > 0:
+	case ofRing && count[InRing]+count[Waiting] > 0:
 		return isMember
 	case !h.reassigns:
 		return isDown
-	case count[Arrived]+count[Waiting] == slots:
+	case count[Arrived]+count[Waiting] == h.stayingSlots():
 		return isReady
 	case count[Starting]+count[Arrived]+count[Waiting] > 0:
 		return isStarted
@@ -113,9 +174,28 @@ func (m *Machine) readiness(h *host) int {
 	}
 }
 
+// stayingSlots returns how many slots of the host a later ring may have.
+func (h *host) stayingSlots() int {
+	n := 0
+	for _, s := range h.slots[:h.offered()] {
+		if !s.leaving {
+			n++
+		}
+	}
+	return n
+}
+
+// isThere accepts live slots, and newcomers that can take any place at once.
+func isThere(h *host, s *slot) bool {
+	return live(h, s) || s.state == Arrived && !s.stopping && h.reassigns
+}
+
 // stageSpares starts the processes of the spares, with ranks after those of the ring. When a
 // spare joins the ring, kolo.torch asks for its new rank.
 func (m *Machine) stageSpares() {
+	if !m.spareMissing() {
+		return
+	}
 	var hosts [][]candidate
 	for _, spare := range []bool{false, true} {
 		for _, h := range m.sorted() {
@@ -129,6 +209,16 @@ func (m *Machine) stageSpares() {
 			m.stage(mem, m.slot(mem.Proc.Slot))
 		}
 	}
+}
+
+// spareMissing reports whether a spare is not ready.
+func (m *Machine) spareMissing() bool {
+	for _, h := range m.hosts {
+		if h.spare && !m.spareReady(h) {
+			return true
+		}
+	}
+	return false
 }
 
 // SparesReady returns the number of spares whose processes have all arrived.

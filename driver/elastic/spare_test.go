@@ -149,6 +149,64 @@ func TestCountShrinks(t *testing.T) {
 	})
 }
 
+// The replacement of a host may register before the loss of the host is noticed.
+func TestHostAndItsReplacementCountAsOne(t *testing.T) {
+	for name, gone := range map[string]Event{"lost": HostLost{"b"}, "leaves": HostLeaving{Host: "b"}} {
+		t.Run(name, func(t *testing.T) {
+			s := withSpares(t, oneSpare)
+			s.arrive("c:0")
+			s.joinAs("d", 1)
+			s.expect()
+			s.event(gone)
+			s.did = nil
+			s.waiting("a:0", "b:0")
+			must.Eq(t, "form 2: a:0 c:0", s.did[0])
+			s.up("a:0", "c:0")
+			s.did = nil
+			s.wait(time.Second)
+			s.expect("start d:0 2/3")
+			s.arrive("d:0")
+			s.wait(time.Hour)
+			s.expect()
+			must.Eq(t, 1, s.m.SparesReady())
+		})
+	}
+}
+
+// Of two hosts that are lost at once, one is replaced although the other spare is not ready.
+func TestReadySpareDoesNotWaitForAnother(t *testing.T) {
+	o := oneSpare
+	o.SpareHosts, o.NP, o.MinNP = 2, 3, 2
+	s := newScript(t, o)
+	for i, host := range []string{"a", "b", "c", "d", "e"} {
+		s.joinAs(host, i)
+	}
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0", "c:0")
+	s.up("a:0", "b:0", "c:0")
+	s.arrive("d:0")
+	s.event(HostLost{"b"})
+	s.event(HostLost{"c"})
+	s.did = nil
+	s.waiting("a:0")
+	s.expect("form 2: a:0 d:0")
+}
+
+// The count shrinks by a host that is lost: no host leaves, and the machine can't know.
+func TestRingKeepsItsSizeIfALostHostIsNotReplaced(t *testing.T) {
+	s := withSpares(t, oneSpare)
+	s.arrive("c:0")
+	s.replaceB()
+	s.wait(time.Hour)
+	s.expect()
+	must.Eq(t, 0, s.m.SparesReady())
+	s.joinAs("d", 3)
+	s.wait(time.Second)
+	s.expect("start d:0 2/3")
+	s.arrive("d:0")
+	must.Eq(t, 1, s.m.SparesReady())
+}
+
 func TestLostSpareChangesNoRing(t *testing.T) {
 	s := withSpares(t, oneSpare)
 	s.arrive("c:0")
@@ -169,6 +227,77 @@ func TestMinimumComesBeforeASpare(t *testing.T) {
 	}
 	s.wait(time.Second)
 	s.expect("start a:0 0/3", "start b:0 1/3", "start c:0 2/3")
+}
+
+// A ring of np processes that forms before the spare is there stays as it is.
+func TestFirstRingComesBeforeASpare(t *testing.T) {
+	s := newScript(t, oneSpare)
+	s.joinAs("a", 0)
+	s.joinAs("b", 1)
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0")
+	s.up("a:0", "b:0")
+	s.expect("start a:0 0/2", "start b:0 1/2", "form 1: a:0 b:0")
+	s.wait(time.Minute)
+	s.joinAs("c", 2)
+	s.wait(time.Second)
+	s.expect("start c:0 2/3")
+}
+
+// Slots that a host no longer offers are no part of the minimum.
+func TestMinimumDoesNotIncludeSlotsThatLeave(t *testing.T) {
+	o := oneSpare
+	o.MinNP = 2
+	s := newScript(t, o)
+	s.event(HostJoined{HostInfo{ID: "a", Group: "g", Slots: make([]SlotReport, 4), Reassigns: true}})
+	s.joinAs("b", 1)
+	s.event(HostSlots{"a", 1})
+	s.wait(time.Minute)
+	s.expect("start a:0 0/2", "start b:0 1/2")
+}
+
+// While a ring of replicas shrinks by two hosts, a process dies, and the only other one with
+// its part of the state is on a host that is about to be outside.
+func TestHostWithAPartOfTheStateIsNoSpare(t *testing.T) {
+	o := oneSpare
+	o.SpareHosts, o.NP, o.MinNP, o.Replica = 2, 4, 2, 2
+	s := newScript(t, o)
+	for i, host := range []string{"a", "b", "c", "d", "e", "f"} {
+		s.joinAs(host, i)
+	}
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0", "c:0", "d:0")
+	s.up("a:0", "b:0", "c:0", "d:0")
+	s.event(Trained{1})
+	s.event(HostLeaving{Host: "e"})
+	s.event(HostLeaving{Host: "f"})
+	s.waiting("a:0", "c:0", "d:0")
+	s.did = nil
+	s.die("b:0", "killed")
+	must.SliceContains(t, s.did, "form 2: c:0 d:0")
+}
+
+// A leader that is elected while a host leaves does not count that host, in whatever order
+// hosts register.
+func TestNewLeaderDoesNotCountAHostThatLeaves(t *testing.T) {
+	for _, order := range []string{"abc", "bac", "cba"} {
+		s := withSpares(t, oneSpare)
+		s.arrive("c:0")
+		ring := s.m.Ring().clone()
+		s.m = New(patient(oneSpare), 2)
+		for _, id := range order {
+			member := SlotReport{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1, Up: true, Notifiable: true}
+			info := HostInfo{ID: HostID(string(id)), Group: "g", Index: int(id - 'a'), Reassigns: true, Ring: &ring, Slots: []SlotReport{member}, Leaving: id == 'b'}
+			if id == 'c' {
+				info.Slots = []SlotReport{{State: Arrived, Incarnation: 1}}
+			}
+			s.event(HostJoined{info})
+		}
+		s.did = nil
+		s.waiting("a:0", "b:0")
+		must.SliceContains(t, s.did, "form 2: a:0", must.Sprint(order))
+		must.Eq(t, 1, s.m.SparesReady())
+	}
 }
 
 // A leader that is elected after a loss keeps the size of the ring that it finds.

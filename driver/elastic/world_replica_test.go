@@ -22,6 +22,7 @@ func (w *world) checkReplicas(r *Ring) {
 	}
 	if r.Members[0].SyncedSince == r.Generation {
 		w.share(r)
+		return // no replica had the state
 	}
 	if w.newest == nil {
 		return

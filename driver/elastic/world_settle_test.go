@@ -69,6 +69,11 @@ func (w *world) settle() {
 	ring := w.m.Ring()
 	want -= want % max(1, w.replica)
 	if want < w.opt.MinNP || w.newest == nil && want < w.opt.NP {
+		for _, h := range w.m.hosts {
+			if h.outside && h.staying() {
+				w.fail("%s waits outside, and %d slots are too few for a ring", h.id, want)
+			}
+		}
 		return // waits for more, with nothing else to do
 	}
 	if ring == nil || len(ring.Members) != want || !w.m.Up() {

@@ -45,7 +45,9 @@ func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
 // worker reads the resources of one allocation of the group.
 func (r *reader) worker(g *api.TaskGroup, out *Group) {
 	for _, t := range g.Tasks {
-		out.Slots = max(out.Slots, configured(t, "slots"))
+		if n := configured(t, "slots"); n <= MaxDevices {
+			out.Slots = max(out.Slots, n)
+		}
 		if t.Resources == nil {
 			continue
 		}
@@ -95,7 +97,7 @@ func configured(t *api.Task, name string) int {
 	case string:
 		n, _ = strconv.ParseFloat(v, 64)
 	}
-	if n >= 1 && n <= MaxDevices && n == math.Trunc(n) {
+	if n >= 1 && n <= math.MaxInt32 && n == math.Trunc(n) {
 		return int(n)
 	}
 	return 0
