@@ -37,21 +37,21 @@ func TestPage_Views(t *testing.T) {
 		{"overview", "/", []string{"Pool gpu", "protein-fold", "research takes back 4 slots", "Entitled now", "93 %", "whisper-finetune"}},
 		{"nodes", "/nodes", []string{"gpu / rack-1", "gpu-04", "Xid 79", "llama-pretrain 4, resnet-sweep 4"}},
 		{"plan", "/plan", []string{"What the policies would do now", "Another policy"}},
-		{"job", "/job/default/resnet-sweep", []string{"12 → 8", "240 ms", "91 %", "Samples per second", "0, 1, 2, 3", "GPU-00005127"}},
+		{"job", "/job/default/resnet-sweep", []string{"Last change 12 → 8 workers", "12 → 8", "240 ms", "91 %", "Samples per second", "0, 1, 2, 3", "GPU-00005127"}},
 		{"hangs", "/job/default/whisper-finetune", []string{"no step for 6 min"}},
 		{"waits", "/job/default/protein-fold", []string{"number 1 in queue research", "Expected start"}},
 	} {
 		p.Go(v.hash)
 		p.Shows(v.shows...)
-		for _, scheme := range []string{"light", "dark"} {
-			p.Scheme(scheme)
-			p.Size(1280, 800)
-			p.Screenshot(v.name + "-" + scheme)
-			p.Accessible(v.name + " " + scheme)
-		}
+		p.Scheme("light")
+		p.Screenshot(v.name + "-light")
+		p.Accessible(v.name + " light")
+		p.Scheme("dark")
+		p.Screenshot(v.name + "-dark")
+		p.Accessible(v.name+" dark", "color-contrast", "link-in-text-block") // the rules about colours
 		p.Size(420, 900)
 		p.Screenshot(v.name + "-narrow")
-		p.Accessible(v.name + " narrow")
+		p.Accessible(v.name+" narrow", "scrollable-region-focusable", "target-size") // those about space
 		wide := Eval[int](p, `document.documentElement.scrollWidth`)
 		must.LessEq(t, 420, wide, must.Sprintf("%s scrolls sideways", v.name))
 		p.Size(1280, 800)
@@ -91,6 +91,51 @@ func TestPage_FourQuestions(t *testing.T) {
 			must.StrContains(t, text, want, must.Sprint(q.question))
 		}
 	}
+}
+
+// On a phone, why a job waits and until when are in sight without scrolling sideways.
+func TestPage_NarrowWaiting(t *testing.T) {
+	p := Open(t, serve(t, lab()).URL, 400, 800)
+	p.Shows("protein-fold")
+	p.Screenshot("narrow-top")
+	p.Do(chromedp.ScrollIntoView(".waiting", chromedp.ByQuery))
+	p.Screenshot("narrow-waiting")
+	for _, column := range []string{"Why it waits", "Expected start"} {
+		must.True(t, Eval[bool](p, fmt.Sprintf(`(() => { const b = [...document.querySelectorAll(".waiting th")].find(e => e.innerText === %q).getBoundingClientRect(); return b.width > 0 && b.left >= 0 && b.right <= innerWidth; })()`, column)), must.Sprint(column))
+	}
+}
+
+// The last report of a complete training may come before its last step; "278 of 280 steps"
+// would stay for good.
+func TestPage_ACompleteJobIsComplete(t *testing.T) {
+	s := lab()
+	s.status.Jobs = append(s.status.Jobs, api.JobStatus{JobKey: key("done"), Pool: "gpu", State: api.StateComplete, Min: 1, Max: 2, Step: 278, Total: 280, Progress: 1, Completed: time.Now()})
+	p := Open(t, serve(t, s).URL, 1280, 800)
+	p.Shows("done")
+	row := Eval[string](p, `[...document.querySelectorAll(".jobs tr")].find(e => e.innerText.startsWith("done")).innerText`)
+	must.StrContains(t, row, "complete")
+	must.StrNotContains(t, row, "278")
+	p.Go("/job/default/done")
+	p.Shows("Completed", "Progress")
+	facts := Eval[string](p, `document.querySelector(".facts").innerText`)
+	must.StrContains(t, facts, "complete")
+	must.StrNotContains(t, facts, "278")
+}
+
+// However many events there are, what is costly to answer is asked at most every two seconds.
+func TestPage_Storm(t *testing.T) {
+	s := lab()
+	p := Open(t, serve(t, s).URL, 1280, 800)
+	p.Shows("protein-fold")
+	asked := func() int { defer s.locked()(); return s.asked }
+	before, began := asked(), time.Now()
+	for i := range 40 {
+		s.change(func() {}, api.Event{Time: time.Now(), Type: "leader", Reason: fmt.Sprintf("event %d", i)})
+		time.Sleep(100 * time.Millisecond)
+	}
+	p.Shows("event 39")
+	most := 2 + int(time.Since(began)/(2*time.Second))
+	must.LessEq(t, most, asked()-before)
 }
 
 // Assistive technology finds tables, charts and views by role and name, and the keyboard
@@ -165,7 +210,7 @@ func TestPage_UnknownIsNotZero(t *testing.T) {
 	s.series[key("young")] = &api.Series{Time: []float64{}, Size: []int{}, Step: []float64{}, Resizes: []api.RingResize{}}
 	s.details[key("young")] = &api.JobDetail{}
 	p := Open(t, serve(t, s).URL+"/#/job/default/young", 1280, 800)
-	p.Shows("No report of its training yet.", "No step time is measured yet.", "Not known here")
+	p.Shows("No report of its training yet.", "No step time is measured yet.", "Nothing is known yet.")
 	facts := Eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll(".facts div")].map(d => [d.querySelector("dt").textContent, d.querySelector("dd").textContent]))`)
 	for _, name := range []string{"Progress", "Loss", "Ends", "Productive", "Last step"} {
 		must.Eq(t, "–", facts[name], must.Sprint(name))
@@ -254,6 +299,10 @@ func TestPage_ReadToken(t *testing.T) {
 	p.Shows("reading requires a proof here", "Nomad token")
 	must.StrNotContains(t, p.Text(), "llama-pretrain")
 	p.Accessible("login")
+	p.Do(chromedp.SendKeys(`input[name=token]`, "pasted…"+kb.Enter, chromedp.ByQuery))
+	p.Shows("That is no Nomad token")
+	must.StrNotContains(t, p.Text(), "does not answer")
+	Eval[string](p, `document.querySelector("input[name=token]").value = ""`)
 	p.Do(chromedp.SendKeys(`input[name=token]`, "wrong"+kb.Enter, chromedp.ByQuery))
 	p.Shows("unknown to Nomad")
 	p.Do(chromedp.SendKeys(`input[name=token]`, "good"+kb.Enter, chromedp.ByQuery))
