@@ -180,10 +180,19 @@ func TestPage_HostileTextIsText(t *testing.T) {
 		s.history[j.JobKey] = []api.Change{{Time: time.Now(), Group: evil, Message: evil}}
 	}
 	s.status.Pools[0].Policy, s.status.Autoscaler = evil, evil
+	s.status.Pools = append(s.status.Pools, api.PoolStatus{Name: "constructor"})
 	s.nodes[0].Name, s.nodes[0].Problems, s.nodes[0].Sick = evil, []string{evil}, 1
 	s.status.Ineligible = []api.IneligibleJob{{JobKey: key(evil), Problems: []string{evil}}}
 	p := Open(t, serve(t, s).URL, 1280, 800)
 	p.Shows(evil[:20], "__proto__", "constructor")
+	must.Eq(t, "isolate", Eval[string](p, `getComputedStyle(document.querySelector("a.job")).unicodeBidi`), must.Sprint("a name may reverse what follows it"))
+	p.Go("/plan")
+	p.Shows("Another policy")
+	Eval[bool](p, `(() => { const s = document.querySelector(".switch select"); s.value = "constructor"; return s.dispatchEvent(new Event("change", { bubbles: true })); })()`)
+	p.Until("the pool constructor", func(string) bool {
+		return Eval[string](p, `document.querySelector(".switch select").value`) == "constructor"
+	})
+	must.StrNotContains(t, p.Text(), "Back to the configured", must.Sprint("it has no policy of its own"))
 	p.Go("/nodes")
 	p.Shows("gpu-02", evil[:20])
 	for _, id := range []string{evil, "__proto__", "constructor", "%E0%A4%A", "ünï/ 🚀 "} {
