@@ -45,21 +45,34 @@ type Held struct {
 
 // Machines returns all nodes by name. pools returns the configuration of a node pool.
 func (w *Watcher) Machines(pools func(string) config.Pool) []Machine {
+	return w.machines(nil, pools)
+}
+
+// MachinesOf returns the nodes on which a job holds slots, with what the job holds there.
+func (w *Watcher) MachinesOf(key identity.JobKey, pools func(string) config.Pool) []Machine {
+	return w.machines(&key, pools)
+}
+
+// machines returns all nodes with what all jobs hold or, if only is not nil, those of one job.
+func (w *Watcher) machines(only *identity.JobKey, pools func(string) config.Pool) []Machine {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := map[string][]Held{}
 	for _, a := range s.allocs {
 		n := s.nodes[a.node]
-		if a.over || n == nil {
+		if a.over || n == nil || only != nil && a.job != *only {
 			continue
 		}
 		if h := s.held(a, n, pools); h.Slots > 0 {
 			held[a.node] = append(held[a.node], h)
 		}
 	}
-	out := make([]Machine, 0, len(s.nodes))
+	var out []Machine
 	for id, n := range s.nodes {
+		if only != nil && held[id] == nil {
+			continue
+		}
 		m := Machine{ID: id, Name: n.Name, Pool: n.NodePool, Class: short(n.NodeClass), State: n.state(), Held: held[id]}
 		pool := pools(n.NodePool)
 		if pool.CPUSlot > 0 {

@@ -14,7 +14,13 @@ import (
 // Subscribe returns a channel of events; stop ends the subscription. A slow reader misses
 // events.
 func (c *Controller) Subscribe() (events <-chan api.Event, stop func()) {
-	ch := make(chan api.Event, 64)
+	return c.SubscribeBuffered(64)
+}
+
+// SubscribeBuffered is Subscribe for a reader that must not miss an event when one round
+// publishes many. The channel has room for a number of events.
+func (c *Controller) SubscribeBuffered(room int) (events <-chan api.Event, stop func()) {
+	ch := make(chan api.Event, room)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribers[ch] = struct{}{}

@@ -169,7 +169,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
-		j.series.Note(timeline.Mark{At: timeOf(r.Time), From: r.From, To: r.To, Cause: r.Cause, Seconds: r.GapSeconds, Lost: r.LostSteps})
+		j.series.Note(report.Mark(&r))
 		if r.GapSeconds != nil {
 			c.metrics.gaps.Observe(*r.GapSeconds)
 		}

@@ -129,9 +129,6 @@ func (c *Controller) JobDetail(key identity.JobKey) *api.JobDetail {
 		}
 	}
 	c.mu.Unlock()
-	out.Allocations = report.Allocations(key, c.watcher.Machines(pools), out.Training)
+	out.Allocations = report.Allocations(key, c.watcher.MachinesOf(key, pools), out.Training)
 	return out
 }
-
-// timeOf returns the time of Unix seconds.
-func timeOf(seconds float64) time.Time { return time.UnixMilli(int64(seconds * 1000)).UTC() }

@@ -116,7 +116,7 @@ func (s *Sender) update(ctx context.Context, sending *sync.WaitGroup) {
 // take queues an event for the hooks that select it.
 func (s *Sender) take(e *api.Event) {
 	kind := Kind(e)
-	if kind == "" || !s.source.Leads() {
+	if kind == "" || !s.wanted(kind) || !s.source.Leads() {
 		return
 	}
 	n := &Notification{ID: rand.Text(), On: kind, Text: sentence(kind, e), Event: *e}
@@ -137,6 +137,16 @@ func (s *Sender) take(e *api.Event) {
 			h.dropped = true
 		}
 	}
+}
+
+// wanted reports whether any hook selects events of a kind.
+func (s *Sender) wanted(kind string) bool {
+	for _, h := range s.hooks {
+		if slices.Contains(h.On, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // send sends the queue of a hook, one notification after the other, until ctx ends.

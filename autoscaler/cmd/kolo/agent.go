@@ -19,6 +19,7 @@ import (
 	"github.com/posener/complete"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/api/nodump"
 	"github.com/kolo-nomad/kolo/autoscaler/api/server"
@@ -189,6 +190,15 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 
 // notifySource is the autoscaler as package notify sees it.
 type notifySource struct{ *controller.Controller }
+
+// mostAtOnce is the number of events that one round may publish without a webhook missing one. It
+// is about the number of jobs of a large cluster.
+const mostAtOnce = 16_384
+
+// Subscribe implements notify.Source.
+func (s notifySource) Subscribe() (events <-chan api.Event, stop func()) {
+	return s.SubscribeBuffered(mostAtOnce)
+}
 
 // Leads implements notify.Source.
 func (s notifySource) Leads() bool { return s.Status().Leading }

@@ -19,7 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
-// maxToolText bounds the answer of a tool, in bytes.
+// maxToolText bounds the answer of a tool, or its error, in bytes.
 const maxToolText = 64 << 10
 
 // mcpInstructions describes the tools to a client. Tenants choose names, which reasons contain, so a
@@ -190,7 +190,7 @@ func (t toolCall) run(ctx context.Context) (string, error) {
 		}
 	}
 	if code := command.Run(append(args, t.rest...)); code != 0 {
-		return "", errors.New(strings.TrimSpace(failed.String()))
+		return "", errors.New(shortened(strings.TrimSpace(failed.String())))
 	}
 	return shortened(strings.TrimSpace(out.String() + "\n" + failed.String())), nil
 }

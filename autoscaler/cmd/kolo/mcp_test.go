@@ -117,6 +117,17 @@ func TestMCP_Bounded(t *testing.T) {
 	must.StrContains(t, long, "65536 more bytes are left out")
 }
 
+// An error repeats what was wrong, which may be long.
+func TestMCP_BoundedErrors(t *testing.T) {
+	client, asked := mcpSession(t)
+	for _, filter := range []string{strings.Repeat("x", 1<<20), strings.Repeat("(", 1<<20), strings.Repeat("not ", 1<<18)} {
+		text, failed := callTool(t, client, "status", map[string]any{"filter": filter})
+		must.True(t, failed)
+		must.LessEq(t, maxToolText+100, len(text))
+	}
+	must.SliceEmpty(t, *asked)
+}
+
 // A client starts kolo mcp as a program, and ends it by closing its input.
 func TestMCP_Program(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { must.NoError(t, json.NewEncoder(w).Encode(topStatus())) }))

@@ -273,3 +273,17 @@ func TestTop_Terminal(t *testing.T) {
 	shows("ended with 0")
 	must.StrContains(t, tmux("capture-pane", "-p"), "before")
 }
+
+// A tenant's long name hides neither the state of the job nor the reasons of others.
+func TestTop_LongName(t *testing.T) {
+	s := topStatus()
+	s.Jobs[2].ID = strings.Repeat("名", 300)
+	for _, width := range []int{80, 200} {
+		m := newTestTop(s)
+		m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
+		frame := ansi.Strip(m.frame())
+		must.StrContains(t, frame, "名…")
+		must.StrContains(t, frame, "waiting")
+		must.StrContains(t, frame, "fair share")
+	}
+}

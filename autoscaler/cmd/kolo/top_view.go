@@ -199,6 +199,9 @@ func (m *top) jobs(room int) []string {
 // narrowed removes less important columns until there is room for the last one, the reason.
 func narrowed(cells [][]string, width int) [][]string {
 	const reason = 24
+	for _, row := range cells {
+		row[0] = ansi.Truncate(printable.Cell(row[0]), max(16, width/3), "…") // one long name must not hide the other columns
+	}
 	for _, column := range []string{"Productive", "Loss", "ETA", "Step", "Size"} {
 		used := 0
 		for i := range len(cells[0]) - 1 {
@@ -251,7 +254,7 @@ func (m *top) drawOpen() string {
 		}
 	}
 	if j == nil {
-		return m.open.String() + " is gone"
+		return printable.Cell(m.open.String()) + " is gone"
 	}
 	answer := &api.Job{Job: j}
 	if m.job != nil && m.job.Job.JobKey == m.open {

@@ -6,6 +6,8 @@ package report
 import (
 	"math"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
@@ -100,18 +102,37 @@ func Series(s *timeline.Series) *api.Series {
 // Bounds of what is kept of a report, which a tenant's process sends.
 const (
 	mostRanks = 4096
-	allocID   = 36 // bytes of the ID of an allocation
+	mostText  = 500 // bytes
+	allocID   = 36  // bytes of the ID of an allocation
 )
 
 // Training returns the part of a training's report that is kept for display.
 func Training(p *history.Progress) *api.Training {
-	out := &api.Training{Phase: p.Phase, Hold: p.Hold, Ranks: map[string][]int{}}
+	out := &api.Training{Phase: cut(p.Phase), Hold: cut(p.Hold), Ranks: map[string][]int{}}
 	for _, r := range p.Ranks[:min(len(p.Ranks), mostRanks)] {
 		if len(r.AllocID) == allocID {
 			out.Ranks[r.AllocID] = append(out.Ranks[r.AllocID], r.Rank)
 		}
 	}
 	return out
+}
+
+// cut returns a copy of a text that has at most mostText bytes.
+func cut(s string) string {
+	if len(s) <= mostText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:mostText], "") + "…"
+}
+
+// Mark returns a resize of a training's report as a series keeps it. Any cause other than a
+// failure is a resize.
+func Mark(r *history.Resize) timeline.Mark {
+	m := timeline.Mark{At: time.UnixMilli(int64(r.Time * 1000)).UTC(), From: r.From, To: r.To, Cause: "resize", Seconds: r.GapSeconds, Lost: r.LostSteps}
+	if r.Cause == "failure" {
+		m.Cause = r.Cause
+	}
+	return m
 }
 
 // mostSizes bounds the number of sizes in a curve.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shoenig/test/must"
 
@@ -80,4 +81,16 @@ func TestNodes(t *testing.T) {
 	must.Eq(t, []string{"g1"}, got[0].Sick)
 	must.Eq(t, []int{4, 5}, got[0].Ranks)
 	must.SliceEmpty(t, Allocations(identity.JobKey{Namespace: "default", ID: "b"}, machines, nil))
+}
+
+// A training's report comes from a tenant's process, so its texts are bounded.
+func TestTraining_Bounds(t *testing.T) {
+	long := strings.Repeat("ä", 1<<20)
+	got := Training(&history.Progress{Phase: long, Hold: long})
+	must.LessEq(t, mostText+len("…"), len(got.Phase))
+	must.LessEq(t, mostText+len("…"), len(got.Hold))
+	must.True(t, utf8.ValidString(got.Hold))
+	must.Eq(t, "a reason", Training(&history.Progress{Hold: "a reason"}).Hold)
+	must.Eq(t, "resize", Mark(&history.Resize{Cause: long}).Cause)
+	must.Eq(t, "failure", Mark(&history.Resize{Cause: "failure"}).Cause)
 }

@@ -229,12 +229,19 @@ func (p *Page) Nodes(role string) (out []Node) {
 	return out
 }
 
-// Accessible fails the test if axe-core finds a serious or critical problem.
-func (p *Page) Accessible(where string) {
+// Accessible fails the test if axe-core finds a serious or critical problem. It applies all rules
+// unless some are named.
+func (p *Page) Accessible(where string, rules ...string) {
 	p.t.Helper()
-	// The protocol can run the script although the page's own policy permits no other scripts.
-	p.Do(chromedp.Evaluate(axe+";0", nil))
-	found := Eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
+	if !Eval[bool](p, `"axe" in window`) {
+		// The protocol can run the script although the page's own policy permits no other scripts.
+		p.Do(chromedp.Evaluate(axe+";0", nil))
+	}
+	only := ""
+	if len(rules) > 0 {
+		only = fmt.Sprintf(`runOnly: ["%s"], `, strings.Join(rules, `", "`))
+	}
+	found := Eval[[]string](p, `axe.run(document, {`+only+`resultTypes: ["violations"]}).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
 		.map(v => v.impact + " " + v.id + ": " + v.help + " " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | ")))`)
 	if len(found) > 0 {
 		p.t.Errorf("%s: axe-core finds\n%s", where, strings.Join(found, "\n"))

@@ -43,6 +43,7 @@ type standIn struct {
 	commands []string
 	guarded  bool // changes require a token
 	secret   bool // reads, too
+	asked    int  // how often the timeline was asked for
 }
 
 // serve serves the API of a stand-in and its page.
@@ -86,6 +87,7 @@ func (s *standIn) Status() *api.Status {
 
 func (s *standIn) Timeline(since time.Time) *api.Timeline {
 	defer s.locked()()
+	s.asked++
 	out := s.lines
 	out.From, out.To = since, time.Now()
 	return &out

@@ -36,7 +36,7 @@ export function seconds(s) {
   if (s < 0) s = 0;
   if (s === 0) return "0 s";
   if (s < 1) return `${Math.round(1000 * s)} ms`;
-  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 10) return `${Number.isInteger(s) ? s : s.toFixed(1)} s`;
   const whole = Math.round(s);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return units(whole, 60, "min", 1, "s", 10 * 60);

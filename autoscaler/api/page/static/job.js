@@ -58,6 +58,8 @@ const Answers = ({ detail, series, now }) => {
   if (!quiet && silent > HUNG_SECONDS) lines.push(["bad", html`<b>Silent:</b> its training has not answered for ${seconds(silent)}.`]);
   if (t?.hold) lines.push(["held", html`<b>Ring held:</b> ${t.hold}`]);
   if (j.hold_reason) lines.push(["held", html`<b>Not resized:</b> ${j.hold_reason}${parse(j.hold_until) && html`, until <${Time} at=${parse(j.hold_until)} precise/>`}`]);
+  const change = detail.history?.[0];
+  if (change?.message) lines.push(["change", html`<b>Last change</b> ${number(change.from)} → ${number(change.to)} workers at <${Time} at=${parse(change.time)} precise/>: ${change.message}`]);
   if (last) lines.push(["cost", html`<b>Last ${last.cause === "failure" ? "failure" : "resize"}</b> ${number(last.from)} → ${number(last.to)} at <${Time} at=${parse(last.time)} precise/> cost ${last.seconds === undefined ? "an unknown time" : seconds(last.seconds)} without training and ${last.lost === undefined ? "an unknown number of steps" : `${plural(last.lost, "step")} made again`}.`]);
   if (j.write_error) lines.push(["bad", html`<b>Last change failed:</b> ${j.write_error}`]);
   return lines.length > 0 && html`<ul class="answers" role="list">${lines.map(([kind, text]) => html`<li key=${kind} class=${kind}>${text}</li>`)}</ul>`;
@@ -65,7 +67,7 @@ const Answers = ({ detail, series, now }) => {
 
 const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing"], ["lost", "Lost steps"], ["idle", "Idle"], ["unknown", "Unknown"]];
 
-const Usage = ({ usage: u }) => !u ? html`<p class="empty">Not known here: the leader keeps the account.</p>` : html`<div class="usage">
+const Usage = ({ usage: u, leading }) => !u ? html`<p class="empty">${leading ? "Nothing is known yet." : "Not known here: the leader keeps the account."}</p>` : html`<div class="usage">
   <span class="stack" aria-hidden="true">${PARTS.map(([key]) => html`<i key=${key} class="use-${key}" style=${{ flexGrow: Math.max(0, u[key] || 0) }}></i>`)}</span>
   <table><caption class="quiet">Time of its slots, added up</caption><tbody>${PARTS.filter(([key]) => u[key] > 0).map(([key, name]) => html`<tr key=${key}><th scope="row"><i class="swatch use-${key}" aria-hidden="true"></i>${name}</th>
     <td class="n">${seconds(u[key])}</td><td class="n">${percent(u.held > 0 ? u[key] / u.held : undefined)}</td></tr>`)}
@@ -91,7 +93,7 @@ const Curve = ({ points, job: j }) => {
   if (!points?.length) return html`<p class="empty">No step time is measured yet.</p>`;
   const sizes = points.map(p => p.size), measured = points.map(p => p.measured ? p.step_time : null), believed = points.map(p => p.step_time);
   const next = j.want !== j.running && j.state !== "complete" ? html` Next: ${number(j.want)} workers, because it ${j.reason || "is the policy’s choice"}.` : "";
-  return html`<${Chart} key=${sizes.join()} title="Step time by workers" unit=" s" time=${false} xName="workers" summary="dots: measured, line: expected" label=${`Step time by workers: ${points.map(p => `${p.size} workers ${seconds(p.step_time)}${p.measured ? "" : " expected"}`).join(", ")}`}
+  return html`<${Chart} key=${sizes.join()} title="Step time by workers" unit=" s" time=${false} xName="workers" summary="dots: measured, dashes: expected" label=${`Step time by workers: ${points.map(p => `${p.size} workers ${seconds(p.step_time)}${p.measured ? "" : " expected"}`).join(", ")}`}
     data=${[sizes, believed, measured]} lines=${[{ name: "expected", colour: "ink-soft", dash: [4, 4] }, { name: "measured", colour: "c0", points: true }]}/>
     <p class="hint">${plural(points.filter(p => p.measured).length, "size")} measured.${next}</p>`;
 };
@@ -144,7 +146,7 @@ export const JobView = ({ store, actions, now }) => {
       <${Answers} detail=${detail} series=${series} now=${now}/>
       <${Facts} items=${[
         ["Workers", html`<b>${number(j.running)}</b> of ${number(j.min)} – ${number(j.max)}`, j.want !== j.running && j.state !== "complete" ? `wants ${number(j.want)}` : ""],
-        ["Progress", j.total > 0 ? html`<${Bar} part=${j.progress || 0}/> ${percent(j.progress || 0)}` : j.step > 0 ? `step ${number(j.step)}` : UNKNOWN, j.total > 0 ? `${number(j.step || 0)} of ${number(j.total)} steps` : ""],
+        ["Progress", j.state === "complete" ? "complete" : j.total > 0 ? html`<${Bar} part=${j.progress || 0}/> ${percent(j.progress || 0)}` : j.step > 0 ? `step ${number(j.step)}` : UNKNOWN, j.total > 0 && j.state !== "complete" ? `${number(j.step || 0)} of ${number(j.total)} steps` : ""],
         ["Loss", short(j.loss)],
         j.state === "complete" ? ["Completed", html`<${Time} at=${parse(j.completed)}/>`] : ["Ends", html`<${Time} at=${parse(j.eta)}/>`],
         ["Productive", percent(j.usage?.productive_share)],
@@ -156,7 +158,7 @@ export const JobView = ({ store, actions, now }) => {
       ${(j.notes || []).map(n => html`<p class="hint" key=${n}>${n}</p>`)}
     </section>
     <${Charts} series=${series} job=${j}/>
-    <div class="pair"><section class="card" aria-labelledby="usage-title"><h2 id="usage-title">Where its slot-time went</h2><${Usage} usage=${j.usage}/></section>
+    <div class="pair"><section class="card" aria-labelledby="usage-title"><h2 id="usage-title">Where its slot-time went</h2><${Usage} usage=${j.usage} leading=${store.status.leading}/></section>
       <section class="card" aria-labelledby="curve-title"><h2 id="curve-title">How it scales</h2><${Curve} points=${detail.curve} job=${j}/></section></div>
     <${Resizes} series=${series} history=${detail.history || []}/>
     <${Allocations} list=${detail.allocations || []} job=${j} copy=${actions.copy}/>

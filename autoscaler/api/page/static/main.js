@@ -11,6 +11,7 @@ import { Plan } from "./plan.js";
 import { JobView } from "./job.js";
 
 const POLL = 2000; // milliseconds; an event makes the page ask at once
+const SHARES = 60_000; // milliseconds between two requests for usage shares
 const SLOW = 5; // polls between two requests for data that changes slowly or is expensive
 
 const store = {
@@ -98,7 +99,13 @@ const Confirm = ({ confirm }) => html`<dialog ref=${d => d && !d.open && d.showM
 
 const Login = () => html`<form class="login" onSubmit=${e => {
   e.preventDefault();
-  token.set(new FormData(e.target).get("token"));
+  const text = new FormData(e.target).get("token").trim();
+  if (!/^[\x21-\x7e]*$/.test(text)) { // a browser refuses to send it
+    store.set({ message: "That is no Nomad token: it contains a space or a character outside ASCII." });
+    return;
+  }
+  token.set(text);
+  stale = true;
   e.target.reset();
   store.set({ login: false, statusError: "", message: "" }, true);
   follow();
@@ -164,6 +171,7 @@ let focusing = false;
 const heading = () => document.querySelector("main h1")?.focus();
 
 let polls = 0, timer = 0, polling = false, again = false;
+let stale = true, slowAt = -Infinity; // stale: an event may have changed what is asked slowly
 
 async function poll() {
   if (polling) { again = true; return; } // a second one would only repeat it
@@ -177,14 +185,17 @@ async function poll() {
 }
 
 async function ask() {
-  const slow = polls++ % SLOW === 0;
+  stale ||= polls % SLOW === 0;
+  polls++;
+  const slow = stale && performance.now() - slowAt >= POLL; // a storm of events must not become a storm of costly questions
+  if (slow) [stale, slowAt] = [false, performance.now()];
   try {
     const status = await get("v1/status");
     store.draft.pool ||= status.pools[0]?.name || "";
     if (store.gone) store.timeline = null; // it may be another autoscaler now
     store.set({ status, statusError: "", gone: false, login: false });
     document.title = title();
-    await Promise.all([detail(slow), store.timeline && !slow ? null : timeline(), slow && polls % 30 === 1 ? shares() : null]);
+    await Promise.all([detail(slow), store.timeline && !slow ? null : timeline(), slow && performance.now() - sharesAt >= SHARES ? shares() : null]);
   } catch (e) {
     if (e instanceof Refused) store.set({ statusError: e.message, gone: false, login: e.status === 401 || e.status === 403 });
     else store.set({ gone: true });
@@ -202,7 +213,9 @@ async function timeline() {
   if (span === store.span) store.set({ timeline: got });
 }
 
+let sharesAt = -Infinity;
 async function shares() {
+  sharesAt = performance.now();
   const got = await get("v1/usage", { by: "pool", since: "7d" });
   store.set({ shares: new Map(got.rows.map(r => [r.pool, r.productive_share])) });
 }
@@ -242,7 +255,7 @@ async function follow() {
     try {
       await events(event => {
         if (store.timeline) store.set({ timeline: { ...store.timeline, events: [...store.timeline.events, event].slice(-500) } });
-        polls -= polls % SLOW; // ask for everything
+        stale = true;
         poll();
       }, mine.signal);
     } catch { /* polling reports that the autoscaler is gone */ }

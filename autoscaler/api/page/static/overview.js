@@ -37,11 +37,11 @@ const Waiting = memo(({ status, pool, now }) => {
   const queued = jobs.some(j => j.waits.queue !== "*");
   const columns = [
     { name: "Job", cell: r => r.plain ? html`<span class="job" title=${jobName(r.job)}>${jobName(r.job)}</span>` : html`<${Job} job=${r.job}/>` },
-    { name: "#", numeric: true, cell: r => r.w.position ? number(r.w.position) : UNKNOWN },
-    ...(queued ? [{ name: "Queue", cell: r => r.w.queue }] : []),
-    { name: "Slots", numeric: true, cell: r => number(r.w.slots) },
+    { name: "#", numeric: true, className: "spare", cell: r => r.w.position ? number(r.w.position) : UNKNOWN },
+    ...(queued ? [{ name: "Queue", className: "spare", cell: r => r.w.queue }] : []),
+    { name: "Slots", numeric: true, className: "spare", cell: r => number(r.w.slots) },
     { name: "Why it waits", className: "why", cell: r => html`<span title=${r.w.reason}>${r.w.sentence || r.w.reason}</span>` },
-    { name: "Waits", numeric: true, cell: r => r.w.since ? since(new Date(r.w.since), now) : UNKNOWN },
+    { name: "Waited", numeric: true, className: "spare", cell: r => r.w.since ? since(new Date(r.w.since), now) : UNKNOWN },
     { name: "Expected start", cell: r => r.plain ? UNKNOWN : html`<${Expected} waits=${r.w}/>` },
   ];
   return html`<section class="card waiting" aria-labelledby="waiting-title"><h2 id="waiting-title">Waiting <span class="count">${number(rows.length)}</span></h2>

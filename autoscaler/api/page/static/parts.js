@@ -30,7 +30,7 @@ export const Table = ({ caption, columns, rows, rowKey, empty, total, hideCaptio
   if (rows.length === 0) return html`${!hideCaption && html`<h3>${caption}</h3>`}<p class="empty">${empty}</p>`;
   return html`<div class="scroll" role="region" aria-label=${caption} tabindex="0"><table class=${className}>
     <caption class=${hideCaption ? "quiet" : ""}>${caption}</caption>
-    <thead><tr>${columns.map(c => html`<th scope="col" class=${c.numeric ? "n" : ""} key=${c.name}>${c.name}</th>`)}</tr></thead>
+    <thead><tr>${columns.map(c => html`<th scope="col" class="${c.numeric ? "n" : ""} ${c.className || ""}" key=${c.name}>${c.name}</th>`)}</tr></thead>
     <tbody>${rows.slice(0, MOST_ROWS).map(r => html`<tr key=${rowKey(r)}>${columns.map((c, i) => i === 0
       ? html`<th scope="row" class=${c.numeric ? "n" : ""} key=${c.name}>${c.cell(r)}</th>`
       : html`<td class="${c.numeric ? "n" : ""} ${c.className || ""}" key=${c.name}>${c.cell(r)}</td>`)}</tr>`)}</tbody>

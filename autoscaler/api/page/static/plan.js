@@ -39,7 +39,7 @@ export const Plan = ({ store, actions }) => {
           onInput=${e => store.set({ draft: { ...store.draft, policy: e.target.value }, preview: null })}/></label>
         <datalist id="policies">${names.map(n => html`<option key=${n} value=${n}></option>`)}</datalist>
         <button type="submit">Preview</button>
-        ${policies && policies.set[store.draft.pool] && html`<button type="button" onClick=${() => actions.setPolicy(store.draft.pool, "")}>Back to the configured ${policies.configured[store.draft.pool] || policies.configured["*"] || ""}</button>`}
+        ${policies && Object.hasOwn(policies.set, store.draft.pool) && html`<button type="button" onClick=${() => actions.setPolicy(store.draft.pool, "")}>Back to the configured ${Object.hasOwn(policies.configured, store.draft.pool) ? policies.configured[store.draft.pool] : policies.configured["*"] || ""}</button>`}
       </form>
       <p class="hint">A preview changes nothing. It needs a token, like a change.</p>
       ${preview && html`<div class="preview"><${Changes} proposal=${preview} caption=${`With ${preview.policy} in ${preview.pool}`}/>
