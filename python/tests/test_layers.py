@@ -45,7 +45,7 @@ PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.stat
 ALLOWED = {
     "kolo.integrations.accelerate": {"_set_sync_gradients", "_remove_dataloader"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.lightning": {  # Lightning's: its loops have no public part
-        "_DataLoaderIterDataFetcher", "_FitLoop", "_Launcher", "_Loop", "_MockOptimizer", "_TrainingEpochLoop", "_accelerator_connector",
+        "_DataLoaderIterDataFetcher", "_EvaluationLoop", "_FitLoop", "_Launcher", "_Loop", "_MockOptimizer", "_TrainingEpochLoop", "_accelerator_connector",
         "_auto_add_worker_init_fn", "_average_model", "_batches_that_stepped", "_call_callbacks_load_state_dict", "_call_callbacks_state_dict",
         "_callback_metrics", "_combined_loader", "_current_fx", "_data_connector", "_data_source", "_device_mesh", "_experiment", "_first_loop_iter",
         "_layer_sync", "_loaded_from_state_dict", "_log_hyperparams", "_logger_connector", "_mode", "_on_evaluation_model_train", "_pl_static_graph_delay_done",

@@ -231,6 +231,23 @@ class Deferred(unittest.TestCase):
             self.assertEqual(1, self.slow.threads)
             self.assertTrue(same(expected, taken.tree()["part"]))
 
+    def test_no_part_any_longer(self):
+        """A process that has no part in memory after a change can still commit."""
+        class Divided(Handler):
+            shares = True
+
+            def tree(self):
+                return self.value
+
+            def stepped(self):
+                return list(self.value.values())
+
+        taken = snapshot.Snapshot()
+        for value in {"trained": torch.rand(8)}, {}:
+            taken.take({"part": Divided(value)})
+            taken.settle()
+            self.assertTrue(same(value, taken.tree()["part"]))
+
     def test_saved_before_training(self):
         """Saving twice without a step between does not show what the script changes by hand."""
         training, _ = self.after(0, make=lambda p: torch.optim.SGD(p, 0.1))

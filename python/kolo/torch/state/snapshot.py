@@ -53,7 +53,7 @@ class Snapshot:
         self._parts: Dict[str, Tuple[Any, int]] = {}  # by name of the value: a tree with holes, the number of its first tensor
         self._buffers: List[torch.Tensor] = []
         self.spare = Reserve()  # memory for a later commit that needs more
-        self._addresses: List[int] = []
+        self._addresses: Optional[List[int]] = None  # of the tensors, when _stepped was determined
         self._stepped: List[int] = []  # numbers of the tensors that only a step changes
         self._by_hand: Set[int] = set()  # of these, the ones that the script has changed by hand
         self._observed = 0
@@ -151,7 +151,7 @@ class Snapshot:
                 self.learn((0, []))  # otherwise they are the same values, of which this process now has another part
             self.spare.add(self._buffers)  # their content is no longer needed
             self._buffers = [self._memory(tensor) for tensor in live]
-            self._addresses = []
+            self._addresses = None
         self.spare.clear()
         addresses = [tensor.data_ptr() if type(tensor) is torch.Tensor else 0 for tensor in live]
         if addresses == self._addresses:
