@@ -44,10 +44,10 @@ type Form struct {
 // registers again includes this fact in its report.
 type Synced struct{ Generation uint64 }
 
-// Failed tells a host that the end of a member counts as a failure of its slot. The host
-// repeats this when it registers again. Failed is used only if processes can't change their
-// ring: when one of them crashes, the others crash, too, and only the machine knows which
-// crashed first.
+// Failed tells a host to count the end of a member as a failure of its slot. The host repeats
+// this when it registers again. It is needed only if processes can't change their ring. There,
+// one crash makes the other members crash, too, and a host can't tell which one was first.
+// Machine can.
 type Failed struct{ Slot SlotID }
 
 // Notify notifies the process with rank 0 that hosts changed. If processes can't change

@@ -13,8 +13,7 @@ import (
 	"syscall"
 )
 
-// Peer is the process at the other end of a connection when the connection was
-// made.
+// Peer is the process that was at the other end when a connection was made.
 type Peer struct {
 	UID, GID, PID int
 }

@@ -125,8 +125,8 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:mostText], "") + "…"
 }
 
-// Mark returns a resize of a training's report as a series keeps it. Any cause other than a
-// failure is a resize.
+// Mark converts a resize that a training reported to the form in which a series keeps it. Its
+// cause is "failure" if the report says so, and "resize" otherwise.
 func Mark(r *history.Resize) timeline.Mark {
 	m := timeline.Mark{At: time.UnixMilli(int64(r.Time * 1000)).UTC(), From: r.From, To: r.To, Cause: "resize", Seconds: r.GapSeconds, Lost: r.LostSteps}
 	if r.Cause == "failure" {

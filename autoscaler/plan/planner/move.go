@@ -12,9 +12,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Moving describes a move of a job's workers between its groups that has begun. A job that
-// grows first has its new workers, and keeps the old ones until the new ones train. A job
-// that shrinks first has released the old workers, and waits for room for the new ones.
+// Moving describes a move that has begun: workers of a job go from some of its groups to
+// others. With GrowFirst, the job gets its new workers, and keeps the old ones until the new
+// ones train. Without it, the job has released its old workers, and waits for room for the new
+// ones.
 type Moving struct {
 	From, To  []int // workers by group, before and after the move
 	GrowFirst bool

@@ -38,10 +38,10 @@ type Point struct {
 //
 //   - between two measured sizes, v lies on the straight line between them;
 //   - below the smallest, v follows the prior p(n);
-//   - above the largest, v grows as p(n)^b. The exponent b, from 0 to 1, is the
-//     measured growth up to the largest size compared with the prior's growth. It
-//     is measured from the next size that is at most half as large, or else from
-//     the smallest. So a curve that already bends continues to bend, and one that
+//   - above the largest, L, v grows as p(n)^b. The exponent, limited to 0 to 1, is
+//     b = log(v(L)/v(m)) / log(p(L)/p(m)): how fast v grew up to L, relative to the
+//     prior. Here m is the largest measured size up to L/2, or the smallest measured
+//     size if there is none. So a curve that already bends continues to bend, and one that
 //     is past its peak stays flat;
 //   - without any measurement, t(1) counts as 1 s. Then Speedup is meaningful, but
 //     Time is not (see Measured).

@@ -16,18 +16,18 @@ const (
 	// Young is the shortest limit in a ring that has made fewer than Enough steps, because
 	// it may compile or start its data loader.
 	Young = time.Minute
-	// Factor times the slowest recent step is how long a step may take.
+	// Factor is the ratio of the longest step that is allowed to the slowest recent one.
 	Factor = 20
 	// StoppedFloor is the shortest limit of a step while a signal has stopped a process of the
 	// ring. It is short, also in a young ring, because the ring makes no step until the process
 	// is continued.
 	StoppedFloor = 2 * time.Second
-	// StoppedFactor times the median of the recent steps is how long such a step may take. A
-	// single slow step does not count.
+	// StoppedFactor is the ratio of the longest such step that is allowed to the median of the
+	// recent steps, so that a single slow step does not count.
 	StoppedFactor = 5
-	// Again times the longest step of the job is how long a step may take, too. So a
-	// recurring pause, such as an evaluation, is within the limit after it has happened
-	// once.
+	// Again is a factor: a step may always take Again times as long as the longest step of the
+	// job, even if Factor allows less. So a recurring pause, such as an evaluation, is within
+	// the limit after it has happened once.
 	Again = 2
 	// Window is the number of recent steps among which the slowest counts.
 	Window = 100
@@ -115,7 +115,7 @@ func (r *Rule) Limit() (limit Limit, known bool) {
 }
 
 // StoppedLimit returns the limit of the ring's next step if a signal has stopped one of its
-// processes. It is known when Limit is.
+// processes. known is the same as for Rule.Limit.
 func (r *Rule) StoppedLimit() (limit Limit, known bool) {
 	usual, compared := r.usual, "the median of the last ring was "
 	if r.steps >= Enough {

@@ -21,8 +21,8 @@ type Watch struct {
 	Number int `json:"number"`
 }
 
-// Watched is the answer to a Watch. It is sent after elastic.IdleTime, or after StoppedTime if
-// a process was stopped by a signal for all of it.
+// Watched is the answer to a Watch. A host sends it after elastic.IdleTime. If a signal kept one
+// of its processes stopped all the time, the host sends it earlier, after StoppedTime.
 type Watched struct {
 	Ring   RingID `json:"ring"`
 	Number int    `json:"number"`

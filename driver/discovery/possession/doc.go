@@ -47,7 +47,7 @@
 // Root keys that were made before Nomad 1.7 sign with Ed25519. This package has no proof
 // for them, since Nomad replaces them: a root key older than root_key_rotation_threshold
 // (720 hours by default) gives way to one that signs with RSA. So a cluster signs with RSA
-// 30 days after its servers were updated to 1.7 at the latest, or after the next `nomad
+// at the latest 30 days after the update of its servers to 1.7, and earlier after a `nomad
 // operator root keyring rotate`.
 //
 // # Limits

@@ -82,8 +82,8 @@ func (e Env) Word(name, variable, doc string) Setting {
 	})
 }
 
-// Match declares a text that must match form. must describes this rule in error messages,
-// such as "must be a word".
+// Match declares a text that has to match form. The text of must describes this rule in error
+// messages, such as "must be a word".
 func (e Env) Match(name, variable, doc string, form *regexp.Regexp, must string) Setting {
 	return Func(name, Text, "", doc, func(text string) error {
 		if !form.MatchString(text) {
