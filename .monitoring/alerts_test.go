@@ -108,7 +108,7 @@ func TestAlerts(t *testing.T) {
 		{"KoloJobIdle", "it trains", "kolo_job_running{namespace=\"a\",job_id=\"j\"} 4x120", nil},
 		{
 			"KoloJobIdle", "each autoscaler reports it", "kolo_job_idle_seconds{namespace=\"a\",job_id=\"j\",instance=\"x\"} _x30 1800+60x89\nkolo_job_idle_seconds{namespace=\"a\",job_id=\"j\",instance=\"y\"} _x30 1790+60x89",
-			[]string{"a/j holds slots and made no step for 31m"},
+			[]string{"a/j holds slots and has not used them for 31m"},
 		},
 		{"KoloWorkersDoNotTrain", "all train", "kolo_job_slots{namespace=\"a\",job_id=\"j\"} 4x120\nkolo_ring_size{namespace=\"a\",job_id=\"j\"} 4x120", nil},
 		{"KoloWorkersDoNotTrain", "one worker of four trains with its eight GPUs", "kolo_job_slots{namespace=\"a\",job_id=\"j\"} 32x120\nkolo_job_running{namespace=\"a\",job_id=\"j\"} 4x120\nkolo_ring_size{namespace=\"a\",job_id=\"j\"} 8x120", []string{"Workers of a/j do not join its training"}},

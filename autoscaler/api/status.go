@@ -189,9 +189,11 @@ type JobStatus struct {
 
 	Waits *Waits `json:"waits,omitempty"` // absent if the job has workers or is complete
 
-	// Idle is the number of seconds since the last step of an idle job, which holds slots
-	// and has made no step for the idle_after of its pool. It is absent for other jobs.
-	Idle float64 `json:"idle,omitempty"`
+	// Idle is the number of seconds for which an idle job has not used its slots: since its
+	// last step, or since its GPUs were last in use. It is absent for a job that is not
+	// idle. IdleBy states which of the two it is.
+	Idle   float64 `json:"idle,omitempty"`
+	IdleBy string  `json:"idle_by,omitempty"`
 
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
@@ -289,4 +291,10 @@ const (
 	StateSuspended = "suspended"
 	StateComplete  = "complete"
 	StateHeld      = "held" // stopped, paused, failed, suspended because it was idle
+)
+
+// What shows that a job is idle.
+const (
+	IdleBySteps = "steps" // its training answers, and makes none
+	IdleByGPUs  = "gpus"  // its training does not answer, and its GPUs are not used
 )

@@ -54,8 +54,21 @@ func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
 // GPU is a GPU that an allocation holds.
 type GPU struct {
 	ID    string // as the device plugin names it: NVIDIA's UUID
+	Node  string // ID
 	Alloc string
 	Job   identity.JobKey
+}
+
+func (a *alloc) gpus() (held []GPU) {
+	for _, d := range a.devices {
+		if !matches(d.group, "gpu") {
+			continue
+		}
+		for _, id := range d.ids {
+			held = append(held, GPU{ID: id, Node: a.node, Alloc: a.id, Job: a.job})
+		}
+	}
+	return held
 }
 
 // GPUs returns the GPUs that allocations of all jobs hold, elastic or not.
@@ -63,13 +76,8 @@ func (w *Watcher) GPUs() (held []GPU) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	for _, a := range w.store.allocs {
-		for _, d := range a.devices {
-			if a.over || !matches(d.group, "gpu") {
-				continue
-			}
-			for _, id := range d.ids {
-				held = append(held, GPU{ID: id, Alloc: a.id, Job: a.job})
-			}
+		if !a.over {
+			held = append(held, a.gpus()...)
 		}
 	}
 	return held

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -27,6 +28,7 @@ func TestFields(t *testing.T) {
 		{wireJob{}, []string{"/v1/jobs"}},
 		{wireSummary{}, []string{"/v1/job/{}/summary"}},
 		{wireEval{}, []string{"/v1/evaluations"}},
+		{wireStats{}, []string{"/v1/client/stats"}},
 	} {
 		asserted := map[string]bool{"blockedeval": true} // of evaluations that are not blocked: in the event stream
 		for _, p := range of.paths {
@@ -51,7 +53,7 @@ func fields(t reflect.Type) []string {
 	switch {
 	case t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[wireNode]().PkgPath(), t.Kind() == reflect.Pointer && t.Elem().Name() == "":
 		return fields(t.Elem())
-	case t.Kind() == reflect.Struct:
+	case t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time](): // a time is text
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" {

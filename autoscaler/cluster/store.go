@@ -65,6 +65,7 @@ type alloc struct {
 	id, node, group string
 	job             identity.JobKey
 	over            bool // ended, successfully or not
+	running         bool // its client reports that it runs
 	ending          bool // Nomad is stopping it
 	complete        bool // ended successfully by itself
 	bare            bool // its resources are not known yet: a job's own list does not state them
@@ -240,6 +241,7 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 		job:   identity.JobKey{Namespace: s.word(w.Namespace), ID: s.word(w.JobID)},
 		index: w.ModifyIndex, made: w.CreateIndex, created: time.Unix(0, w.CreateTime),
 		over:     ended(w.ClientStatus),
+		running:  w.ClientStatus == api.AllocClientStatusRunning,
 		ending:   w.DesiredStatus != api.AllocDesiredStatusRun,
 		complete: w.ClientStatus == api.AllocClientStatusComplete && w.DesiredStatus == api.AllocDesiredStatusRun,
 	}

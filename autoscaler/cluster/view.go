@@ -61,6 +61,7 @@ type Facts struct {
 	Status   string        // in Nomad
 	Failed   bool          // Nomad gave up the job while it wanted workers
 	Services []string      // names of the groups' services
+	Newest   uint64        // CreateIndex of the newest worker that Nomad does not stop
 }
 
 // IneligibleJob is a job that has a kolo block, but that the autoscaler does not manage.

@@ -52,6 +52,7 @@ func (b *viewBuilder) allocs() {
 		}
 		if !a.ending {
 			b.view.Facts[j].Running++
+			b.view.Facts[j].Newest = max(b.view.Facts[j].Newest, a.made)
 		}
 		b.view.Jobs[j].Groups[g].Live = append(b.view.Jobs[j].Groups[g].Live, at)
 	}

@@ -52,8 +52,8 @@ type Pool struct {
 	// Aware is set if the operator wrote the levels: workers are then placed by
 	// them.
 	Aware bool
-	// IdleAfter is the time without a step after which a job is idle. With 0, no job is
-	// idle. IdleAction states what is done to an idle job.
+	// IdleAfter is the time without a step, or without use of its GPUs, after which a job is
+	// idle. With 0, no job is idle. IdleAction states what is done to an idle job.
 	IdleAfter  time.Duration
 	IdleAction string
 	// MaxMigrations is how often the workers of one job may move within an hour.
@@ -77,7 +77,7 @@ func (p *Pool) settings() settings {
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
-		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step after which a job that holds slots is [idle](#idle-jobs).").or("never"),
+		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step, or without use of its GPUs, after which a job that holds slots is [idle](#idle-jobs).").or("never"),
 		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job. `notify`: it is reported. `shrink`: it also shrinks to its minimum. `suspend`: it is suspended if it is `preemptible`, and otherwise shrinks."),
 		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, the pool is [not divided](#other-pools).").or("[as below](#divided-pools)"),
 		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),

@@ -47,6 +47,7 @@ type Controller struct {
 	protectAfter time.Duration
 
 	forecastEvery time.Duration // the constant, except in tests
+	gpusEvery     time.Duration // likewise
 
 	wake     chan struct{}  // something other than Nomad changed
 	deciding sync.WaitGroup // pending decisions of external policies
@@ -97,7 +98,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		watcher:      cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
 		prober:       cluster.NewProber(client, 2*time.Second),
 		audit:        audit.New(log, "autoscaler "+cfg.Name),
-		protectAfter: time.Minute, forecastEvery: forecastEvery,
+		protectAfter: time.Minute, forecastEvery: forecastEvery, gpusEvery: gpusEvery,
 		wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), readingUsage: make(chan struct{}, 1),
 		history: history.New(), jobs: map[identity.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[identity.JobKey]string{},
 		subscribers: map[chan api.Event]struct{}{}, slots: timeline.NewSlots(keepSlots, mostChanges),

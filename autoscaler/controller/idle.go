@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -14,11 +15,13 @@ import (
 
 // A job is idle if it holds slots and its training answers, but has made no step for the
 // idle_after of its pool. Kolo believes the training: a job that claims steps is not idle,
-// and a job that has never reported a step is never idle.
+// and a job whose training answers, but has never reported a step, is never idle. A job
+// whose training does not answer is judged by its GPUs.
 
 // hear records the answer of a training, if its pool has idle_after. The caller holds
 // c.mu.
 func (c *Controller) hear(j *job, t target, p *history.Progress, now time.Time) {
+	j.answered = true
 	after := c.cfg.Pool(t.pool).IdleAfter
 	if after == 0 {
 		j.Quiet = nil
@@ -33,12 +36,21 @@ func (c *Controller) hear(j *job, t target, p *history.Progress, now time.Time) 
 
 // noteIdle records whether the job is idle, and what its pool does about idle jobs.
 func (j *job) noteIdle(pool config.Pool, of *planner.Job) {
-	j.idle, j.idleAction = 0, ""
-	quiet := j.QuietFor()
+	j.idle, j.idleBy, j.idleAction = 0, "", ""
+	if of.Alive() == 0 {
+		j.answered, j.gpus = false, unusedGPUs{}
+	}
+	quiet, since, by := j.QuietFor(), time.Time{}, api.IdleBySteps
+	switch {
+	case j.Quiet != nil:
+		since = j.Quiet.Since
+	case !j.answered:
+		quiet, since, by = j.gpus.length(), j.gpus.since, api.IdleByGPUs
+	}
 	if pool.IdleAfter == 0 || quiet < pool.IdleAfter || of.Alive() == 0 || of.Frozen != "" || j.Frozen {
 		return
 	}
-	j.idle, j.idleSince = quiet, j.Quiet.Since
+	j.idle, j.idleSince, j.idleBy = quiet, since, by
 	if pool.IdleAction != config.IdleNotify {
 		j.idleAction = pool.IdleAction
 	}
@@ -57,7 +69,11 @@ func (j *job) restrain(of *planner.Job, w planner.Want) planner.Want {
 	case j.idleAction == config.IdleSuspend && !w.Stops:
 		return planner.Want{Reclaimed: w.Reclaimed, Reason: j.idleReason("is suspended")}
 	case j.idleAction == config.IdleShrink && w.Count >= least:
-		w.Count, w.Reason = least, j.idleReason("has its minimum until it makes steps again")
+		until := "until it makes steps again"
+		if j.idleBy == api.IdleByGPUs {
+			until = "until its GPUs are used again"
+		}
+		w.Count, w.Reason = least, j.idleReason("has its minimum "+until)
 	}
 	return w
 }
@@ -77,7 +93,11 @@ func (j *job) noteSuspension(of *planner.Job, version uint64, w planner.Want) {
 
 // idleReason returns the reason for a count that the job gets because it is idle.
 func (j *job) idleReason(so string) string {
-	return fmt.Sprintf("it is idle and %s (no step since %s)", so, j.idleSince.UTC().Format(time.DateTime))
+	why := "no step since"
+	if j.idleBy == api.IdleByGPUs {
+		why = "its GPUs were idle since"
+	}
+	return fmt.Sprintf("it is idle and %s (%s %s)", so, why, j.idleSince.UTC().Format(time.DateTime))
 }
 
 // reportIdle reports once that a job has become idle. The caller holds c.mu.
@@ -92,7 +112,11 @@ func (c *Controller) reportIdle(j *planner.Job) {
 	}
 	e := jobEvent("idle", j.Key)
 	e.From, e.To = j.Count(), j.Count()
-	e.Reason = fmt.Sprintf("it made no step for %s", known.idle.Round(time.Second))
+	what := "it made no step for"
+	if known.idleBy == api.IdleByGPUs {
+		what = "its GPUs were idle for"
+	}
+	e.Reason = fmt.Sprintf("%s %s", what, known.idle.Round(time.Second))
 	c.events = append(c.events, e)
-	c.log.Warn("a job holds slots and makes no step", "job", j.Key, "pool", j.Pool, "for", known.idle.Round(time.Second))
+	c.log.Warn("a job holds slots and does not use them", "job", j.Key, "pool", j.Pool, "reason", e.Reason)
 }

@@ -31,8 +31,11 @@ type job struct {
 	ranks         map[string]int   // rank of each allocation that has exactly one; nil if unknown
 	completeUntil time.Time        // until then, the training's report of its completion counts
 
-	idle       time.Duration // for how long it made no step, if it is idle; else 0
-	idleSince  time.Time     // its last step
+	answered   bool          // its training has answered since the job had no workers
+	gpus       unusedGPUs    // for how long its GPUs were unused at each reading
+	idle       time.Duration // for how long it has not used its slots, if it is idle; else 0
+	idleBy     string        // api.IdleBySteps or api.IdleByGPUs, if it is idle
+	idleSince  time.Time     // its last use of its slots
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 

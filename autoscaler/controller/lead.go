@@ -40,6 +40,7 @@ func (c *Controller) lead(ctx context.Context) {
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	keeping.Go(func() { c.keepUsage(ctx) })
+	keeping.Go(func() { c.watchGPUs(ctx) })
 
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()

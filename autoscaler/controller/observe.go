@@ -119,6 +119,9 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started, j.Incomplete = !known.FirstStart.IsZero(), !known.Whole
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
+	if f.Newest > known.gpus.newest {
+		known.gpus = unusedGPUs{} // the GPUs of its new worker have not been read yet
+	}
 	known.noteIdle(c.cfg.Pool(j.Pool), j)
 	c.noteFailure(known, j, f)
 	known.BoundMove(now, c.cfg.Planner.MoveTimeout)

@@ -34,7 +34,8 @@ type world struct {
 	// Settings of autoscalers that are started; 0 means the default.
 	protectAfter, probeTimeout time.Duration
 	forecastEvery              time.Duration // 0 means never
-	log                        hclog.Logger  // nil for the test's own, of errors
+	gpusEvery                  time.Duration
+	log                        hclog.Logger // nil for the test's own, of errors
 }
 
 func newWorld(t *testing.T, nodes, gpus int) *world {
@@ -82,6 +83,9 @@ func (w *world) startWith(c *config.Config, external ExternalPolicies) (a *Contr
 	}
 	if a.forecastEvery = w.forecastEvery; a.forecastEvery == 0 {
 		a.forecastEvery = 24 * time.Hour
+	}
+	if w.gpusEvery > 0 {
+		a.gpusEvery = w.gpusEvery
 	}
 	if w.probeTimeout > 0 {
 		a.prober = cluster.NewProber(a.client, w.probeTimeout)

@@ -56,6 +56,7 @@ func Check(t *testing.T, n *Nomad) {
 		run  func(*testing.T, *Nomad)
 	}{
 		{"nodes", nodes},
+		{"statistics of a node", statistics},
 		{"a job and its workers", jobs},
 		{"lists by page, by namespace and by index", lists},
 		{"what a job waits for", waiting},

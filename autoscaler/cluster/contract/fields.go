@@ -26,6 +26,10 @@ var Fields = map[string][]string{
 		"ID", "Name", "Datacenter", "NodeClass", "NodePool", "Attributes.*", "Meta.*", "DrainStrategy", "SchedulingEligibility", "Status",
 		"Drivers.*.Detected", "Drivers.*.Healthy", "NodeResources.Cpu.CpuShares", "NodeResources.Memory.MemoryMB", "ReservedResources.Cpu.CpuShares", "ModifyIndex",
 	},
+	"/v1/client/stats": {
+		"DeviceStats.*.InstanceStats.*.Timestamp", "DeviceStats.*.InstanceStats.*.Stats.Attributes.*.Unit?",
+		"DeviceStats.*.InstanceStats.*.Stats.Attributes.*.IntNumeratorVal?", "DeviceStats.*.InstanceStats.*.Stats.Attributes.*.FloatNumeratorVal?",
+	},
 	"/v1/allocations": append([]string{
 		"AllocatedResources.TaskLifecycles.*", "AllocatedResources.Tasks.*.Cpu.CpuShares", "AllocatedResources.Tasks.*.Cpu.ReservedCores.*",
 		"AllocatedResources.Tasks.*.Memory.MemoryMB", "AllocatedResources.Tasks.*.Devices.*.Vendor", "AllocatedResources.Tasks.*.Devices.*.Type",

@@ -42,6 +42,19 @@ func nodes(t *testing.T, n *Nomad) {
 	refused(t, err, 404, "node not found")
 }
 
+// statistics: a server passes on what a node's client measured. It needs the right to read
+// nodes.
+func statistics(t *testing.T, n *Nomad) {
+	id := n.nodes(t)[0]["ID"].(string)
+	var one object
+	n.get(t, "/v1/client/stats?node_id="+id, nil, &one)
+	has(t, "/v1/client/stats", one)
+	_, err := n.Client.Raw().Query("/v1/client/stats?node_id="+id, &one, &api.QueryOptions{AuthToken: n.Stranger(t)})
+	refused(t, err, 403, "Permission denied")
+	_, err = n.Client.Raw().Query("/v1/client/stats?node_id=00000000-0000-0000-0000-00000000dead", &one, nil)
+	must.Error(t, err)
+}
+
 func (n *Nomad) nodes(t *testing.T) (all []object) {
 	t.Helper()
 	n.get(t, "/v1/nodes", &api.QueryOptions{Params: map[string]string{"resources": "true"}}, &all)

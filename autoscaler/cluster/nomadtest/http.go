@@ -45,6 +45,7 @@ func (c *Cluster) routes() map[string]http.HandlerFunc {
 		"GET /v1/acl/token/self":                 c.selfToken,
 		"GET /v1/acl/policy/self":                c.selfPolicies,
 		"GET /v1/node/{id}":                      c.one("node not found", c.node),
+		"GET /v1/client/stats":                   c.clientStats,
 		"GET /v1/allocation/{id}":                c.one("alloc not found", c.allocation),
 		"GET /v1/service/{id}":                   c.one("", c.registrations),
 		"GET /v1/job/{id}":                       c.ofJob(c.whole),

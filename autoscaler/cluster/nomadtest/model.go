@@ -15,7 +15,8 @@ type Node struct {
 	Drain          bool
 	index          uint64
 	used, usedCPU  int
-	ids            []string // of its devices
+	ids            []string       // of its devices
+	busy           map[string]int // utilization of devices in percent; unknown for the others
 	taken          map[string]string
 }
 

@@ -111,7 +111,7 @@ func (c *Cluster) AddNodes(n, gpus int) {
 		i := len(c.order)
 		node := &Node{
 			ID: fmt.Sprintf("%08x-0000-0000-0000-000000000000", i), Name: fmt.Sprintf("n%d", i), Pool: "default", Model: "stand-in",
-			GPUs: gpus, CPU: 64000, State: api.NodeStatusReady, Eligible: true, taken: map[string]string{},
+			GPUs: gpus, CPU: 64000, State: api.NodeStatusReady, Eligible: true, taken: map[string]string{}, busy: map[string]int{},
 		}
 		for g := range gpus {
 			node.ids = append(node.ids, fmt.Sprintf("GPU-%d-%d", i, g))

@@ -73,7 +73,7 @@ func gapText(g history.Gap) string {
 	return text + ", lost steps unknown"
 }
 
-// idleText returns for how long a job has made no step.
+// idleText returns for how long an idle job has not used its slots.
 func idleText(j *api.JobStatus) string {
 	return (time.Duration(j.Idle) * time.Second).String()
 }
@@ -97,7 +97,11 @@ func drawJob(j *api.Job) string {
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
 		}
 		if s.Idle > 0 {
-			rows = append(rows, []string{"Idle", "no step for " + idleText(s)})
+			what := "no step for "
+			if s.IdleBy == api.IdleByGPUs {
+				what = "GPUs unused for "
+			}
+			rows = append(rows, []string{"Idle", what + idleText(s)})
 		}
 		rows = append(rows, trainingRows(s)...)
 		if s.Usage != nil {

@@ -44,7 +44,7 @@ var (
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
-	idleJobDesc    = prometheus.NewDesc("kolo_job_idle_seconds", "Seconds without a step of a job that is idle; absent for any other.", jobLabels, nil)
+	idleJobDesc    = prometheus.NewDesc("kolo_job_idle_seconds", "Seconds for which an idle job has not used its slots; absent for any other job.", jobLabels, nil)
 	gpuDesc        = prometheus.NewDesc("kolo_gpu_info", "1 for each GPU that an allocation holds.", append([]string{"uuid", "alloc_id", "rank"}, jobLabels...), nil)
 	holdsDesc      = prometheus.NewDesc("kolo_job_slots", "Slots of the workers that exist.", jobLabels, nil)
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)

@@ -46,7 +46,8 @@ type Job struct {
 	// WriteError is the error of the last write; empty if it succeeded.
 	WriteError string
 	Paused     bool          // by a command
-	Idle       time.Duration // without a step, if the job is idle; else 0
+	Idle       time.Duration // for how long the job has not used its slots, if it is idle; else 0
+	IdleBy     string        // see api.JobStatus
 }
 
 // Policy is a pool's policy.
@@ -167,7 +168,7 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
 		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.Work(f.Spec.TotalWork), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Repeated(),
-		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.WriteError, Idle: h.Idle.Seconds(),
+		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.WriteError, Idle: h.Idle.Seconds(), IdleBy: h.IdleBy,
 		Requests: api.Requests{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Preemptible: j.Preemptible, Deadline: f.Spec.DeadlineOf(h.Submitted),

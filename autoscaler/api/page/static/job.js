@@ -54,7 +54,7 @@ const Answers = ({ detail, series, now }) => {
     lines.push(["start", html`<b>Expected start</b> ${e.text}${e.why && ` (${e.why})`}`]);
   }
   if (quiet) lines.push(["bad", html`<b>Hangs:</b> no step for ${seconds(quiet)}. Its ring of ${plural(j.size, "rank")} answers, so one process keeps the others waiting. Kolo cannot tell which; the logs below show which rank stopped writing.`]);
-  if (j.idle > 0 && !quiet) lines.push(["bad", html`<b>Idle:</b> holds slots and made no step for ${seconds(j.idle)}.`]);
+  if (j.idle > 0 && !quiet) lines.push(["bad", html`<b>Idle:</b> ${j.idle_by === "gpus" ? "holds GPUs and did not use them" : "holds slots and made no step"} for ${seconds(j.idle)}.`]);
   if (!quiet && silent > HUNG_SECONDS) lines.push(["bad", html`<b>Silent:</b> its training has not answered for ${seconds(silent)}.`]);
   if (t?.hold) lines.push(["held", html`<b>Ring held:</b> ${t.hold}`]);
   if (j.hold_reason) lines.push(["held", html`<b>Not resized:</b> ${j.hold_reason}${parse(j.hold_until) && html`, until <${Time} at=${parse(j.hold_until)} precise/>`}`]);
