@@ -31,6 +31,14 @@ func (w *Watcher) Allocations(pools func(string) config.Pool, visit func(*Alloca
 	}
 }
 
+// Live reports whether an allocation is the job's and has not ended.
+func (w *Watcher) Live(key identity.JobKey, alloc string) bool {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	a := w.store.allocs[alloc]
+	return a != nil && a.job == key && !a.over
+}
+
 // slots returns the number of slots of its pool that an allocation of an elastic
 // group holds.
 func (s *store) slots(a *alloc, pools func(string) config.Pool) int {

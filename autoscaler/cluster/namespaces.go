@@ -15,7 +15,8 @@ import (
 
 // untilNamespace returns when there is an unknown namespace, or when ctx ends. After it has
 // found one, lists are read without delay for some time, because the stream has missed the
-// namespace's events.
+// namespace's events. If known is nil, because Nomad could not be asked before the stream was
+// opened, any namespace is unknown.
 func (w *Watcher) untilNamespace(ctx context.Context, known map[string]bool, index uint64) {
 	retries := newRetries(time.Minute)
 	for ctx.Err() == nil {

@@ -80,3 +80,43 @@ func TestStream_OfNewNamespaces(t *testing.T) {
 	<-ended
 	must.Eq(t, 2, streams.Load(), must.Sprint("a namespace that is known opens no stream"))
 }
+
+// TestStream_AfterUnknownNamespaces: if Nomad cannot list its namespaces before the stream is
+// opened, the stream may miss events of some. So another one is opened once it can.
+func TestStream_AfterUnknownNamespaces(t *testing.T) {
+	var lists, streams atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/namespaces", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case lists.Add(1) == 1:
+			http.Error(w, "No cluster leader", http.StatusInternalServerError)
+		case r.URL.Query().Get("index") == "":
+			w.Header().Set("X-Nomad-Index", "7")
+			_, _ = w.Write([]byte(`[{"Name":"default"}]`)) // a reader that went away
+		default:
+			<-r.Context().Done()
+		}
+	})
+	mux.HandleFunc("GET /v1/event/stream", func(w http.ResponseWriter, r *http.Request) {
+		streams.Add(1)
+		_, _ = w.Write([]byte("{}\n")) // a reader that went away
+		must.NoError(t, http.NewResponseController(w).Flush())
+		<-r.Context().Done()
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	c, err := NewClient(config.Nomad{Address: s.URL, Namespace: "*", Timeout: time.Minute})
+	must.NoError(t, err)
+	w := NewWatcher(c, time.Hour, hclog.NewNullLogger())
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		_ = w.stream(ctx) // the context's
+	}()
+	check := func() bool { return streams.Load() == 2 && w.streaming.Load() }
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(30*time.Second), wait.Gap(10*time.Millisecond)))
+	must.Positive(t, w.eagerUntil.Load())
+	cancel()
+	<-ended
+}

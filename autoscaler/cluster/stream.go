@@ -53,7 +53,7 @@ func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	}
 	defer body.Close()
 	w.streaming.Store(true)
-	if known != nil {
+	if w.client.Namespace == api.AllNamespacesNamespace {
 		watching.Go(func() {
 			defer cancel()
 			w.untilNamespace(ctx, known, index)

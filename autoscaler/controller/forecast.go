@@ -147,7 +147,9 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 	for _, i := range arrived[max(0, len(arrived)-arrivalsKept):] {
 		j := &v.Jobs[i]
 		fresh := &job{Job: &history.Job{FirstSeen: past(i).FirstSeen, Submitted: past(i).Submitted, Total: past(i).Total}}
-		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: policyJob(j, &v.Facts[i], fresh, curve(i)), Length: length(j.Key)})
+		arrival := policyJob(j, &v.Facts[i], fresh, curve(i))
+		arrival.Alike = c.history.Alike(groupOf(j, &v.Facts[i]))
+		q.Arrivals = append(q.Arrivals, forecast.Arrival{Job: arrival, Length: length(j.Key)})
 	}
 	return q
 }

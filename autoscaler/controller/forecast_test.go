@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -172,6 +173,26 @@ func TestController_ForecastDeadlines(t *testing.T) {
 	must.SliceNotEmpty(t, pools[0].question.Arrivals)
 	for _, arrived := range pools[0].question.Arrivals {
 		must.InDelta(t, 2*3600, arrived.Job.Deadline-arrived.Job.Submit, 600)
+	}
+}
+
+// A job that may arrive has the lengths of similar jobs, as one that waits.
+func TestController_ForecastArrivalsHaveLengths(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	for _, id := range []string{"runs", "waits"} {
+		w.nomad.Register(nomadtest.Job{ID: id, Max: 4, GPUs: 1, CPU: 100, Priority: 50,
+			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "kind": "bert"}}}})
+	}
+	w.eventuallyExpected(a, "waits", func(*api.Waits) bool { return true })
+	a.mu.Lock()
+	a.history.Kinds["default/bert"] = &history.Kind{Services: []float64{4000, 4400, 4800}, Used: time.Now()}
+	a.mu.Unlock()
+	pools := a.toForecast()
+	must.Len(t, 1, pools)
+	must.SliceNotEmpty(t, pools[0].question.Arrivals)
+	for _, arrived := range pools[0].question.Arrivals {
+		must.Eq(t, length.NewSample(length.Kind, []float64{4000, 4400, 4800}), arrived.Job.Alike)
 	}
 }
 

@@ -28,7 +28,7 @@ type job struct {
 
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
 	askedAt       time.Time        // start of the probe that returned the last report
-	ranks         map[string]int   // rank of each allocation that has exactly one; nil if unknown
+	ranks         map[string]int   // rank of each live allocation that has exactly one; nil if unknown
 	completeUntil time.Time        // until then, the training's report of its completion counts
 
 	answered   bool          // its training has answered since the job had no workers

@@ -14,6 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 )
 
@@ -160,7 +161,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	delete(p.silent, t.key)
 	j.endpoint = endpoint
 	ring, stale := j.Size, j.stale()
-	j.askedAt, j.ranks = asked, got.RankOf()
+	j.askedAt, j.ranks = asked, c.liveRanks(t.key, got)
 	if c.ledger != nil {
 		c.ledger.Report(t.key, usageReport(got), now)
 	}
@@ -191,6 +192,18 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		}
 		j.completeUntil = now.Add(completeHold)
 	}
+}
+
+// liveRanks returns the reported rank of each live allocation of a job that has exactly one. A
+// report may name any number of other allocations, which would only use memory.
+func (c *Controller) liveRanks(key identity.JobKey, got *history.Progress) map[string]int {
+	out := map[string]int{}
+	for alloc, rank := range got.RankOf() {
+		if c.watcher.Live(key, alloc) {
+			out[alloc] = rank
+		}
+	}
+	return out
 }
 
 // ringSlots returns how many slots one worker has in the ring.

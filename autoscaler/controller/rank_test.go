@@ -71,4 +71,8 @@ func TestController_RanksOfGPUs(t *testing.T) {
 		}
 	}
 	until(func(all map[string]string) bool { return fmt.Sprint(all) == fmt.Sprint(want) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := identity.JobKey{Namespace: "default", ID: "x"}
+	must.MapNotContainsKey(t, a.jobs[key].ranks, *others.Load(), must.Sprint("claims are not kept"))
 }

@@ -52,7 +52,7 @@ type simulateArgs struct {
 func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.policies, "policy", defaultPolicies(), "Comma-separated `policies` to compare, or all. See kolo policy list.")
 	f.StringVar(&a.information, "information", "oracle", "Information `class` of policies that name none with @.")
-	f.Float64Var(&a.lengthError, "length-error", 0, "Standard deviation of the logarithm of the factor by which disclosed remaining work is wrong, a `number`. 1 means a factor of 2.7 either way.")
+	f.Float64Var(&a.lengthError, "length-error", 0, "Standard deviation of the logarithm of the factor by which disclosed remaining work is wrong, a `number`. 1 means a factor of 2.7 either way, and 10 is the largest.")
 	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
 
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
@@ -179,6 +179,10 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	return s, skipped, nil
 }
 
+// mostLengthError is the largest -length-error. A factor of e¹⁰ either way says nothing about a
+// length, and with a much larger one, remaining work would be infinite.
+const mostLengthError = 10
+
 // checkPlaces checks the options for placements and for the precision of their
 // measurement.
 func (a *simulateArgs) checkPlaces(placed []sim.Placement) error {
@@ -191,6 +195,8 @@ func (a *simulateArgs) checkPlaces(placed []sim.Placement) error {
 		}
 	}
 	switch {
+	case a.lengthError > mostLengthError:
+		return badFlag("-length-error: want %d or less, got %g", mostLengthError, a.lengthError)
 	case a.maxMoves < 0:
 		return badFlag("-max-migrations: want a number, 0 for no limit, got %d", a.maxMoves)
 	case a.maxMoves > 0 && !slices.Contains(placed, sim.Migrate):

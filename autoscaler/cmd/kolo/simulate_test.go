@@ -119,6 +119,7 @@ func TestSimulate_Mistakes(t *testing.T) {
 		"cross-rack below 0":    {[]string{"-cross-rack", "-1"}, "-cross-rack: want a fraction of 0 or more, got -1"},
 		"no number":             {[]string{"-scatter", "NaN"}, "-scatter: want a fraction of 0 or more, got NaN"},
 		"noise below 0":         {[]string{"-noise", "-0.1"}, "-noise: want a fraction of 0 or more"},
+		"any length":            {[]string{"-length-error", "1e3"}, "-length-error: want 10 or less, got 1000"},
 		"no racks to cross":     {[]string{"-cross-rack", "0.3"}, "-cross-rack 0.3: no node is in a rack"},
 		"moves below 0":         {[]string{"-max-migrations", "-1", "-placement", "migrate"}, "-max-migrations: want a number"},
 		"moves of no one":       {[]string{"-max-migrations", "2"}, "only -placement migrate moves workers"},

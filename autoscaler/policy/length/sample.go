@@ -46,6 +46,13 @@ const quartiles = 1.349
 // Sample.
 const unlike = 8000
 
+// leastService and mostService bound the services of a Sample, in GPU-seconds. Others are not
+// of real jobs, and could make a Range infinite.
+const (
+	leastService = 1e-6
+	mostService  = 1e15
+)
+
 // Sample describes the services of completed jobs by a log-normal distribution. The zero
 // Sample describes none.
 type Sample struct {
@@ -56,13 +63,13 @@ type Sample struct {
 }
 
 // NewSample returns the Sample of the newest services, of which the last is the newest. It
-// ignores values that are not positive and finite. With fewer than Enough services, the
+// ignores values that cannot be services of jobs. With fewer than Enough services, the
 // Sample is zero. Median and spread are those of the middle half of the services, so that
 // a few jobs of another length do not change them.
 func NewSample(origin Origin, services []float64) Sample {
 	var logs []float64
 	for _, x := range services[max(0, len(services)-Limit):] {
-		if x > 0 && !math.IsInf(x, 1) {
+		if x >= leastService && x <= mostService {
 			logs = append(logs, math.Log(x))
 		}
 	}

@@ -25,6 +25,7 @@ func logNormal(n int, median, spread float64) []float64 {
 func TestNewSample(t *testing.T) {
 	must.Eq(t, Sample{}, NewSample(Kind, []float64{100, 200}), must.Sprint("too few"))
 	must.Eq(t, Sample{}, NewSample(Kind, []float64{100, 200, math.NaN(), math.Inf(1), -1, 0}))
+	must.Eq(t, Sample{}, NewSample(Kind, []float64{100, 200, 1e308, 1e-300}), must.Sprint("no services of jobs"))
 
 	s := NewSample(Pool, []float64{100, 100, 100})
 	must.Eq(t, Sample{Origin: Pool, Count: 3, Median: 100, Spread: leastSpread}, Sample{s.Origin, s.Count, math.Round(s.Median), s.Spread})
@@ -91,7 +92,7 @@ func TestSample_IsFinite(t *testing.T) {
 		attained := rapid.Float64Range(0, 1e12).Draw(t, "attained")
 		left, trust := s.Left(attained)
 		low, high := s.Range(attained)
-		if !(left >= 0 && trust >= 0 && trust <= 1 && low >= 0 && high >= low) || trust > 0 && math.IsInf(left, 1) {
+		if !(left >= 0 && trust >= 0 && trust <= 1 && low >= 0 && high >= low) || math.IsInf(left+high, 1) {
 			t.Fatalf("%+v: left %v, trust %v, range %v to %v", s, left, trust, low, high)
 		}
 	})
