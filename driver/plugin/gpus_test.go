@@ -110,3 +110,19 @@ func TestJobMapping(t *testing.T) {
 	second.end(t, c.ID)
 	must.MapEmpty(t, listed())
 }
+
+// TestJobMapping_Locked has a process that never releases the lock of the list.
+func TestJobMapping_Locked(t *testing.T) {
+	config := noIsolation()
+	config.JobMappingDir = filepath.Join(t.TempDir(), "jobs")
+	h := newHarness(t, config)
+	lock, err := os.Create(filepath.Join(config.JobMappingDir, ".lock"))
+	must.NoError(t, err)
+	defer lock.Close()
+	must.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	c := newTaskConfig(t, isolationNone, `true`)
+	c.DeviceEnv = map[string]string{"KOLO_GPUS_1": "GPU-a", "KOLO_GPU_NUMBERS_1": "3"}
+	h.start(t, c)
+	h.end(t, c.ID)
+	must.FileNotExists(t, filepath.Join(config.JobMappingDir, "3"))
+}

@@ -83,7 +83,7 @@ type handleState struct {
 
 // uses returns the GPUs that the task uses.
 func (s *handleState) uses(c *drivers.TaskConfig) jobmap.Use {
-	return jobmap.Use{Namespace: c.Namespace, Job: c.JobID, GPUs: s.GPUs, Shared: s.SharedGPUs}
+	return jobmap.Use{Task: c.ID, Namespace: c.Namespace, Job: c.JobID, GPUs: s.GPUs, Shared: s.SharedGPUs}
 }
 
 // confined states how a task's processes are started with package confine.

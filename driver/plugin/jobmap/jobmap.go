@@ -5,15 +5,18 @@
 // reads (--hpc-job-mapping-dir). Each file is named after the index of a GPU, and has one job
 // per line.
 //
-// Several drivers of a client may share a directory.
+// Several drivers of a client may share a directory. For that, a hidden file for each GPU
+// holds the tasks that use the GPU, from which the list of its jobs is made.
 package jobmap
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,19 +24,26 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Bounds of the files, far above the GPUs of a machine and the instances of a GPU.
 const (
-	mostGPUs = 1024
-	mostJobs = 64  // of one GPU
-	longest  = 200 // characters of a job
+	mostGPUs  = 1024
+	mostTasks = 64      // of one GPU
+	longest   = 200     // characters of a job
+	mostBytes = 1 << 20 // of the tasks of a GPU
 )
+
+// lockTimeout bounds how long a task waits for the other drivers of the client.
+const lockTimeout = 2 * time.Second
 
 // Use describes the GPUs that a task uses.
 type Use struct {
+	Task           string // its ID
 	Namespace, Job string
 	GPUs           []int // NVML's indexes
 	Shared         bool  // other tasks may use other MIG instances of the GPUs
@@ -43,14 +53,15 @@ type Use struct {
 // directory, and its methods do nothing.
 type Map struct {
 	dir string
-
-	mu    sync.Mutex
-	tasks map[string]int // number of tasks of a job that use a GPU, by "index line"
+	mu  sync.Mutex
 }
 
-// Open returns a Map in a directory, which it creates if needed. It refuses a directory
-// that users other than its owner can write, because they could replace the files. If dir is
-// empty, it returns nil.
+// entry is a task that uses a GPU.
+type entry struct{ Task, Line string }
+
+// Open returns a Map in a directory, which it creates if needed. It refuses a directory that
+// users other than root and its own can write, because they could replace the files. If dir
+// is empty, it returns nil.
 func Open(dir string) (*Map, error) {
 	if dir == "" {
 		return nil, nil
@@ -59,127 +70,156 @@ func Open(dir string) (*Map, error) {
 		return nil, fmt.Errorf("create the directory for dcgm-exporter: %w", err)
 	}
 	info, err := os.Lstat(dir)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("read the directory for dcgm-exporter: %w", err)
-	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
-		return nil, fmt.Errorf("%s must be a directory that only its owner can write", dir)
 	}
-	return &Map{dir: dir, tasks: map[string]int{}}, nil
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || !info.IsDir() || info.Mode().Perm()&0o022 != 0:
+		return nil, fmt.Errorf("%s must be a directory that only its owner can write", dir)
+	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return nil, fmt.Errorf("%s must belong to root or to the driver's user, not to user %d", dir, stat.Uid)
+	}
+	return &Map{dir: dir}, nil
 }
 
-// Add adds a task. A task that does not share its GPUs replaces all other jobs, because they
-// must have ended.
+// Add adds a task. A task that does not share its GPUs replaces all others, because they must
+// have ended.
 func (m *Map) Add(u Use) error {
-	return m.change(u, func(n int, line string, jobs []string) []string {
-		m.tasks[key(n, line)]++
-		switch {
-		case !u.Shared:
-			return []string{line}
-		case slices.Contains(jobs, line) || len(jobs) >= mostJobs:
-			return jobs
+	return m.change(u, func(others []entry) []entry {
+		if !u.Shared {
+			others = nil
 		}
-		return append(jobs, line)
+		tasks := append(others, entry{Task: u.Task, Line: Line(u.Namespace, u.Job)})
+		return tasks[max(0, len(tasks)-mostTasks):] // the oldest must have ended
 	})
 }
 
-// Remove removes a task that was added.
+// Remove removes a task. Its job stays listed if another task of the job uses the GPU.
 func (m *Map) Remove(u Use) error {
-	return m.change(u, func(n int, line string, jobs []string) []string {
-		if m.tasks[key(n, line)]--; m.tasks[key(n, line)] > 0 {
-			return jobs // another task of the job uses the GPU
-		}
-		delete(m.tasks, key(n, line))
-		return slices.DeleteFunc(jobs, func(job string) bool { return job == line })
-	})
+	return m.change(u, func(others []entry) []entry { return others })
 }
 
-func key(n int, line string) string { return strconv.Itoa(n) + " " + line }
-
-// change applies to to the list of jobs of each GPU that a task uses.
-func (m *Map) change(u Use, to func(n int, line string, jobs []string) []string) error {
+// change replaces the tasks of each GPU that a task uses by what to makes of the other tasks.
+func (m *Map) change(u Use, to func(others []entry) []entry) error {
 	if m == nil || len(u.GPUs) == 0 {
 		return nil
 	}
+	deadline := time.Now().Add(lockTimeout) // includes the wait for other tasks that wait
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	unlock, err := m.lock()
+	unlock, err := m.lock(deadline)
 	if err != nil {
-		return err
+		return fmt.Errorf("lock the directory for dcgm-exporter: %w", err)
 	}
 	defer unlock()
-	line := Line(u.Namespace, u.Job)
 	var errs []error
 	for _, n := range u.GPUs {
 		if n < 0 || n >= mostGPUs {
 			errs = append(errs, fmt.Errorf("no GPU has the index %d", n))
 			continue
 		}
-		jobs, err := m.read(n)
+		tasks, err := m.read(n)
 		if err == nil {
-			err = m.write(n, to(n, line, jobs))
+			tasks = slices.DeleteFunc(tasks, func(e entry) bool { return e.Task == u.Task })
+			err = m.write(n, to(tasks))
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("change the jobs of GPU %d: %w", n, err))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// lock locks the directory against the other drivers of the client.
-func (m *Map) lock() (unlock func(), err error) {
+// lock locks the directory against the other drivers of the client. It tries at least once.
+func (m *Map) lock(deadline time.Time) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(m.dir, ".lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock the directory for dcgm-exporter: %w", err)
+		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("lock the directory for dcgm-exporter: %w", err)
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
+			_ = f.Close()
+			return nil, err
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return func() { _ = f.Close() }, nil
 }
 
-// read returns the jobs of a GPU. A file that is too long for a driver to have written it
-// counts as empty.
-func (m *Map) read(n int) ([]string, error) {
-	text, err := os.ReadFile(m.path(n))
+// read returns the tasks of a GPU. A file that no driver can have written counts as empty: a
+// symbolic link, a file that is too long, or one in another format.
+func (m *Map) read(n int) ([]entry, error) {
+	f, err := os.OpenFile(m.tasks(n), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ELOOP):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read the jobs of GPU %d: %w", n, err)
-	case len(text) > mostJobs*(longest+1):
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes))
+	if err != nil {
+		return nil, err
+	}
+	var tasks []entry
+	if json.Unmarshal(text, &tasks) != nil {
 		return nil, nil
 	}
-	return strings.Fields(string(text)), nil
+	return tasks, nil
 }
 
-// write replaces the file of a GPU atomically. It removes the file if there are no jobs,
-// because some versions of dcgm-exporter omit the metrics of a GPU whose file is empty.
-func (m *Map) write(n int, jobs []string) error {
-	if len(jobs) == 0 {
-		if err := os.Remove(m.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the jobs of GPU %d: %w", n, err)
+// write replaces the tasks of a GPU, and then the list of their jobs.
+func (m *Map) write(n int, tasks []entry) error {
+	if len(tasks) == 0 {
+		// Some versions of dcgm-exporter omit the metrics of a GPU whose file is empty.
+		return errors.Join(remove(m.tasks(n)), remove(m.jobs(n)))
+	}
+	text, err := json.Marshal(tasks)
+	if err != nil {
+		return err
+	}
+	if err := m.replace(m.tasks(n), text, 0o600); err != nil {
+		return err
+	}
+	var jobs bytes.Buffer
+	listed := map[string]bool{}
+	for _, e := range tasks {
+		if !listed[e.Line] {
+			listed[e.Line] = true
+			jobs.WriteString(e.Line + "\n")
 		}
-		return nil
 	}
-	var text bytes.Buffer
-	for _, job := range jobs {
-		text.WriteString(job + "\n")
-	}
-	// dcgm-exporter reads only files whose names are numbers.
+	return m.replace(m.jobs(n), jobs.Bytes(), 0o644)
+}
+
+// replace replaces a file atomically.
+func (m *Map) replace(path string, text []byte, mode fs.FileMode) error {
 	next := filepath.Join(m.dir, ".next")
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write the jobs of GPU %d: %w", n, err)
+	if err := remove(next); err != nil {
+		return err
 	}
-	if err := os.WriteFile(next, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("write the jobs of GPU %d: %w", n, err)
+	if err := os.WriteFile(next, text, mode); err != nil {
+		return err
 	}
-	if err := os.Rename(next, m.path(n)); err != nil {
-		return fmt.Errorf("write the jobs of GPU %d: %w", n, err)
+	return os.Rename(next, path)
+}
+
+// remove removes a file, if there is one.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
 
-func (m *Map) path(n int) string { return filepath.Join(m.dir, strconv.Itoa(n)) }
+// jobs and tasks return the files of a GPU. dcgm-exporter reads only files whose names are
+// numbers.
+func (m *Map) jobs(n int) string  { return filepath.Join(m.dir, strconv.Itoa(n)) }
+func (m *Map) tasks(n int) string { return filepath.Join(m.dir, "."+strconv.Itoa(n)) }
 
 // Line returns the line of a job: its namespace and its ID. dcgm-exporter copies the line into
 // a label without escaping, and users choose IDs. So unusual characters become "_", and a hash

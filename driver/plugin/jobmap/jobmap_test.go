@@ -4,6 +4,7 @@
 package jobmap
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,8 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 )
 
 func open(t *testing.T, dir string) *Map {
@@ -42,7 +45,7 @@ func files(t *testing.T, dir string) map[string]string {
 func TestMap(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "dir")
 	m := open(t, dir)
-	a := Use{Namespace: "default", Job: "a", GPUs: []int{0, 12}}
+	a := Use{Task: "1", Namespace: "default", Job: "a", GPUs: []int{0, 12}}
 	must.NoError(t, m.Add(a))
 	must.Eq(t, map[string]string{"0": "default/a\n", "12": "default/a\n"}, files(t, dir))
 	info, err := os.Stat(filepath.Join(dir, "12"))
@@ -55,25 +58,62 @@ func TestMap(t *testing.T) {
 	t.Log("after a restart, a task of which only the file is left ends, or another follows it")
 	must.NoError(t, m.Add(a))
 	m = open(t, dir)
-	must.NoError(t, m.Add(Use{Namespace: "default", Job: "b", GPUs: []int{12}}))
-	must.NoError(t, m.Remove(Use{Namespace: "default", Job: "a", GPUs: []int{0}}))
+	must.NoError(t, m.Add(Use{Task: "2", Namespace: "default", Job: "b", GPUs: []int{12}}))
+	must.NoError(t, m.Remove(a))
 	must.Eq(t, map[string]string{"12": "default/b\n"}, files(t, dir))
 }
 
-// Two tasks of a job and one of another, of another driver, use instances of one GPU.
+// Three tasks of a job and one of another, of two drivers, use instances of one GPU.
 func TestMap_Shared(t *testing.T) {
 	dir := t.TempDir()
 	horovod, pytorch := open(t, dir), open(t, dir)
-	a, b := Use{Namespace: "x", Job: "a", GPUs: []int{3}, Shared: true}, Use{Namespace: "x", Job: "b", GPUs: []int{3}, Shared: true}
-	must.NoError(t, horovod.Add(a))
-	must.NoError(t, pytorch.Add(b))
-	must.NoError(t, horovod.Add(a))
-	must.Eq(t, map[string]string{"3": "x/a\nx/b\n"}, files(t, dir))
-	must.NoError(t, horovod.Remove(a))
-	must.Eq(t, map[string]string{"3": "x/a\nx/b\n"}, files(t, dir))
-	must.NoError(t, pytorch.Remove(b))
-	must.NoError(t, horovod.Remove(a))
+	use := func(task, job string) Use {
+		return Use{Task: task, Namespace: "x", Job: job, GPUs: []int{3}, Shared: true}
+	}
+	must.NoError(t, horovod.Add(use("1", "a")))
+	must.NoError(t, pytorch.Add(use("2", "b")))
+	must.NoError(t, horovod.Add(use("3", "a")))
+	must.NoError(t, horovod.Add(use("3", "a")), must.Sprint("it is recovered"))
+	must.NoError(t, pytorch.Add(use("4", "a")))
+	both := map[string]string{"3": "x/a\nx/b\n"}
+	must.Eq(t, both, files(t, dir))
+
+	t.Log("a driver that was replaced recovers one task, and cannot recover the other")
+	horovod = open(t, dir)
+	must.NoError(t, horovod.Add(use("1", "a")))
+	must.NoError(t, horovod.Remove(use("3", "a")))
+	must.NoError(t, horovod.Remove(use("never added", "a")))
+	must.Eq(t, map[string]string{"3": "x/b\nx/a\n"}, files(t, dir))
+
+	t.Log("the other driver still has a task of the job")
+	must.NoError(t, horovod.Remove(use("1", "a")))
+	must.Eq(t, map[string]string{"3": "x/b\nx/a\n"}, files(t, dir))
+	must.NoError(t, pytorch.Remove(use("4", "a")))
+	must.Eq(t, map[string]string{"3": "x/b\n"}, files(t, dir))
+	must.NoError(t, pytorch.Remove(use("2", "b")))
 	must.MapEmpty(t, files(t, dir))
+}
+
+// A lock that is never released delays tasks, but only together.
+func TestMap_Locked(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	unlock, err := open(t, dir).lock(time.Time{})
+	must.NoError(t, err)
+	var tasks sync.WaitGroup
+	for i := range 50 {
+		tasks.Go(func() {
+			err := m.Add(Use{Task: strconv.Itoa(i), Namespace: "x", Job: "a", GPUs: []int{0}})
+			if !errors.Is(err, unix.EWOULDBLOCK) {
+				t.Error(err)
+			}
+		})
+	}
+	tasks.Wait()
+	must.MapEmpty(t, files(t, dir))
+	unlock()
+	must.NoError(t, m.Add(Use{Task: "1", Namespace: "x", Job: "a", GPUs: []int{0}}))
+	must.Eq(t, map[string]string{"0": "x/a\n"}, files(t, dir))
 }
 
 // Readers see whole lines at any time.
@@ -82,7 +122,7 @@ func TestMap_Atomic(t *testing.T) {
 	m := open(t, dir)
 	var writers sync.WaitGroup
 	for i := range 4 {
-		u := Use{Namespace: "x", Job: strings.Repeat(strconv.Itoa(i), 100), GPUs: []int{0}, Shared: true}
+		u := Use{Task: strconv.Itoa(i), Namespace: "x", Job: strings.Repeat(strconv.Itoa(i), 100), GPUs: []int{0}, Shared: true}
 		writers.Go(func() {
 			for range 50 {
 				if err := m.Add(u); err != nil {
@@ -140,24 +180,33 @@ func TestMap_Bounds(t *testing.T) {
 	m := open(t, dir)
 	must.ErrorContains(t, m.Add(Use{Namespace: "a", Job: "j", GPUs: []int{-1, mostGPUs, 1}}), "no GPU has the index -1")
 	must.Eq(t, map[string]string{"1": "a/j\n"}, files(t, dir), must.Sprint("the others are written"))
-	for i := range 2 * mostJobs {
-		must.NoError(t, m.Add(Use{Namespace: "a", Job: strconv.Itoa(i), GPUs: []int{2}, Shared: true}))
+	for i := range 2 * mostTasks {
+		must.NoError(t, m.Add(Use{Task: strconv.Itoa(i), Namespace: "a", Job: strconv.Itoa(i), GPUs: []int{2}, Shared: true}))
 	}
-	must.Eq(t, mostJobs, strings.Count(files(t, dir)["2"], "\n"))
-	must.NoError(t, os.WriteFile(filepath.Join(dir, "3"), make([]byte, 1<<20), 0o600))
+	must.Eq(t, mostTasks, strings.Count(files(t, dir)["2"], "\n"))
+	must.StrContains(t, files(t, dir)["2"], "a/127\n", must.Sprint("the newest are listed"))
+
+	t.Log("files that no driver wrote count as empty, however long they are")
+	endless := []string{filepath.Join(dir, "3"), filepath.Join(dir, ".3")}
+	for _, name := range endless {
+		must.NoError(t, os.WriteFile(name, nil, 0o600))
+		must.NoError(t, os.Truncate(name, 1<<40))
+	}
 	must.NoError(t, m.Add(Use{Namespace: "a", Job: "j", GPUs: []int{3}, Shared: true}))
 	must.Eq(t, "a/j\n", files(t, dir)["3"])
 
 	t.Log("a symbolic link is replaced and not followed")
+	const kept = `[{"Task":"1","Line":"kept"}]`
 	target := filepath.Join(t.TempDir(), "target")
-	must.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
-	must.NoError(t, os.Symlink(target, filepath.Join(dir, "4")))
-	must.NoError(t, os.Symlink(target, filepath.Join(dir, ".next")))
-	must.NoError(t, m.Add(Use{Namespace: "a", Job: "j", GPUs: []int{4}}))
+	must.NoError(t, os.WriteFile(target, []byte(kept), 0o600))
+	for _, name := range []string{"4", ".4", ".next"} {
+		must.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	must.NoError(t, m.Add(Use{Namespace: "a", Job: "j", GPUs: []int{4}, Shared: true}))
 	must.Eq(t, "a/j\n", files(t, dir)["4"])
 	text, err := os.ReadFile(target)
 	must.NoError(t, err)
-	must.Eq(t, "kept", string(text))
+	must.Eq(t, kept, string(text))
 }
 
 func TestOpen(t *testing.T) {
@@ -169,4 +218,13 @@ func TestOpen(t *testing.T) {
 	must.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = Open(file)
 	must.Error(t, err)
+
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a directory of another user")
+	}
+	dir = t.TempDir()
+	must.NoError(t, os.Chmod(dir, 0o755))
+	must.NoError(t, os.Chown(dir, 12345, 12345))
+	_, err = Open(dir)
+	must.ErrorContains(t, err, "not to user 12345")
 }
