@@ -267,5 +267,6 @@ func (m *Machine) slotWaiting(ev SlotWaiting) {
 		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return
 	}
-	s.state, s.generation, s.up, s.idle = Waiting, ev.Generation, false, false
+	s.up = s.up && s.generation == ev.Generation // remains set: see census.gaveUp
+	s.state, s.generation, s.idle = Waiting, ev.Generation, false
 }

@@ -17,6 +17,7 @@ const connectGrace = 2 * time.Second
 // wait for the next one, and those lost.
 type census struct {
 	in, out, lost int
+	gaveUp        bool    // one has left that was never connected: not because of a notice, and perhaps without the state
 	connected     bool    // all that are in it finished the rendezvous, except for the surrogate
 	saved         bool    // one that has left and does not retire has the state
 	kept          bool    // and already had it when the ring formed: newcomers may still be receiving it while the ring trains
@@ -33,6 +34,7 @@ func (m *Machine) census() census {
 			c.lost++
 		case s.state == Waiting:
 			c.out++
+			c.gaveUp = c.gaveUp || !s.up
 			holds := s.syncedSince > 0 && !s.stopping
 			c.saved = c.saved || holds
 			c.kept = c.kept || holds && (first || mem.SyncedSince > 0)
@@ -95,7 +97,7 @@ func (m *Machine) observeIntact(c census) {
 
 func (m *Machine) observeDissolving(d *dissolving, c census) {
 	lost := c.lost > 0 && !m.restarts // if processes can't change their ring, every member that left counts as lost
-	if !d.broken && (lost || !d.noticed) {
+	if !d.broken && (lost || c.gaveUp || !d.noticed) {
 		m.breakRing(d)
 	}
 	if c.in == 0 {

@@ -232,3 +232,62 @@ func TestNoFinishTimeout(t *testing.T) {
 	s.event(SlotExited{Proc: s.proc("a:0"), Success: true})
 	s.expect("stop b:0")
 }
+
+// A process that never connected to the others did not leave because of a notice, and got no
+// state. Here a connection fails, while a leaves and its ring with b was notified of that.
+func TestARingThatNeverConnectedHandsOutNoState(t *testing.T) {
+	start := func(t *testing.T) *script {
+		s := newScript(t, Options{NP: 1, MinNP: 1, Framework: torch, SlotRestarts: 2})
+		s.join("a", 0, 1)
+		s.wait(time.Second)
+		s.arrive("a:0")
+		s.up("a:0")
+		s.join("b", 1, 1)
+		s.wait(time.Second)
+		s.arrive("b:0")
+		s.waiting("a:0")
+		s.event(HostLeaving{Host: "a"})
+		s.wait(noticeDelay)
+		s.did = nil
+		return s
+	}
+	holds := func(t *testing.T, s *script) {
+		t.Helper()
+		ring := s.m.Ring()
+		must.Eq(t, 3, ring.Generation)
+		must.Eq(t, SlotID{"a", 0}, ring.Members[0].Proc.Slot)
+		must.Eq(t, 0, ring.Find(SlotID{"b", 0}).SyncedSince)
+	}
+	t.Run("all give up", func(t *testing.T) {
+		s := start(t)
+		s.waiting("b:0", "a:0")
+		s.expect("break 2", "form 3: a:0 b:0") // not b alone, and a stays
+		holds(t, s)
+		s.up("a:0", "b:0")
+		s.waiting("a:0", "b:0")
+		s.expect("notify a:0", "form 4: b:0", "retire a:0") // b has the state now
+	})
+	t.Run("one was connected", func(t *testing.T) {
+		s := start(t)
+		s.up("a:0")
+		s.waiting("b:0", "a:0")
+		s.expect("break 2", "form 3: a:0 b:0")
+		holds(t, s)
+	})
+	t.Run("what they report when their hosts register again", func(t *testing.T) {
+		for _, up := range []bool{false, true} {
+			s := start(t)
+			ring := s.m.Ring().clone()
+			for i, mem := range ring.Members {
+				s.event(HostJoined{HostInfo{ID: mem.Proc.Slot.Host, Group: "g", Index: i, Leaving: i == 0, Ring: &ring, Slots: []SlotReport{
+					{State: Waiting, Incarnation: 1, Generation: 2, SyncedSince: mem.SyncedSince, Up: up, Notifiable: true}}}})
+			}
+			if up {
+				s.expect("form 3: b:0", "retire a:0")
+			} else {
+				s.expect("break 2", "form 3: a:0 b:0")
+				holds(t, s)
+			}
+		}
+	})
+}

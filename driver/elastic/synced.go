@@ -6,8 +6,9 @@ package elastic
 import "time"
 
 // markSynced records that every member of the ring has the state. The evidence is a
-// reported step, the age of the ring (syncGrace), or that all members left it alive because
-// of a notice: Horovod handles notices at a commit, after rank 0 has broadcast its state.
+// reported step, the age of the ring (syncGrace), or that all members connected and then left
+// it alive because of a notice: Horovod handles notices at a commit, after rank 0 has broadcast
+// its state.
 func (m *Machine) markSynced() {
 	if m.restarts {
 		return // processes of the next ring do not get their state from this one

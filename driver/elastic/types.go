@@ -141,8 +141,10 @@ type SlotReport struct {
 	// SyncedSince is the generation since which the process has the training state, 0 if
 	// the agent does not know that it does; see Form and Synced.
 	SyncedSince uint64 `json:"synced_since"`
-	Up          bool   `json:"up"`
-	Notifiable  bool   `json:"notifiable"`
+	// Up states that the process is connected to all others in the ring Generation. It
+	// remains set while the process waits for the next ring.
+	Up         bool `json:"up"`
+	Notifiable bool `json:"notifiable"`
 	// Restarts states that the process can't change its ring; see SlotArrived.
 	Restarts  bool `json:"restarts,omitempty"`
 	Surrogate bool `json:"surrogate,omitempty"`

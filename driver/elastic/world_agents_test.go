@@ -130,7 +130,7 @@ func (w *world) leaveRing(h *whost, l int) {
 		}
 	}
 	w.leaves(s.Generation)
-	s.State, s.training, s.Up, s.Idle, s.lingers, s.busy = Waiting, false, false, false, false, false
+	s.State, s.training, s.Idle, s.lingers, s.busy = Waiting, false, false, false, false
 	h.report(SlotWaiting{Proc: Proc{SlotID{h.info.ID, l}, s.Incarnation}, Generation: s.Generation})
 }
 

@@ -46,6 +46,36 @@ func inRing(t *testing.T) (*Host, *attestedEndpoint, wire.LeaderEnd) {
 	return h, e, down
 }
 
+// formedExchange is the exchange of a ring that has formed.
+type formedExchange struct{ exchange }
+
+func (formedExchange) Up(int) bool { return true }
+
+// The leader learns that a process was connected before it learns that the process left, even
+// if the news of the exchange has not been handled yet. A new leader learns both.
+func TestOneThatLeavesWasConnected(t *testing.T) {
+	for _, formed := range []bool{false, true} {
+		h, e, down := inRing(t)
+		h.ring.Members = []elastic.Member{{Proc: h.proc(0)}}
+		h.exchange = exchange{}
+		if formed {
+			h.exchange = formedExchange{}
+		}
+		h.waiting(h.proc(0), e, 3)
+		if formed {
+			m, err := down.Recv()
+			must.NoError(t, err)
+			must.Eq(t, &elastic.SlotUp{Proc: h.proc(0), Generation: 3}, m.Up)
+		}
+		m, err := down.Recv()
+		must.NoError(t, err)
+		must.Eq(t, &elastic.SlotWaiting{Proc: h.proc(0), Generation: 3}, m.Waiting)
+		report := h.register().Info.Slots[0]
+		must.Eq(t, elastic.Waiting, report.State)
+		must.Eq(t, formed, report.Up)
+	}
+}
+
 // A process learns the verdict on its group, and a new leader learns what was attested.
 func TestAVerdictReachesTheProcess(t *testing.T) {
 	h, e, down := inRing(t)

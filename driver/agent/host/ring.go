@@ -103,7 +103,10 @@ func (h *Host) waiting(p elastic.Proc, e Endpoint, gen uint64) {
 		return
 	}
 	h.reportLast(s)
-	s.State, s.Up, s.Idle, s.watch = elastic.Waiting, false, false, nil
+	if h.exchange != nil {
+		h.news(h.exchange, wire.IDOf(h.ring)) // the leader must know that it was connected before it learns that it left
+	}
+	s.State, s.Idle, s.watch = elastic.Waiting, false, nil
 	h.send(&wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: p, Generation: gen}})
 	h.tryAdmit(s, p.Slot)
 }
