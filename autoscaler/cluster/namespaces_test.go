@@ -115,7 +115,7 @@ func TestStream_AfterUnknownNamespaces(t *testing.T) {
 		_ = w.stream(ctx) // the context's
 	}()
 	check := func() bool { return streams.Load() == 2 && w.streaming.Load() }
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(30*time.Second), wait.Gap(10*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(2*time.Minute), wait.Gap(10*time.Millisecond)))
 	must.Positive(t, w.eagerUntil.Load())
 	cancel()
 	<-ended
