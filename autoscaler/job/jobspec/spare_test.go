@@ -35,7 +35,7 @@ func TestRead_SpareHosts(t *testing.T) {
 			"needs a count of 1 in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is 2; " +
 			"add a group with the same task and service, no kolo block, and count = 1; or remove spare_hosts"}},
 		"more than any job has": {[]*api.TaskGroup{with(group("workers", 1, 8, kv()), 2, 1e9)}, []string{where +
-			"1000000000 workers would not train, and a group with a kolo block counts workers that train; groups with spare_hosts and without a kolo block have 0; " +
+			"needs a count of 1000000000 in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is 0; " +
 			"add a group with the same task and service, no kolo block, and count = 1000000000; or remove spare_hosts"}},
 		"of a job that may wait": {[]*api.TaskGroup{with(group("workers", 0, 8, kv()), 2, 1), fixed(1)}, []string{where +
 			"while the job waits or is suspended with no workers, the spare host would train alone; set scaling { min = 1 }, or remove spare_hosts"}},
