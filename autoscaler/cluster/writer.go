@@ -172,10 +172,10 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 		return true, nil
 	case class == Conflict:
 		return true, nil // any tagged version keeps the job, even an older one
-	case class == Away || class == Gone || class == Stopped:
+	case class == Away || class == Stopped:
 		return false, fmt.Errorf("protecting %s: %w", a.Job, err)
 	}
-	return false, nil
+	return false, nil // also if the job's name contains a slash, which Nomad answers with 404
 }
 
 // scaleAfter is the age at which a parked job that may not be tagged is protected

@@ -23,10 +23,16 @@ import (
 // watched is a cluster with job a of four workers, and what was seen of it.
 func watched(t *testing.T) (*nomadtest.Cluster, *cluster.Watcher, cluster.Facts, planner.Action) {
 	t.Helper()
+	return watchedAs(t, "a")
+}
+
+// watchedAs is watched for a job with this name.
+func watchedAs(t *testing.T, id string) (*nomadtest.Cluster, *cluster.Watcher, cluster.Facts, planner.Action) {
+	t.Helper()
 	nomad := nomadtest.New()
 	nomad.AddNodes(2, 4)
-	nomad.Register(nomadtest.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
-	must.NoError(t, nomad.Scale("a", 4))
+	nomad.Register(nomadtest.Job{ID: id, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	must.NoError(t, nomad.Scale(id, 4))
 	server := httptest.NewServer(nomad)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -137,4 +143,14 @@ func TestWriter_UntagsAllVersions(t *testing.T) {
 	must.NoError(t, writer.Untag(t.Context(), act.Job), must.Sprint("there is nothing to take off"))
 	nomad.Purge("a")
 	must.NoError(t, writer.Untag(t.Context(), act.Job), must.Sprint("nor a job"))
+}
+
+// Nomad can't tag a job whose name contains a slash. That is no error, which would be
+// tried again in each round: the job is protected by a scale once it is old.
+func TestWriter_ProtectsAJobThatCannotBeTagged(t *testing.T) {
+	nomad, w, facts, act := watchedAs(t, "team/a")
+	done, err := cluster.NewWriter(w, 1000, yes, nil).Apply(t.Context(), planner.Action{Job: act.Job, Cause: planner.Keep}, facts, nil)
+	must.NoError(t, err)
+	must.False(t, done.Tagged)
+	must.False(t, nomad.Tagged("team/a"))
 }

@@ -32,6 +32,13 @@ func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) er
 	return c.command(ctx, token, e, func(o *store.Overrides) { o.SetPolicy(pool, line) })
 }
 
+// Paused reports whether a job is paused, by itself or with all others.
+func (c *Controller) Paused(key identity.JobKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.overrides.IsPaused(key)
+}
+
 // SetPaused pauses a job, or resumes it. A zero key means all jobs.
 func (c *Controller) SetPaused(ctx context.Context, token string, key identity.JobKey, paused bool) error {
 	word := map[bool]string{true: "paused", false: "resumed"}[paused]

@@ -114,7 +114,7 @@ func (s *Server) setPaused(paused bool) commandFunc {
 		}
 		key.Namespace = cmp.Or(key.Namespace, "default")
 		e.Namespace, e.Job = key.Namespace, key.ID
-		if paused {
+		if paused || !s.controller.Paused(key) { // the pause of a job that is gone can be ended
 			if err := s.unknown(r, key); err != nil {
 				return err
 			}

@@ -127,6 +127,8 @@ func (f *fake) JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector 
 	return &fakeGauges{f, sees}
 }
 
+func (f *fake) Paused(key identity.JobKey) bool { return key.ID == "gone" }
+
 func (f *fake) SetPaused(context.Context, string, identity.JobKey, bool) error { return nil }
 
 func (f *fake) Identify(_ context.Context, token string) (string, error) {

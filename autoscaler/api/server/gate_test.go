@@ -13,6 +13,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
@@ -157,4 +158,14 @@ func TestServer_HeadersOfThePage(t *testing.T) {
 	must.Eq(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
 	must.Eq(t, "no-referrer", resp.Header.Get("Referrer-Policy"))
 	must.Eq(t, "DENY", resp.Header.Get("X-Frame-Options"))
+}
+
+// The pause of a job that is gone can still be ended.
+func TestServer_ResumesAJobThatIsGone(t *testing.T) {
+	s := &Server{controller: &fake{}, tokens: &fake{}}
+	resume := func(id string) error {
+		return s.setPaused(false)(httptest.NewRecorder(), put(t, "/v1/resume", `{"namespace":"red","id":"`+id+`"}`), caller{}, &audit.Entry{})
+	}
+	must.NoError(t, resume("gone"))
+	must.ErrorContains(t, resume("typo"), "kolo does not scale a job red/typo")
 }

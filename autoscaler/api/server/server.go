@@ -42,6 +42,7 @@ type Controller interface {
 	Usage(ctx context.Context, first usage.Day) ([]usage.Row, error)
 	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
+	Paused(identity.JobKey) bool
 	SetPaused(ctx context.Context, token string, key identity.JobKey, paused bool) error
 	MayCommand(ctx context.Context, token string) error
 	Leads() bool

@@ -154,7 +154,7 @@ func TestServer_Requests(t *testing.T) {
 		{"pause without its namespace", "PUT", "/v1/pause", `{"namespace":"other","id":"train"}`, 404, `does not scale a job other/train; did you mean \"train\"?`},
 		{"pause none such", "PUT", "/v1/pause", `{"id":"trian"}`, 404, `does not scale a job trian; did you mean \"train\"?`},
 		{"pause one with problems", "PUT", "/v1/pause", `{"id":"bad"}`, 200, "{}"},
-		{"resume none such", "PUT", "/v1/resume", `{"id":"gone"}`, 200, "{}"},
+		{"resume none such", "PUT", "/v1/resume", `{"id":"trian"}`, 404, `does not scale a job trian; did you mean \"train\"?`},
 		{"pause", "PUT", "/v1/pause", `{"id":"train"}`, 200, "{}"},
 		{"resume all", "PUT", "/v1/resume", `{}`, 200, "{}"},
 		{"no body", "PUT", "/v1/pause", ``, 400, "the body"},

@@ -16,7 +16,8 @@ import (
 )
 
 // jobs: a job is read with its group, its scaling policy and its allocations, even if
-// its name contains a slash. Only the list of all allocations states their resources.
+// its name contains a slash. Such a job can't be tagged. Only the list of all allocations
+// states their resources.
 func jobs(t *testing.T, n *Nomad) {
 	const name = "team/train"
 	path := "/v1/job/" + strings.ReplaceAll(name, "/", "%2F")
@@ -50,8 +51,11 @@ func jobs(t *testing.T, n *Nomad) {
 	has(t, "/v1/scaling/policies", policies[0])
 	must.Eq[any](t, name, policies[0]["Target"].(object)["Job"])
 
+	_, err := n.Client.Jobs().TagVersion(name, 0, "kolo", "kept", nil)
+	refused(t, err, 404, "invalid job tag endpoint")
+
 	n.purge(t, name)
-	_, _, err := n.Client.Jobs().Info(name, nil)
+	_, _, err = n.Client.Jobs().Info(name, nil)
 	refused(t, err, 404, "job not found")
 	n.get(t, "/v1/scaling/policies", &api.QueryOptions{Params: map[string]string{"type": "horizontal"}}, &policies)
 	must.SliceEmpty(t, policies)

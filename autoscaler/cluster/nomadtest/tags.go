@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/nomad/api"
 )
@@ -46,6 +47,10 @@ func (c *Cluster) versions(j *Job) any {
 // newest version that has it.
 func (c *Cluster) putTag(w http.ResponseWriter, r *http.Request) {
 	id, name := r.PathValue("id"), r.PathValue("tag")
+	if strings.Contains(id, "/") { // Nomad splits the path after it has unescaped it
+		http.Error(w, "invalid job tag endpoint", http.StatusNotFound)
+		return
+	}
 	var req api.TagVersionRequest
 	if r.Method != http.MethodDelete {
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
