@@ -131,7 +131,7 @@ var Classes = map[string]string{
 	"oracle":   "exact step times at all sizes, and the remaining work",
 	"curves":   "exact step times at all sizes",
 	"declared": "the remaining work; step times are measured as jobs run",
-	"kinds":    "which jobs are of one kind, and so scale alike; step times are measured as jobs run",
+	"kinds":    "which jobs are of the same kind and scale alike; step times are measured as jobs run",
 	"blind":    "nothing; step times are measured as jobs run",
 }
 
