@@ -131,8 +131,8 @@ func (q *request) wants() map[identity.JobKey]planner.Want {
 	return out
 }
 
-// keepReasons replaces the reasons of counts that repeat an earlier decision by those of that
-// decision, as far as they are known.
+// keepReasons restores the earlier reason of each count that is the same as in the earlier
+// decision, as far as that reason is known.
 func (q *request) keepReasons(wants, before map[identity.JobKey]planner.Want) {
 	for k, key := range q.keys {
 		w, old := wants[key], before[key]
@@ -172,8 +172,8 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	return time.Time{}
 }
 
-// farAhead is how far in the future, in seconds, the RequeueAt of a policy is ignored: the
-// policy is asked every tick anyway.
+// farAhead is the number of seconds from now after which the RequeueAt of a policy is
+// ignored, because the policy is asked every tick anyway.
 const farAhead = 24 * 3600
 
 // allocate asks a policy and recovers from its panics. It returns only valid decisions.

@@ -40,7 +40,8 @@ type job struct {
 	changed float64 // when its size last changed
 	resized float64 // when it last started or was resized
 
-	// committed is left at the last change of size, from which commits are counted.
+	// committed is the value of left at the last change of size. Commits are
+	// counted from then on.
 	committed float64
 
 	seen      measured

@@ -56,7 +56,7 @@ type Budget struct {
 	Stop bool
 }
 
-// Past holds what a division takes into account of a queue's past.
+// Past holds the sums of a queue's past use that a division takes into account.
 type Past struct {
 	// Borrowed is the recent mean of the slots that the queue borrowed, and Cost the recent
 	// mean of their cost, both in thousandths.
