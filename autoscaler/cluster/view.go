@@ -135,7 +135,7 @@ type viewBuilder struct {
 
 	nodeAt     map[string]int
 	binAt      []map[string]int // by node: device group to bin
-	totals     [][]int          // slots by node and bin, whoever holds them
+	totals     [][]int          // slots by node and bin, free or held
 	jobAt      map[identity.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string

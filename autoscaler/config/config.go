@@ -144,7 +144,8 @@ func Default() *Config {
 	return c
 }
 
-// blocks are the tables of the blocks without a label, and of the file itself.
+// blocks returns the tables of the blocks without a label, and of the file
+// itself.
 func (c *Config) blocks() map[string]settings {
 	return map[string]settings{
 		"": c.settings(), "nomad": c.Nomad.settings(), "http": c.HTTP.settings(), "leader": c.Leader.settings(),

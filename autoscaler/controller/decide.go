@@ -31,7 +31,8 @@ type request struct {
 
 // decide updates a pool's decision and sets its wants, by index of v.Jobs. Until an
 // external policy answers, its last decision stays in force; the answer causes a round.
-// decide returns when the policy wants to be asked again. The caller holds c.mu.
+// decide returns the time at which the policy wants to be asked again. The caller holds
+// c.mu.
 func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, now time.Time) time.Time {
 	p := c.policyOf(pool)
 	var wake time.Time
@@ -143,8 +144,8 @@ func (q *request) keepReasons(wants, before map[identity.JobKey]planner.Want) {
 	}
 }
 
-// accept puts an answer in force, or records why it cannot. It returns when the policy
-// wants to be asked again.
+// accept puts an answer in force, or records why it cannot. It returns the time at
+// which the policy wants to be asked again.
 func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	c.metrics.decision(pool, q.took, q.err)
 	if q.err != nil {

@@ -135,7 +135,7 @@ func newEngine(cfg Config) (*engine, error) {
 	return e, nil
 }
 
-// nextInstant returns when the next event is due; ok is false if there is none.
+// nextInstant returns the time of the next event; ok is false if there is none.
 func (e *engine) nextInstant() (float64, bool) {
 	t := math.Inf(1)
 	if e.arrived < len(e.jobs) {

@@ -75,7 +75,7 @@ func (j *job) advance(now float64) (gap, steps float64) {
 	return gap, steps
 }
 
-// finish returns when the job completes if nothing changes.
+// finish returns the time at which the job completes if nothing changes.
 func (j *job) finish() float64 {
 	if j.n == 0 {
 		return math.Inf(1)

@@ -105,8 +105,8 @@ func (s *sample) wrong(noise float64) float64 {
 	return max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
 }
 
-// measureAt returns when the present size will have been measured for the first time; +Inf
-// if it was already.
+// measureAt returns the time at which the first measurement of the present size is
+// complete; +Inf if it already is.
 func (j *job) measureAt(seed uint64) float64 {
 	if j.n == 0 {
 		return math.Inf(1)

@@ -10,7 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// Longest is how many seconds of a gap between two charges count as use at most.
+// Longest is the largest part of a gap between two charges, in seconds, that
+// counts as use.
 const Longest = 3600
 
 // mostAccounts is the largest number of accounts in a ledger. A full ledger opens no more

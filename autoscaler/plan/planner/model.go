@@ -119,8 +119,8 @@ type Job struct {
 	// Moving is a move of its workers that has begun, or nil.
 	Moving *Moving
 
-	// KeepUntil is when Nomad would collect a job without workers as garbage; zero if
-	// it would not.
+	// KeepUntil is the time at which Nomad would remove a job without workers
+	// (garbage collection); zero if it would not.
 	KeepUntil time.Time
 }
 
@@ -265,6 +265,7 @@ type Wait struct {
 type Plan struct {
 	Actions []Action
 	Waits   []Wait
-	// RequeueAt is when a new plan may differ even if nothing changes; zero means never.
+	// RequeueAt is the time from which a new plan may differ even if nothing changes;
+	// zero means never.
 	RequeueAt time.Time
 }

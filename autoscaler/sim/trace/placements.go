@@ -129,7 +129,7 @@ func parseParts(s string) ([]int, error) {
 	return parts, nil
 }
 
-// spell is the inverse of parseParts.
+// spell returns a placement as text. It is the inverse of parseParts.
 func spell(parts []int) string {
 	var b strings.Builder
 	for i, n := range parts {
