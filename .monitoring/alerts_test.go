@@ -82,7 +82,7 @@ func TestAlerts(t *testing.T) {
 		{"KoloDecisionsRefused", "none", `kolo_decisions_refused_total{pool="gpu"} 3x120`, nil},
 		{"KoloDecisionsRefused", "one each minute", `kolo_decisions_refused_total{pool="gpu"} 0+1x120`, []string{"Decisions for pool gpu are refused"}},
 		{"KoloJobsWithProblems", "none", `kolo_jobs_with_problems 0x120`, nil},
-		{"KoloJobsWithProblems", "two", `kolo_jobs_with_problems 2x120`, []string{"2 jobs are left alone because of an error in their specification"}},
+		{"KoloJobsWithProblems", "two", `kolo_jobs_with_problems 2x120`, []string{"2 jobs are not scaled because of an error in their specification"}},
 		{"KoloJobsDoNotStart", "others are guaranteed the slots", `kolo_jobs_waiting{pool="gpu",queue="a",reason="waits-for-guarantee"} 1x120`, nil},
 		{"KoloJobsDoNotStart", "started within two minutes", `kolo_jobs_waiting{pool="gpu",queue="a",reason="settling"} 1x2 _x118`, nil},
 		{"KoloJobsDoNotStart", "workers do not end", `kolo_jobs_waiting{pool="gpu",queue="a",reason="settling"} 1x120`, []string{"1 jobs of queue a in pool gpu are about to start, and do not"}},

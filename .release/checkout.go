@@ -98,8 +98,8 @@ func (c checkout) version(ctx context.Context) (version.Version, error) {
 	return version.FromCommits(commits, changes != ""), err
 }
 
-// environment is that of the go command for a program on a platform, the same as in
-// .goreleaser.yaml.
+// environment returns the environment of the go command for a program on a
+// platform, the same as in .goreleaser.yaml.
 func environment(program layout.Program, on layout.Platform) []string {
 	cgo := "0"
 	if program.Cgo {
@@ -190,7 +190,7 @@ func manuals(ctx context.Context, s stamp, program layout.Program, dir string, p
 	return nil
 }
 
-// texts are the parts of a page whose program has few commands.
+// texts returns the parts of a page whose program has few commands.
 func texts(commandLines [][]string, help func(args ...string) (string, error)) ([]manpage.Part, error) {
 	var parts []manpage.Part
 	for _, args := range commandLines {

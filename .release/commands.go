@@ -17,8 +17,8 @@ var (
 	shared = regexp.MustCompile(`(?ms)^General Options:\n.*\z`)
 )
 
-// commands are the parts of kolo's page: one for each of its commands, as its help lists
-// them. The options that many of them share are there once.
+// commands returns the parts of kolo's page: one for each command that its help lists.
+// Options that many commands share appear once.
 func commands(name string, help func(args ...string) (string, error)) ([]manpage.Part, error) {
 	overview, err := help("-help")
 	if err != nil {
@@ -64,7 +64,7 @@ func commands(name string, help func(args ...string) (string, error)) ([]manpage
 	return parts, nil
 }
 
-// under are the commands that a help lists below a heading.
+// under returns the commands that a help lists below a heading.
 func under(help, heading string) []string {
 	_, list, _ := strings.Cut(help, heading+"\n")
 	var names []string

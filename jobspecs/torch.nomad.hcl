@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # Elastic PyTorch without Horovod: one training process per allocation, 1 to 4 of
-# them, on CPUs. Requires the Python package kolo beside PyTorch 2.1 or newer. A
+# them, on CPUs. Requires PyTorch 2.1 or newer and the Python package kolo. A
 # Python outside /usr, such as a virtual environment, is seen by tasks only if
 # bind_paths of the client's plugin "nomad-driver-torch" names it.
 #

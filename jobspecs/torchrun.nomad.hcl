@@ -141,7 +141,7 @@ job "torchrun" {
         destination = "/checkpoints"
       }
 
-      # For two processes: the next one starts beside the one that trains.
+      # For two processes: the next one starts while the current one trains.
       resources {
         cpu    = 1000
         memory = 2048

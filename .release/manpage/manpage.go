@@ -52,8 +52,8 @@ var (
 	columns = regexp.MustCompile(`\S   *\S`)
 )
 
-// paragraphs is the indentation of a text's paragraphs: the least of its lines, those
-// apart that are headings or say how the program is used.
+// paragraphs returns the indentation of a text's paragraphs: the smallest of its
+// lines, except headings and lines that state the usage.
 func paragraphs(text string) int {
 	least := -1
 	for line := range strings.Lines(text) {

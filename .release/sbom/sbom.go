@@ -134,7 +134,8 @@ func (d Document) program(p Program) pkg {
 	}
 }
 
-// linked are the modules that a program is linked from, the standard library among them.
+// linked returns the modules that a program is linked from, including the standard
+// library.
 func linked(info *debug.BuildInfo) []pkg {
 	all := []pkg{module("stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
 	for _, m := range info.Deps {

@@ -87,7 +87,7 @@ func (f Files) WriteTar(w io.Writer, at time.Time) error {
 	return tw.Close()
 }
 
-// mode is a file's mode as tar has it.
+// mode returns a file's mode in the form of tar.
 func mode(m fs.FileMode) uint32 {
 	bits := uint32(m.Perm())
 	if m&fs.ModeSticky != 0 {

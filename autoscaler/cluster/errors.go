@@ -18,7 +18,7 @@ type ErrorClass string
 // The ways to react to an error.
 const (
 	Conflict  ErrorClass = "conflict"  // the job has changed, or another version has the tag: read again, then plan again
-	Busy      ErrorClass = "busy"      // a deployment is running: leave the job alone for a while
+	Busy      ErrorClass = "busy"      // a deployment is running: try again later
 	Refused   ErrorClass = "refused"   // the request itself is wrong: report it and do not repeat it
 	Forbidden ErrorClass = "forbidden" // the token lacks a capability: report it and try again later
 	Gone      ErrorClass = "gone"      // the job no longer exists

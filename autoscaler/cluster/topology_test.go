@@ -73,7 +73,7 @@ func TestTopology_Unset(t *testing.T) {
 	f.node("n2", "gpu", "")
 	f.detail("n2", `{"rack":"r1"}`)
 	f.view()
-	const warning = "no node of the pool has a value of a level of its topology; jobs that must not cross it are left alone: pool=gpu level=meta.rakc"
+	const warning = "no node of the pool has a value of a level of its topology; jobs that must not cross it are not scaled: pool=gpu level=meta.rakc"
 	must.Eq(t, 1, strings.Count(log.String(), warning))
 	f.ForgetClasses()
 	f.view()

@@ -54,7 +54,7 @@ func (s *wireStat) percent() (p float64, ok bool) {
 }
 
 // Utilization returns the last reading of each GPU of a node by device ID, without GPUs
-// whose utilization is unknown. The node's client answers it, through a server.
+// whose utilization is unknown. A server forwards the request to the node's client.
 func (c *Client) Utilization(ctx context.Context, node string) (map[string]Utilization, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

@@ -121,7 +121,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 		w.log.Warn("a node is at another place in the topology; workers on it stay", "node", m.name, "from", m.from, "to", m.to)
 	}
 	for _, l := range b.unset {
-		w.log.Warn("no node of the pool has a value of a level of its topology; jobs that must not cross it are left alone", "pool", l.pool, "level", l.name)
+		w.log.Warn("no node of the pool has a value of a level of its topology; jobs that must not cross it are not scaled", "pool", l.pool, "level", l.name)
 	}
 	return b.view, nil
 }
@@ -135,7 +135,7 @@ type viewBuilder struct {
 
 	nodeAt     map[string]int
 	binAt      []map[string]int // by node: device group to bin
-	totals     [][]int          // slots by node and bin, whoever holds them
+	totals     [][]int          // slots by node and bin, free or held
 	jobAt      map[identity.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string

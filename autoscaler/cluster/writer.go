@@ -244,7 +244,7 @@ func (w *Writer) Report(ctx context.Context, a IneligibleJob) error {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
 	_, _, err := w.watcher.client.Jobs().ScaleWithRequest(a.Key.ID, &api.ScalingRequest{
-		Target: groupTarget(a.Group), Error: true, Message: "kolo leaves this job alone: " + a.Problems.Text(),
+		Target: groupTarget(a.Group), Error: true, Message: "kolo does not scale this job: " + a.Problems.Text(),
 		Meta: map[string]any{metaKey: map[string]any{"problem": true}},
 	}, (&api.WriteOptions{Namespace: a.Key.Namespace}).WithContext(ctx))
 	w.record(audit.Entry{Action: audit.Report, Group: a.Group, Reason: a.Problems.Text()}, a.Key, err)

@@ -85,7 +85,7 @@ func (l *Leader) settings() settings {
 		define("namespace", &l.Namespace, "default", text, "Namespace of the variable whose lock elects the leader."),
 		define("path", &l.Path, "kolo/leader", text, "Path of that variable."),
 		define("ttl", &l.TTL, 15*time.Second, duration("10s", "24h"), "Time after which the leader's lock expires if it is not renewed. Another autoscaler can get the lock after 2 × `ttl` + `delay`."),
-		define("delay", &l.Delay, 10*time.Second, duration("1s", "24h"), "Time that Nomad holds an expired lock back."),
+		define("delay", &l.Delay, 10*time.Second, duration("1s", "24h"), "Time after the expiry in which Nomad gives the lock to no one."),
 	}
 }
 
@@ -102,15 +102,15 @@ type Planner struct {
 func (p *Planner) settings() settings {
 	o := planner.DefaultOptions()
 	return settings{
-		define("hold", &p.Hold, o.Hold, duration("0s", "24h"), "Time that a job is left alone after a change of its count."),
-		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad has not placed are moved to another group or taken back, and after which unused [room for others](../explanation/decisions.md#what-the-planner-guarantees) is given up."),
-		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time after that in which the group of these workers does not grow, and in which no room is kept free for the namespace that left it unused."),
+		define("hold", &p.Hold, o.Hold, duration("0s", "24h"), "Time after a change of a job's count in which the autoscaler does not change it again."),
+		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad has not placed are moved to another group or taken back. Unused [room for others](../explanation/decisions.md#what-the-planner-guarantees) is given up after the same time."),
+		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time after a `placement_timeout` in which the group of the workers does not grow. For this time, no room is kept free for a namespace that left it unused."),
 		define("move_timeout", &p.MoveTimeout, o.MoveTimeout, duration("1s", "24h"), "Time after which a move to other groups is undone if its new workers do not train by then."),
-		define("manual_hold", &p.ManualHold, 5*time.Minute, duration("0s", "168h"), "Time that a count set by a user is left alone."),
-		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "How long before Nomad's garbage collection of a job without workers the job is protected from it."),
+		define("manual_hold", &p.ManualHold, 5*time.Minute, duration("0s", "168h"), "Time in which the autoscaler does not change a count that a user has set."),
+		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "A job without workers is protected from Nomad's garbage collection this long before it would be removed."),
 		define("max_writes", &p.MaxWrites, o.MaxWrites, whole(0, 1e6), "Largest number of jobs that are changed in one round; 0 means no limit."),
 		define("debounce", &p.Debounce, 100*time.Millisecond, duration("0s", "1m"), "Events within this time are planned together."),
-		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time that a resize is assumed to cost until it is measured. If several namespaces share a pool, the median of their measurements and this value counts."),
+		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time that a resize is assumed to cost until it is measured. In a pool that several namespaces share, the median of their measurements and this value is used."),
 		define("progress", &p.Progress, 5*time.Second, duration("0s", "1h"), "Time between two readings of the progress of running jobs; `0s` means never."),
 		define("tick", &p.Tick, 30*time.Second, duration("1s", "1h"), "Longest time between two decisions."),
 		renamed("hand_hold", "manual_hold"), renamed("keep_alive", "gc_protection"), renamed("batch", "debounce"),
@@ -144,7 +144,8 @@ func Default() *Config {
 	return c
 }
 
-// blocks are the tables of the blocks without a label, and of the file itself.
+// blocks returns the tables of the blocks without a label, and of the file
+// itself.
 func (c *Config) blocks() map[string]settings {
 	return map[string]settings{
 		"": c.settings(), "nomad": c.Nomad.settings(), "http": c.HTTP.settings(), "leader": c.Leader.settings(),

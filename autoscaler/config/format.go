@@ -41,7 +41,8 @@ func value(a *hcl.Attribute, want cty.Type, example string) (cty.Value, hcl.Diag
 // text is any text but the empty one.
 var text = checked("text", func(s string) (string, string) { return s, "" })
 
-// checked is a text that a function accepts, or refuses with a complaint.
+// checked returns the format of a text that a function accepts, or refuses with
+// a complaint.
 func checked(name string, check func(s string) (checked, complaint string)) format[string] {
 	return format[string]{name, func(a *hcl.Attribute) (string, hcl.Diagnostics) {
 		v, diags := value(a, cty.String, `"…"`)
@@ -131,7 +132,7 @@ func exampleOf(a *hcl.Attribute, low, high int) string {
 	return strconv.Itoa(low)
 }
 
-// fraction is a number that need not be whole.
+// fraction returns the format of a number that need not be whole.
 func fraction(low, high float64) format[float64] {
 	bounds := fmt.Sprintf("%s to %s", decimal(low), decimal(high))
 	return format[float64]{"number, " + bounds, func(a *hcl.Attribute) (float64, hcl.Diagnostics) {
@@ -193,8 +194,8 @@ func mustDuration(s string) time.Duration {
 	return d
 }
 
-// list is a list of texts, each of which a function accepts or refuses with a
-// complaint.
+// list returns the format of a list of texts. A function accepts each text, or
+// refuses it with a complaint.
 func list(of, example string, check func(entry int, s string) (checked, complaint string)) format[[]string] {
 	return format[[]string]{"list of " + of, func(a *hcl.Attribute) ([]string, hcl.Diagnostics) {
 		v, diags := a.Expr.Value(nil)

@@ -131,14 +131,14 @@ func (q *Queue) settings() settings {
 		define("max_weight", &q.MaxWeight, 0, fraction(1/greatestWeight, greatestWeight), "Greatest weight of a job. A greater one counts as this.").or("no bound"),
 		define("guarantee", &q.Guarantee, 0, whole(0, queue.MostSlots), "Slots that the queue has whenever it wants them."),
 		define("limit", &q.Limit, 0, whole(1, queue.MostSlots), "Slots that the queue never exceeds, borrowed ones included.").or("none"),
-		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Relative share of the slots that are not guaranteed, or that the guaranteed queue does not want."),
+		define("weight", &q.Weight, 1, fraction(1.0/queue.WeightUnit, queue.MostWeight/queue.WeightUnit), "Relative share of the slots that are not guaranteed, or whose queue does not want them."),
 		define("max_job", &q.MaxJob, 0, whole(1, queue.MostSlots), "Most slots of one job.").or("none"),
 		define("max_jobs", &q.MaxJobs, 0, whole(1, queue.MostSlots), "Most jobs that run at the same time.").or("none"),
-		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Longest time that a job runs until `max_time_action` applies.").or("none"),
+		define("max_time", &q.MaxTime, 0, duration("1m", "8760h"), "Time that a job may run before `max_time_action` applies.").or("none"),
 		define("max_time_action", &q.MaxTimeAction, MaxTimeRequeue, oneOf(MaxTimeRequeue, MaxTimeStop), "`requeue`: the other jobs of the queue go first. `stop`: the job [has no workers](#longest-time) until its user registers it again."),
 		define("reclaim_after", &q.ReclaimAfter, 0, duration("0s", "8760h"), "Time that the queue must have wanted slots of its share before they are [taken back](#taking-back) from others."),
 		define("order", &q.Order, "", oneOf(string(queue.OrderPolicy), string(queue.OrderStrict), string(queue.OrderSkip)), "Which jobs may [overtake](#order-of-a-queue) the first waiting job: with `policy`, those that the policy chooses; with `strict`, none; with `skip`, those that do not delay it. A queue inside another has the other's order unless it sets its own.").or("`policy`"),
-		define("half_life", &q.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time). With `0s`, the past does not count.").or("as around it"),
+		define("half_life", &q.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time). With `0s`, the past does not count.").or("that of the outer queue or pool"),
 	}
 }
 

@@ -127,7 +127,7 @@ func reservationSettings(r *queue.Reservation, from, until *time.Time) settings 
 	}
 }
 
-// diagnostic is a problem with the lines that it is about.
+// diagnostic returns a problem together with the lines that it is about.
 func (r *queueReader) diagnostic(p queue.Problem) *hcl.Diagnostic {
 	at, ok := r.ranges[[2]string{p.Queue, p.Setting}]
 	if !ok {

@@ -52,7 +52,7 @@ func renamed(before, name string) setting {
 	}}
 }
 
-// show is a default as it is written in a configuration, without quotes.
+// show returns a default as it is written in a configuration, without quotes.
 func show(v any) string {
 	var text string
 	switch v := v.(type) {
@@ -103,7 +103,8 @@ func (s settings) read(body hcl.Body, blocks ...hcl.BlockHeaderSchema) (*hcl.Bod
 	return content, diags
 }
 
-// names are those that may be written, in alphabetical order.
+// names returns the names of the settings that may be written, in alphabetical
+// order.
 func (s settings) names() []string {
 	var out []string
 	for i := range s {

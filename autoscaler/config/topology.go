@@ -22,7 +22,7 @@ var levelNames = list("levels", levelsExample, func(_ int, s string) (string, st
 // spend its time on moves.
 const defaultMigrations = 6
 
-// topologySettings are those of a topology block.
+// topologySettings returns the settings of a topology block.
 func (p *Pool) topologySettings(names *[]string) settings {
 	return settings{
 		define("levels", names, nil, levelNames, "Levels, outermost first: `meta.<key>`, `attr.<key>`, `node.datacenter`, `node.class`, `node`, and inside a node one of `device.island`, `device.numa_node`, `device.pcie_switch`, `device.pcie_root`.").or("`[\"node\"]`"),
@@ -63,8 +63,8 @@ func (p *Pool) topology(blocks hcl.Blocks) hcl.Diagnostics {
 	return diags
 }
 
-// entryOf is where the level stands that an error is about: a list may be
-// written over several lines.
+// entryOf returns the position of the level that an error is about: a list may
+// be written over several lines.
 func entryOf(a *hcl.Attribute, err error) hcl.Range {
 	var level *topology.LevelError
 	if exprs, diags := hcl.ExprList(a.Expr); !diags.HasErrors() && errors.As(err, &level) && level.Entry < len(exprs) {

@@ -18,8 +18,9 @@ import (
 // than there is.
 
 const (
-	// leastAmple is the least room that is added, in slots. A larger pool gets as much
-	// again as it has: more would make policies slow that distribute slot by slot.
+	// leastAmple is the smallest number of slots that are added. A pool with more
+	// slots gets as many again as it has. More would slow down policies that
+	// distribute slot by slot.
 	leastAmple = 1024
 	// ampleEvery is the shortest time between two such questions. The time is also at
 	// least ampleShare times as long as the answer took.
@@ -27,7 +28,7 @@ const (
 	ampleShare = 20
 )
 
-// ampleCounts holds the counts that a policy would want if there was room.
+// ampleCounts holds the counts that a policy would want with ample room.
 type ampleCounts struct {
 	counts      map[identity.JobKey]int
 	fingerprint uint64 // of the snapshot behind the counts
@@ -35,9 +36,10 @@ type ampleCounts struct {
 	took        time.Duration
 }
 
-// ample returns the counts that the policies would want if there was room, by index of
-// v.Jobs, and when to ask again. An external policy is not asked a second time: its
-// waiting jobs count with the least workers that they run with. The caller holds c.mu.
+// ample returns the counts that the policies would want with ample room, by index of
+// v.Jobs, and when to ask again. An external policy is not asked a second time: each
+// of its waiting jobs counts with the smallest size that it may have. The caller holds
+// c.mu.
 func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time) (counts []int, wake time.Time) {
 	counts = make([]int, len(wants))
 	for i := range wants {
@@ -74,7 +76,7 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 	return counts, wake
 }
 
-// askAmple asks the policy of a pool what it would want if there was room, if the answer
+// askAmple asks the policy of a pool what it would want with ample room, if the answer
 // may have changed. If it is too early to ask, it returns the time to ask, else the zero
 // time.
 func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Time {

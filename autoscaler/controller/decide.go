@@ -31,7 +31,8 @@ type request struct {
 
 // decide updates a pool's decision and sets its wants, by index of v.Jobs. Until an
 // external policy answers, its last decision stays in force; the answer causes a round.
-// decide returns when the policy wants to be asked again. The caller holds c.mu.
+// decide returns the time at which the policy wants to be asked again. The caller holds
+// c.mu.
 func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, now time.Time) time.Time {
 	p := c.policyOf(pool)
 	var wake time.Time
@@ -131,8 +132,8 @@ func (q *request) wants() map[identity.JobKey]planner.Want {
 	return out
 }
 
-// keepReasons replaces the reasons of counts that repeat an earlier decision by those of that
-// decision, as far as they are known.
+// keepReasons restores the earlier reason of each count that is the same as in the earlier
+// decision, as far as that reason is known.
 func (q *request) keepReasons(wants, before map[identity.JobKey]planner.Want) {
 	for k, key := range q.keys {
 		w, old := wants[key], before[key]
@@ -143,8 +144,8 @@ func (q *request) keepReasons(wants, before map[identity.JobKey]planner.Want) {
 	}
 }
 
-// accept puts an answer in force, or records why it cannot. It returns when the policy
-// wants to be asked again.
+// accept puts an answer in force, or records why it cannot. It returns the time at
+// which the policy wants to be asked again.
 func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	c.metrics.decision(pool, q.took, q.err)
 	if q.err != nil {
@@ -172,8 +173,8 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	return time.Time{}
 }
 
-// farAhead is how far in the future, in seconds, the RequeueAt of a policy is ignored: the
-// policy is asked every tick anyway.
+// farAhead is the number of seconds from now after which the RequeueAt of a policy is
+// ignored, because the policy is asked every tick anyway.
 const farAhead = 24 * 3600
 
 // allocate asks a policy and recovers from its panics. It returns only valid decisions.

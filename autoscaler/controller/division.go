@@ -102,8 +102,8 @@ func (d *division) explain(b *cluster.Blocked, n int) string {
 	return fmt.Sprintf("it needs %d slots, and elastic jobs make room for %d: %s is entitled to %d slots now, including those that its jobs need", b.Slots, n, of, d.share[leaf])
 }
 
-// rigidSlots returns the slots of a divided pool that jobs that are not elastic hold, or
-// that are kept free for them. They count for the queues of these jobs.
+// rigidSlots returns the slots of a divided pool that non-elastic jobs hold, or that are
+// kept free for such jobs. They count for the queues of these jobs.
 func rigidSlots(v *cluster.View, pool string) (out []policy.Fixed) {
 	room := map[string]int{} // by job
 	for _, b := range v.Blocked {

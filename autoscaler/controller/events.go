@@ -17,8 +17,8 @@ func (c *Controller) Subscribe() (events <-chan api.Event, stop func()) {
 	return c.SubscribeBuffered(64)
 }
 
-// SubscribeBuffered is Subscribe for a reader that must not miss an event when one round
-// publishes many. The channel has room for a number of events.
+// SubscribeBuffered does the same as Subscribe, for a reader that must not miss an event
+// when one round publishes many. room is the number of events that the channel holds.
 func (c *Controller) SubscribeBuffered(room int) (events <-chan api.Event, stop func()) {
 	ch := make(chan api.Event, room)
 	c.mu.Lock()

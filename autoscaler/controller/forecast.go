@@ -156,9 +156,9 @@ func (c *Controller) question(v *cluster.View, pool string, p *poolPolicy) *fore
 
 var errTooSlow = errors.New("a forecast takes too long on this machine")
 
-// expected makes the forecast. It returns when the waiting jobs are expected to start, and the
-// error of a forecast that failed. An error may name any job, so callers of the API learn only
-// that there is one.
+// expected makes the forecast. It returns the times at which the waiting jobs are expected to
+// start, and the error of a forecast that failed. An error may name any job, so callers of
+// the API learn only that there is one.
 func (f *poolForecast) expected(ctx context.Context) (map[identity.JobKey]api.Expected, error) {
 	made := time.Now()
 	out := map[identity.JobKey]api.Expected{}

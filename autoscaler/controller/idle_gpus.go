@@ -18,12 +18,13 @@ import (
 
 // A job whose training does not answer is idle if all GPUs of all its allocations had a
 // utilization of 0 % at each reading for the idle_after of its pool. 1 % is use: the
-// counter covers less than a second, and is 0 for a process that only holds memory. Unknown
-// is never idle: the time starts again if a reading is missing, and with a new allocation.
+// counter covers less than a second, and is 0 for a process that only holds memory. The
+// time starts again if a reading is missing, and with a new allocation, so a job is never
+// idle because its use is unknown.
 
 const (
-	// gpusEvery and gpusAtMost bound the time between two readings of a GPU. Between them,
-	// it is one of gpuReadings parts of idle_after, so that use from time to time is seen.
+	// gpusEvery and gpusAtMost bound the time between two readings of a GPU. Between these
+	// bounds, it is idle_after divided by gpuReadings, so that occasional use is seen.
 	gpusEvery   = 10 * time.Second
 	gpusAtMost  = time.Minute
 	gpuReadings = 30
@@ -31,8 +32,8 @@ const (
 	gpuNodesAtOnce = 16
 	gpuNodesAtMost = 1024 // that are read in one interval; the others follow in the next one
 
-	// staleReading is the time after which a reading that the client repeats, because its
-	// device plugin measures nothing new, is no reading.
+	// staleReading is the age from which a reading does not count. A client repeats its
+	// last reading if its device plugin measures nothing new.
 	staleReading = 5 * time.Minute
 )
 
@@ -44,7 +45,7 @@ type unusedGPUs struct {
 
 func (u unusedGPUs) length() time.Duration { return max(0, u.heard.Sub(u.since)) }
 
-// heldGPU is a GPU in the hands of one allocation.
+// heldGPU is a GPU that an allocation holds.
 type heldGPU struct{ alloc, gpu string }
 
 // unusedGPU is the time for which a GPU was unused at each reading.

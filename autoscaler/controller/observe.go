@@ -108,7 +108,7 @@ func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *hi
 			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
 			c.log.Info("a count was set by hand; leaving it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
 		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
-			// The last leader wrote it, but could not save that.
+			// The last leader wrote the count, but could not save that it did.
 			h.LastChange = at
 		}
 	}

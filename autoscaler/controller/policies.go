@@ -70,8 +70,8 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 	return p
 }
 
-// newPolicy returns the policy of a pool, or the one that a user set, as it is written and
-// made.
+// newPolicy makes the policy that a user set for a pool or, if set is empty, the
+// configured one. It also returns the policy as a line of text.
 func (c *Controller) newPolicy(pool config.Pool, set string) (line string, made policy.Policy, err error) {
 	if set != "" {
 		made, err = c.parsePolicy(set)

@@ -23,13 +23,14 @@ import (
 // other and new ones.
 const probesAtOnce = 16
 
-// silentProbe is the pause before a job is probed again after it has been silent for as
+// silentProbe is the pause between two probes of a job that has not answered for as
 // long: it may have another driver. Starting jobs are probed without this pause.
 const silentProbe = 30 * time.Second
 
-// completeHold is how long a job is left alone after its training reported completion.
-// Nomad notices the end of a worker within seconds. Only that freezes a job for good,
-// because a report may come from another process at the port.
+// completeHold is the time after a training reported completion in which its job does
+// not change. Nomad notices the end of a worker within seconds, and only that end
+// freezes the job for good, because a report may come from another process at the
+// port.
 const completeHold = time.Minute
 
 // probes holds the state of probes by job. The controller's lock guards it.
@@ -194,8 +195,8 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 }
 
-// liveRanks returns the reported rank of each live allocation of a job that has exactly one. A
-// report may name any number of other allocations, which would only use memory.
+// liveRanks returns the reported rank of each of a job's live allocations that has exactly
+// one. A report may name any number of other allocations, which would only use memory.
 func (c *Controller) liveRanks(key identity.JobKey, got *history.Progress) map[string]int {
 	out := map[string]int{}
 	for alloc, rank := range got.RankOf() {

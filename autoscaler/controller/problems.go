@@ -45,7 +45,7 @@ func (c *Controller) report(ctx context.Context, ineligible []cluster.Ineligible
 			c.poke() // the others follow in the next round
 			return
 		}
-		c.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
+		c.log.Warn("job not scaled", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
 		e := jobEvent("problem", s.Key)
 		e.Reason = text
 		c.publish(e)

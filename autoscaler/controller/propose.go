@@ -52,7 +52,7 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 	byPool := proposedJobs(view.Jobs, wants, plan)
 	for k := range out {
 		out[k].Jobs = append([]api.ProposedJob{}, byPool[out[k].Pool]...)
-		out[k].Ineligible = report.LeftAlone(view, out[k].Pool)
+		out[k].Ineligible = report.Ineligible(view, out[k].Pool)
 	}
 	return out, nil
 }

@@ -48,7 +48,8 @@ func (c *Controller) recordSlots(v *cluster.View, now time.Time) {
 	c.slots.Record(now, slots)
 }
 
-// pastSlots returns when allocations of jobs took their slots and gave them back.
+// pastSlots returns the changes by which allocations of jobs took their slots and
+// gave them back, with their times.
 func (c *Controller) pastSlots(pools map[identity.JobKey]string) (deltas []timeline.Change) {
 	c.watcher.Allocations(c.cfg.Pool, func(a *cluster.Allocation) {
 		pool, known := pools[a.Job]

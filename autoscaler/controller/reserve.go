@@ -68,7 +68,7 @@ const longestPause = 8
 // a job that holds the last slots could keep the others free forever.
 const tooFew = 4
 
-// firstPause is how long a namespace's first pause lasts.
+// firstPause returns the duration of a namespace's first pause.
 func firstPause(o *planner.Options) time.Duration { return max(o.PlacementRetry, o.PlacementTimeout) }
 
 // observe updates the accounts, and returns the namespaces that are paused from now on.
@@ -157,7 +157,8 @@ func (r *loans) isPaused(key loanKey, now time.Time) bool {
 }
 
 // keep reserves slots in the view, and records how much of each job's room is free. It
-// returns when the next pause begins or ends if nothing else happens; zero means never.
+// returns the time at which the next pause begins or ends if nothing else happens; zero
+// means never.
 func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Time {
 	given := r.reserve(v, now)
 	var next time.Time

@@ -15,8 +15,8 @@ import (
 // staleAfter is the age from which an old view is logged.
 const staleAfter = time.Minute
 
-// round observes, decides, plans and, if this autoscaler leads, writes. It returns when to
-// make the next round at the latest.
+// round observes, decides, plans and, if this autoscaler leads, writes. It returns the
+// latest time for the next round.
 func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {
@@ -85,8 +85,8 @@ func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner
 	return r
 }
 
-// makeRoom reserves slots for jobs that are not elastic. It returns when to call it
-// again; the zero time means never. The caller holds c.mu.
+// makeRoom reserves slots for jobs that are not elastic. It returns the time for
+// the next call; the zero time means never. The caller holds c.mu.
 func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 	for _, key := range c.loans.observe(v, now, &c.cfg.Planner.Options) {
 		if !c.leading() {
@@ -99,8 +99,8 @@ func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 	return c.loans.keep(v, now, &c.cfg.Planner.Options)
 }
 
-// decideAll returns the wants of the policies of all pools, and when the first policy wants
-// to be asked again. The caller holds c.mu.
+// decideAll returns the wants of the policies of all pools, and the time at which the first
+// policy wants to be asked again. The caller holds c.mu.
 func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, time.Time) {
 	wants := make([]planner.Want, len(v.Jobs))
 	for i := range wants {

@@ -118,8 +118,8 @@ func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]in
 	}
 }
 
-// held returns how many slots a job holds that its policy does not see, because it may not
-// decide about the job.
+// held returns the number of a job's slots that its policy does not see, because it may
+// not decide about the job.
 func held(v *cluster.View, bins map[placement.Place]int, job int) int {
 	j, n := &v.Jobs[job], 0
 	for _, g := range j.Groups {

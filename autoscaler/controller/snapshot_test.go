@@ -23,7 +23,7 @@ import (
 
 // A job about which a policy may not decide keeps the slots of its workers, and those that
 // workers without a place need. Nomad places none for a job that is stopped or completed.
-func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
+func TestSnapshot_WhatJobsThatMustNotChangeHold(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
 		edit func(*planner.Job)

@@ -11,10 +11,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// aware reports whether workers are placed by what is known of step times.
+// aware reports whether step times decide where workers are placed.
 func (e *engine) aware() bool { return e.cfg.Placement == Aware || e.cfg.Placement == Migrate }
 
-// sites returns the nodes of a job's type, as package placement chooses among them.
+// sites returns the nodes of a job's type, in the form of package placement.
 func (e *engine) sites(j *job, per int) []placement.Site {
 	places := e.cluster.pools[j.typ].places
 	out := make([]placement.Site, len(places))
@@ -31,8 +31,8 @@ func (e *engine) sites(j *job, per int) []placement.Site {
 	return out
 }
 
-// byStepTime places up to more workers of a job: close together, or further apart where
-// that is known to be faster. It returns how many it placed.
+// byStepTime places more workers of a job, as far as they find room: close together, or
+// further apart if steps are known to be faster then. It returns how many it placed.
 func (e *engine) byStepTime(j *job, per, more int) (added int) {
 	counts, added := placement.GrowFaster(e.sites(j, per), more, placement.Rule{}, e.faster(j))
 	for i, n := range counts {
@@ -45,8 +45,8 @@ func (e *engine) byStepTime(j *job, per, more int) (added int) {
 	return added
 }
 
-// leave removes so many workers that the others stay closest together, or further apart
-// where that is known to be faster.
+// leave removes a number of workers so that the others are as close together as
+// possible, or further apart if steps are known to be faster then.
 func (e *engine) leave(j *job, per, fewer int) {
 	places := e.cluster.pools[j.typ].places
 	for i, n := range placement.ReleaseFaster(e.sites(j, per), fewer, placement.Rule{}, e.faster(j)) {
@@ -70,8 +70,8 @@ func (e *engine) faster(j *job) placement.Ratio {
 // expectation is migrate.Slowdown or migrate.Hopeful.
 type expectation func(size int, from, to migrate.Crossing, of ...*migrate.Sensitivity) (ratio float64, known bool)
 
-// ratio returns how many times as long a step is expected to take with the workers of a job
-// at to as at from; 1 if nothing is known of that.
+// ratio returns the expected time of a step with the workers of a job at to, as a multiple
+// of the time with them at from; 1 if that is unknown.
 func (e *engine) ratio(j *job, from, to []placement.Share, by expectation) float64 {
 	if e.cfg.Info.Curves {
 		return e.stepAt(j, to) / e.stepAt(j, from)
@@ -101,7 +101,7 @@ func (e *engine) stepAt(j *job, at []placement.Share) float64 {
 }
 
 // apart returns the factor by which a step takes longer because of where the workers are,
-// in addition to what the trace has of it.
+// in addition to the effect that the trace contains.
 func (e *engine) apart(j *job, at []placement.Share) float64 {
 	by := 1.0
 	n := 0
@@ -140,7 +140,7 @@ func (e *engine) crossing(at []placement.Share) migrate.Crossing {
 	return migrate.Crossing{Level: e.tree.Levels()[s.Level].Name, Domains: s.Domains, Parts: len(at), Most: most}
 }
 
-// learn takes in the time of a step where a job is now.
+// learn records the time of a step at the current place of a job.
 func (j *job) learn(step float64) {
 	p := migrate.Point{Size: j.n, Crossing: j.crossing, StepTime: step}
 	if j.alike != nil {
@@ -152,7 +152,7 @@ func (j *job) learn(step float64) {
 	}
 }
 
-// migrate moves workers of running jobs where that saves more than it costs.
+// migrate moves workers of running jobs if that saves more than it costs.
 func (e *engine) migrate() {
 	for typ := range e.cluster.pools {
 		pool := &e.cluster.pools[typ]
@@ -202,7 +202,7 @@ func (e *engine) at(j *job, counts []int) []placement.Share {
 	return out
 }
 
-// move puts workers of jobs elsewhere. Each job stands still for two changes of its ring.
+// move moves workers of jobs. Each job makes no steps during two changes of its ring.
 func (e *engine) move(who []*job, moves map[int]migrate.Move) {
 	for i, j := range who {
 		if _, ok := moves[i]; ok {
@@ -225,9 +225,10 @@ func (e *engine) move(who []*job, moves map[int]migrate.Move) {
 	}
 }
 
-// expected returns how many more seconds a job is expected to run where it is: its
-// remaining work if that is known, else as long as it has run. In clusters, jobs that have
-// run for long tend to run on for long (Harchol-Balter and Downey, SIGMETRICS'96).
+// expected returns how many more seconds a job is expected to run where it is: the time
+// for its remaining work if that is known, else as long again as it has run. In clusters,
+// jobs that have run for long tend to run on for long (Harchol-Balter and Downey,
+// SIGMETRICS'96).
 func (e *engine) expected(j *job) float64 {
 	if e.cfg.Info.Remaining {
 		return (j.left - max(0, e.now-max(j.at, j.gapEnd))/j.step) * j.step
@@ -236,7 +237,8 @@ func (e *engine) expected(j *job) float64 {
 	return max(run, soon)
 }
 
-// soon is the shortest time, in seconds, that a job is expected to run on.
+// soon is the shortest time, in seconds, for which a job is expected to
+// continue.
 const soon = 60
 
 // tooOften reports whether a job was moved MaxMoves times within the last hour.

@@ -92,7 +92,7 @@ func (c *cluster) lower(i int) {
 // freeOn returns how many GPUs of a node are free.
 func (c *cluster) freeOn(i int) int { return c.free.Free(placement.Place{Node: i}) }
 
-// take holds so many more GPUs of a node, or gives GPUs back if the number is negative.
+// take holds more GPUs of a node, or gives GPUs back if more is negative.
 func (c *cluster) take(i, more int) {
 	n := &c.nodes[i]
 	if free := c.freeOn(i) - more; free < 0 || free > n.GPUs {
@@ -102,8 +102,8 @@ func (c *cluster) take(i, more int) {
 	c.pools[n.typ].free -= more
 }
 
-// grow adds up to more workers of per GPUs each to a job at shares. It returns the new
-// shares, and how many workers were added.
+// grow adds more workers of per GPUs each to a job at shares, as far as they find
+// room. It returns the new shares, and how many workers were added.
 func (c *cluster) grow(shares []placement.Share, typ, per, more int) ([]placement.Share, int) {
 	p := &c.pools[typ]
 	if p.free < per {
@@ -118,7 +118,7 @@ func (c *cluster) grow(shares []placement.Share, typ, per, more int) ([]placemen
 	return shares, added
 }
 
-// shrink removes so many workers, those on the newest nodes first.
+// shrink removes a number of workers, those on the newest nodes first.
 func (c *cluster) shrink(shares []placement.Share, per, fewer int) []placement.Share {
 	for fewer > 0 {
 		last := &shares[len(shares)-1]
@@ -133,7 +133,8 @@ func (c *cluster) shrink(shares []placement.Share, per, fewer int) []placement.S
 	return shares
 }
 
-// fewest returns the least number of nodes on which so many workers of per GPUs fit.
+// fewest returns the smallest number of nodes on which a number of workers of per
+// GPUs fit.
 func (c *cluster) fewest(typ, per, workers int) int {
 	room := c.pools[typ].most / per
 	if room == 0 {
@@ -150,7 +151,8 @@ func (c *cluster) capacity() (total, free int) {
 	return total, free
 }
 
-// snapshot returns the nodes that are up as a policy sees them, reusing dst.
+// snapshot returns the nodes in service, in the form that policies see, reusing
+// dst.
 func (c *cluster) snapshot(dst []policy.Node) []policy.Node {
 	dst = dst[:0]
 	for i := range c.nodes {

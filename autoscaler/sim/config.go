@@ -26,8 +26,8 @@ type Config struct {
 	// set.
 	Present *Present
 
-	// Queues are those that the policy divides the cluster between; nil is none. A job is
-	// in the queue of its tenant's name, or else in the one that takes its tenant as a
+	// Queues are the queues between which the cluster is divided; nil means none. A job
+	// is in the queue of its tenant's name, or else in the one that takes its tenant as a
 	// namespace.
 	Queues *queue.Tree
 
@@ -60,20 +60,20 @@ type Config struct {
 	// 1.
 	Speed map[string]float64
 
-	// Interval is the least time between two decisions, in seconds. Events within it are
-	// taken in together. 0 decides at every event.
+	// Interval is the shortest time between two decisions, in seconds. One decision
+	// covers all events within it. With 0, there is a decision at every event.
 	Interval float64
 
-	// Hold is how many seconds a job keeps its size after a change, as in the planner. What
-	// a policy wants for it meanwhile waits.
+	// Hold is how many seconds a job keeps its size after a change, as in the planner. A
+	// policy's decision about the job takes effect afterwards.
 	Hold float64
 
-	// Period asks for a decision every so many seconds even without an event, in addition
-	// to those that the policy asks for. 0 is never.
+	// Period is the number of seconds after which the policy is asked even without an
+	// event, in addition to the times that it requests itself. 0 means never.
 	Period float64
 
-	// Commit is how many seconds of training lie between two commits. A failure takes a job
-	// back to the last one. 0 loses nothing.
+	// Commit is the training time between two commits, in seconds. After a failure, a job
+	// goes back to its last commit. With 0, it loses nothing.
 	Commit float64
 
 	// Events are failures, withdrawals and returns of nodes, by time.
@@ -94,16 +94,18 @@ type Info struct {
 	// Remaining discloses each job's remaining steps.
 	Remaining bool
 
-	// LengthError is the standard deviation of the logarithm of a factor by which disclosed
-	// remaining work is wrong. Each job has its own factor. 0 discloses the truth.
+	// LengthError is the error of disclosed remaining work, as the standard deviation of
+	// the logarithm of a factor. Each job has its own factor. With 0, the true work is
+	// disclosed.
 	LengthError float64
 
 	// Curves discloses the true step times at all sizes from the start. Without it, a size
 	// is known once a job has made a few steps at it.
 	Curves bool
 
-	// Kinds lets a job borrow from other jobs of its App how they scale, as the autoscaler
-	// does for jobs of one kind (speedup.Shape). It has no effect if Curves is set.
+	// Kinds lets a job take the shape of its curve from other jobs of its App, as the
+	// autoscaler does for jobs of one kind (speedup.Shape). It has no effect if Curves is
+	// set.
 	Kinds bool
 
 	// Noise is the relative standard deviation of one measured step. The error of a size
@@ -126,12 +128,12 @@ func (i Info) Class() string {
 	return "blind"
 }
 
-// Classes are the names that ParseClass accepts, with their meaning.
+// Classes maps the names that ParseClass accepts to their meaning.
 var Classes = map[string]string{
 	"oracle":   "exact step times at all sizes, and the remaining work",
 	"curves":   "exact step times at all sizes",
 	"declared": "the remaining work; step times are measured as jobs run",
-	"kinds":    "which jobs are of one kind, and so scale alike; step times are measured as jobs run",
+	"kinds":    "which jobs are of the same kind and scale alike; step times are measured as jobs run",
 	"blind":    "nothing; step times are measured as jobs run",
 }
 

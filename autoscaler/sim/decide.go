@@ -15,7 +15,7 @@ import (
 )
 
 // decide asks the policy and carries out its decision in the planner's order: shrink first,
-// then grow into what is free.
+// then grow into the free GPUs.
 func (e *engine) decide() error {
 	if len(e.active) == 0 {
 		e.decideAt = math.Inf(1)

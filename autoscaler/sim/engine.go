@@ -77,8 +77,8 @@ type engine struct {
 	kinds  map[string]*speedup.Shape // by App, if Info.Kinds is set
 	ended  services
 
-	// horizon is long after all jobs would be done one after the other, at their minimum. A
-	// policy that resizes without end is stopped there.
+	// horizon is a time long after all jobs would be complete if they ran one after the
+	// other at their minimum. The simulation of a policy that resizes forever ends there.
 	horizon float64
 
 	arrived   int // jobs that have arrived
@@ -135,7 +135,7 @@ func newEngine(cfg Config) (*engine, error) {
 	return e, nil
 }
 
-// nextInstant returns when the next event is due; ok is false if there is none.
+// nextInstant returns the time of the next event; ok is false if there is none.
 func (e *engine) nextInstant() (float64, bool) {
 	t := math.Inf(1)
 	if e.arrived < len(e.jobs) {
@@ -148,8 +148,8 @@ func (e *engine) nextInstant() (float64, bool) {
 		t = min(t, e.events[e.happened].Time)
 	}
 	if len(e.active) > 0 {
-		// A policy that only ever asks to be woken, and then does nothing, would keep time
-		// running forever.
+		// A policy that only asks to be woken, and then does nothing, would never let the
+		// simulation end.
 		if math.IsInf(t, 1) && e.idle >= idleDecisions {
 			return 0, false
 		}
@@ -158,7 +158,7 @@ func (e *engine) nextInstant() (float64, bool) {
 	return max(t, e.now), !math.IsInf(t, 1)
 }
 
-// passTo moves time on.
+// passTo advances the time to t.
 func (e *engine) passTo(t float64) {
 	e.charge() // with what jobs hold until then
 	dt := t - e.now
@@ -174,7 +174,7 @@ func (e *engine) passTo(t float64) {
 	e.now = t
 }
 
-// completions takes in completions and first measurements of running jobs.
+// completions handles completions and first measurements of running jobs.
 func (e *engine) completions() {
 	ended := false
 	for len(e.agenda) > 0 && e.agenda[0].next <= e.now {
@@ -198,7 +198,7 @@ func (e *engine) completions() {
 	}
 }
 
-// stop ends a job that ran as long as its queue allows.
+// stop ends a job that has run for as long as its queue allows.
 func (e *engine) stop(j *job) {
 	e.resize(j, 0)
 	j.result.Ended, j.result.Done = true, e.now
@@ -222,7 +222,7 @@ func (e *engine) forget() {
 	e.active, e.view = e.active[:kept], e.view[:kept]
 }
 
-// arrivals takes in jobs that have arrived.
+// arrivals adds the jobs that have arrived.
 func (e *engine) arrivals() {
 	for ; e.arrived < len(e.jobs) && e.jobs[e.arrived].Submit <= e.now; e.arrived++ {
 		j := &e.jobs[e.arrived]

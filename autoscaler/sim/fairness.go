@@ -72,8 +72,9 @@ func (c *crowd) until(t float64) float64 {
 	return c.sum[i] + float64(c.count[i])*(t-c.times[i])
 }
 
-// ideal returns how long the job would take alone on so many GPUs, at its best size there.
-// With fewer GPUs than its minimum, it has its minimum for a part of the time.
+// ideal returns how long the job would take alone on a number of GPUs, at the best size
+// that they allow. With fewer GPUs than its minimum, the job is assumed to have its
+// minimum for a part of the time.
 func ideal(j *trace.Job, gpus float64) float64 {
 	room := gpus / float64(max(1, j.PerWorker))
 	if room < float64(j.Min) {

@@ -40,7 +40,8 @@ type job struct {
 	changed float64 // when its size last changed
 	resized float64 // when it last started or was resized
 
-	// committed is left at the last change of size, from which commits are counted.
+	// committed is the value of left at the last change of size. Commits are
+	// counted from then on.
 	committed float64
 
 	seen      measured
@@ -74,7 +75,7 @@ func (j *job) advance(now float64) (gap, steps float64) {
 	return gap, steps
 }
 
-// finish returns when the job completes if nothing changes.
+// finish returns the time at which the job completes if nothing changes.
 func (j *job) finish() float64 {
 	if j.n == 0 {
 		return math.Inf(1)

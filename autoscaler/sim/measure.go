@@ -17,8 +17,8 @@ import (
 // firstSteps is how many steps the first measurement of a size takes.
 const firstSteps = 3
 
-// measured is what was learned of a job's step times as it ran: by size, which is what
-// policies see, and by size and place.
+// measured holds the measured step times of a job: by size, as policies see them, and
+// by size and place.
 type measured struct {
 	sizes  []sample // by size
 	curve  speedup.Curve
@@ -62,7 +62,7 @@ func draw(seed uint64, id string, size int) float64 {
 	return rand.New(rand.NewPCG(seed^h.Sum64(), uint64(size))).NormFloat64()
 }
 
-// observe takes in steps made at the present size, and reports whether the curve changed.
+// observe records steps made at the present size, and reports whether the curve changed.
 // It changes when a size is measured for the first time, and each time the number of its
 // steps has doubled; changes in between would be noise.
 func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
@@ -84,7 +84,7 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	return first, true
 }
 
-// take takes in steps of step seconds each, and reports whether the mean in use changes: at
+// take records steps of step seconds each, and reports whether the mean in use changes: at
 // the first few, and each time their number has doubled.
 func (s *sample) take(steps, step float64) (first, changed bool) {
 	s.steps += steps
@@ -105,8 +105,8 @@ func (s *sample) wrong(noise float64) float64 {
 	return max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
 }
 
-// measureAt returns when the present size will have been measured for the first time; +Inf
-// if it was already.
+// measureAt returns the time at which the first measurement of the present size is
+// complete; +Inf if it already is.
 func (j *job) measureAt(seed uint64) float64 {
 	if j.n == 0 {
 		return math.Inf(1)

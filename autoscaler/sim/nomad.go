@@ -18,9 +18,10 @@ const (
 	nomadSkips   = 3
 )
 
-// byNomad places up to more workers of a job that wants so many in all, as Nomad's generic
-// scheduler does with allocations of one group of a batch job (hashicorp/nomad,
-// scheduler/stack.go, select.go and rank.go). It returns how many it placed.
+// byNomad places more workers of a job that wants a number in all, as far as they find
+// room. It chooses nodes like Nomad's generic scheduler for allocations of one group of a
+// batch job (hashicorp/nomad, scheduler/stack.go, select.go and rank.go). It returns how
+// many it placed.
 func (e *engine) byNomad(j *job, per, more, want int) (added int) {
 	places := e.cluster.pools[j.typ].places
 	h := fnv.New64a()
@@ -68,10 +69,11 @@ func (e *engine) byNomad(j *job, per, more, want int) (added int) {
 	return added
 }
 
-// nomadScore returns Nomad's score of a node for one more worker of a job. The first part
-// is how full the node is then (bin packing). If the job has workers there, the score is
-// the mean of that and of minus its workers there, with the new one, over those it wants
-// (job anti-affinity). CPU and memory are assumed to be asked for in proportion to GPUs.
+// nomadScore returns Nomad's score of a node for one more worker of a job. It is how full
+// the node is then (bin packing). If the job already has workers there, the score is the
+// mean of this and a penalty: minus the job's workers there, with the new one, divided by
+// those that it wants (job anti-affinity). CPU and memory are assumed to be requested in
+// proportion to GPUs.
 func (e *engine) nomadScore(j *job, at placement.Place, per, want int) float64 {
 	free := float64(e.cluster.free.Free(at)-per) / float64(e.cluster.nodes[at.Node].GPUs)
 	fit := min(max(20-2*math.Pow(10, free), 0), 18) / 18

@@ -22,8 +22,8 @@ type QueueResult struct {
 	JCT  float64 `json:"jct"`  // mean
 	Wait float64 `json:"wait"` // mean, from submission to the first worker
 
-	// Used and Entitled are GPU-seconds: those that its jobs held, and those that it could
-	// have had by the rules of package queue and by the bounds of the jobs that there were.
+	// Used is the GPU-seconds that the queue's jobs held. Entitled is the GPU-seconds that
+	// they could have held by the rules of package queue and by their bounds.
 	Used     float64 `json:"used"`
 	Entitled float64 `json:"entitled"`
 
@@ -54,7 +54,7 @@ func (e *engine) queueOf(j *job) string {
 	return e.cfg.Queues.Assign(j.Tenant, j.Tenant)
 }
 
-// use returns the queue of a job as the result has it.
+// use returns the entry of a job's queue.
 func (e *engine) use(j *job) *queueUse {
 	name := cmp.Or(e.queueOf(j), OtherQueue)
 	at, found := slices.BinarySearchFunc(e.queues, name, func(q queueUse, name string) int { return cmp.Compare(q.Name, name) })

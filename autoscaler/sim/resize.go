@@ -25,8 +25,8 @@ func (e *engine) resize(j *job, n int) {
 	e.settle(j, before, n)
 }
 
-// put places up to more workers of a job that wants so many in all, and returns how many
-// found a place.
+// put places more workers of a job that wants a number in all, as far as they find room,
+// and returns how many it placed.
 func (e *engine) put(j *job, per, more, want int) (added int) {
 	switch e.cfg.Placement {
 	case Nomad:
@@ -39,7 +39,7 @@ func (e *engine) put(j *job, per, more, want int) (added int) {
 	}
 }
 
-// remove removes so many workers of a job.
+// remove removes a number of workers of a job.
 func (e *engine) remove(j *job, per, fewer int) {
 	if e.aware() {
 		e.leave(j, per, fewer)
@@ -104,12 +104,12 @@ func (e *engine) speed(typ int) float64 {
 	return 1
 }
 
-// scattered reports whether the job stands on more nodes than it needs.
+// scattered reports whether the job is on more nodes than it needs.
 func (e *engine) scattered(j *job) bool {
 	return len(j.shares) > 1 && len(j.shares) > e.cluster.fewest(j.typ, max(1, j.PerWorker), j.n)
 }
 
-// clusterEvents takes in events of nodes.
+// clusterEvents handles events of nodes.
 func (e *engine) clusterEvents() {
 	for ; e.happened < len(e.events) && e.events[e.happened].Time <= e.now; e.happened++ {
 		ev := e.events[e.happened]

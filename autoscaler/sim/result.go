@@ -16,11 +16,12 @@ type Result struct {
 	// Held and Capacity are GPU-seconds until the last completion.
 	Held, Capacity float64
 
-	// Gap is the GPU-seconds of Held without training because of starts and resizes. Lost
-	// is those whose steps a failure took back.
+	// Gap is the part of Held without training because of starts and resizes. Lost is the
+	// part whose steps were lost in a failure. Both are in GPU-seconds.
 	Gap, Lost float64
 
-	// Scattered is the GPU-seconds of Held on more nodes than needed.
+	// Scattered is the part of Held, in GPU-seconds, of jobs on more nodes than
+	// needed.
 	Scattered float64
 
 	// Decisions is how often the policy was asked. Refused is how often a wanted count

@@ -49,11 +49,12 @@ type Sweep struct {
 	// Faults adds failures that depend on the seed.
 	Faults Faults
 
-	// Tick, if above 0, simulates by RunTicks with ticks of so many seconds.
+	// Tick, if above 0, is the length of a tick in seconds; RunTicks then
+	// simulates.
 	Tick float64
 
-	// Parallel is how many runs go on at once; 0 is one per processor. It does not change
-	// results.
+	// Parallel is the number of concurrent runs; 0 means one per processor. It does not
+	// change results.
 	Parallel int
 
 	// Progress is called after each run, never concurrently.

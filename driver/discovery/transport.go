@@ -175,8 +175,8 @@ type ClientSide struct {
 	until time.Time
 }
 
-// Until returns when the newest connection ends, which is when the first of its two
-// certificates expires. It is zero before the first connection.
+// Until returns the time at which the newest connection ends, because the first of
+// its two certificates expires. It is zero before the first connection.
 func (c *ClientSide) Until() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

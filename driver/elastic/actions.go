@@ -45,9 +45,9 @@ type Form struct {
 type Synced struct{ Generation uint64 }
 
 // Failed tells a host to count the end of a member as a failure of its slot. The host repeats
-// this when it registers again. It is needed only if processes can't change their ring. There,
-// one crash makes the other members crash, too, and a host can't tell which one was first.
-// Machine can.
+// this when it registers again. It is needed only if processes can't change their ring: there,
+// one crash makes the other members crash, too, and only the machine knows which one was
+// first.
 type Failed struct{ Slot SlotID }
 
 // Notify notifies the process with rank 0 that hosts changed. If processes can't change

@@ -35,8 +35,8 @@ type Framework struct {
 	LocalGaps bool
 }
 
-// Options configure the machine. For options that users set, zero means zero. For all other
-// durations, zero selects the default (see setDefaults).
+// Options configure the machine. A zero is kept in options that users set. In all other
+// durations, it selects the default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring

@@ -216,7 +216,7 @@ func (w *world) mistakes(t *testing.T) {
 	})
 	out, err := d.kolo("status")
 	must.NoError(t, err)
-	must.StrContains(t, out, "bad is left alone")
+	must.StrContains(t, out, "Kolo does not scale bad because of errors")
 
 	t.Log("a configuration with a mistake does not start, and says where")
 	path := filepath.Join(t.TempDir(), "bad.hcl")

@@ -28,8 +28,8 @@ var (
 	hostLost = loss{[]string{"localhost:2", "127.0.0.1:2"}, []int{2, 3}}
 )
 
-// Recovery holds the times in seconds, by launcher, from SIGKILL of some of four
-// ranks to the first step of the next ring.
+// Recovery holds recovery times in seconds, by launcher: from the SIGKILL of one
+// or more of four ranks to the first step of the next ring.
 type Recovery struct {
 	Seconds map[string][]float64 `json:"seconds"`
 	// Again holds the numbers of repeated steps, one for each time.

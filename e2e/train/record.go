@@ -46,7 +46,7 @@ type Event struct {
 	Indices []int `json:"indices"`
 }
 
-// Time returns when the event happened, exact to the microsecond.
+// Time returns the time of the event, exact to the microsecond.
 func (e Event) Time() time.Time { return time.UnixMicro(int64(e.T * 1e6)) }
 
 // A Record is everything that the processes of a job have written so far, in chronological

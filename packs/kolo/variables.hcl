@@ -8,7 +8,7 @@ variable "driver" {
 }
 
 variable "kolo" {
-  description = "exec: path of the kolo program on the clients, below /usr or where else chroot_env reaches."
+  description = "exec: path of the kolo program on the clients, below /usr or elsewhere in their chroot_env."
   type        = string
   default     = "/usr/local/bin/kolo"
 }
@@ -32,19 +32,19 @@ variable "count" {
 }
 
 variable "user" {
-  description = "User that it runs as. exec: a name that the clients know, best one of its own; docker, podman: a number. Empty: nobody under exec, 65520 in images."
+  description = "User that it runs as. exec: a name that the clients know, preferably a separate user; docker, podman: a number. Empty: nobody under exec, 65520 in images."
   type        = string
   default     = ""
 }
 
 variable "pools" {
-  description = "HCL of the pool blocks. The default takes jobs of the namespace default, and of each other that has a queue block of its own."
+  description = "HCL of the pool blocks. The default takes jobs of the namespace default. Other namespaces each need a queue block."
   type        = string
   default     = "pool \"default\" {\n  policy \"kolo\" {}\n  queue \"default\" {\n    namespaces = [\"default\"]\n  }\n  queue \"*\" {\n    namespaces = []\n  }\n}"
 }
 
 variable "read_token" {
-  description = "Reading requires a Nomad token. false: whoever reaches the API reads all jobs, as where Nomad's ACLs are off."
+  description = "Reading requires a Nomad token. false: anyone who reaches the API reads all jobs; use it if Nomad's ACLs are off."
   type        = bool
   default     = true
 }
@@ -62,7 +62,7 @@ variable "tls" {
 }
 
 variable "pids_limit" {
-  description = "docker, podman: most processes and threads of each instance; 0: as many as the client lets it."
+  description = "docker, podman: largest number of processes and threads of each instance; 0: the client's limit."
   type        = number
   default     = 1024
 }

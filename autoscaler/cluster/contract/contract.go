@@ -20,7 +20,7 @@ import (
 	"github.com/shoenig/test/wait"
 )
 
-// Nomad is the server under test, which has no job yet.
+// Nomad is the server under test. It has no jobs.
 type Nomad struct {
 	Client *api.Client // with a management token
 	Nodes  int

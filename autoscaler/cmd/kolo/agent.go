@@ -41,9 +41,9 @@ func (c *agentCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo agent [options]
 
-  Runs the autoscaler until it is interrupted. Nomad is found by the NOMAD_*
-  environment variables, the configuration, or the options below, of which the
-  later win. SIGHUP, a changed file, and PUT /v1/reload reload the
+  Runs the autoscaler until it is interrupted. The address of Nomad is taken from
+  the options below, or else from the configuration, or else from the NOMAD_*
+  environment variables. SIGHUP, a changed file, and PUT /v1/reload reload the
   configuration; an invalid one changes nothing.
 
 Agent Options:

@@ -51,13 +51,13 @@ General Options:
   -address=<addr>
     URL of an autoscaler; http:// may be left out, and unix:///path is its
     Unix socket. The default is the KOLO_ADDR environment variable, else the
-    socket of an autoscaler of this user or root on this machine, which takes
+    socket of an autoscaler of this user or root on this machine, which needs
     no token, else http://127.0.0.1:8648.
 
   -token=<secret>
-    Nomad token to change things with, and to read with where the autoscaler
-    asks for one. The default is the NOMAD_TOKEN environment variable, which
-    others on this machine cannot see.
+    Nomad token for commands, and for reading if the autoscaler requires one.
+    The default is the NOMAD_TOKEN environment variable, which others on this
+    machine cannot see.
 
   -ca-cert=<path>
     Certificate of the authority that signed the autoscaler's, in PEM. The
@@ -78,8 +78,8 @@ General Options:
     Name that the autoscaler's certificate is for. Or KOLO_TLS_SERVER_NAME.
 
   -tls-skip-verify
-    Do not verify the autoscaler's certificate. Anyone on the way can then read
-    the token. Or KOLO_SKIP_VERIFY.
+    Do not verify the autoscaler's certificate. Anyone in the network can then
+    read the token. Or KOLO_SKIP_VERIFY.
 
   -json
     Print the autoscaler's answer as JSON.

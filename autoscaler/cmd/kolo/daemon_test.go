@@ -128,7 +128,7 @@ func TestDaemon_Commands(t *testing.T) {
 	}{
 		{"status", 0, "tested leads"},
 		{"plan -config " + other, 0, "shrinks 4→2"},
-		{"status", 0, "bad is left alone"},
+		{"status", 0, "Kolo does not scale bad because of errors"},
 		{"queue", 0, "Pool default with elastic-fifo: 4 of 4 slots used"},
 		{"queue -json", 0, `"used": 4`},
 		{"queue extra", 2, `kolo queue takes no arguments, got ["extra"]`},
@@ -159,7 +159,7 @@ func TestDaemon_Commands(t *testing.T) {
 		{"usage -pool gup", 0, `no slots were held in node pool "gup"`},
 		{"history -namespace none", 0, `no job of namespace "none" held slots since `},
 		{"plan", 0, "Pool default with elastic-fifo"},
-		{"plan", 0, "left alone: "},
+		{"plan", 0, "not scaled: "},
 		{"plan -policy fifo", 0, "Pool default with fifo"},
 		{"plan -policy none", 1, "no policy is called"},
 		{"plan -config " + wrong, 1, wrong + ":2: Wrong value for weight"},

@@ -130,7 +130,7 @@ func drawJob(j *api.Job) string {
 		out.WriteString(table(rows))
 	}
 	if a := j.Ineligible; a != nil {
-		fmt.Fprintf(&out, "%s is left alone:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
+		fmt.Fprintf(&out, "Kolo does not scale %s because of errors:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
 	}
 	rows := [][]string{{"Time", "Group", "Count", "By", "Reason"}}
 	for _, h := range j.History {

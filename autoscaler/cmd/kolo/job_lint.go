@@ -32,17 +32,17 @@ func (c *jobLintCommand) Help() string {
 Usage: kolo job lint [options] <file>...
 
   Reads job specifications (HCL) and lists what is missing or wrong for Kolo, with
-  the line and what to write instead. No cluster is asked. A file named - is the
+  the line and what to write instead. No cluster is needed. A file named - is the
   standard input.
 
   Exits with 0 if there is no error, with 1 if there is one, and with 2 if a file
-  can't be read. Warnings are no errors.
+  can't be read. Warnings do not count as errors.
 
 Options:
 
   -batch-queue=<pools>
-    Comma-separated node pools that have a batch_queue (Nomad 2.1): jobs that would
-    hold up these queues are reported.
+    Comma-separated node pools that have a batch_queue (Nomad 2.1). Jobs that would
+    block these queues are reported.
 
   -json
     Print the findings as a JSON array.

@@ -38,8 +38,8 @@ Usage: kolo resume [options] [[<namespace>/]<job>]
 	return strings.TrimSpace(`
 Usage: kolo pause [options] [[<namespace>/]<job>]
 
-  Leaves a job at its present count until it is resumed, or all jobs where none
-  is named. Training goes on. Autoscalers that restart remember it.
+  Keeps a job, or without an argument all jobs, at the present count until kolo
+  resume. Training goes on. The pause stays in force after restarts.
 ` + apiHelp)
 }
 

@@ -29,9 +29,10 @@ func (c *planCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo plan [options]
 
-  Shows what the policies in force would do now, or with -policy what another
-  one would, or with -config what they would do with other queues, and which jobs
-  would be left alone because of errors. Nothing is changed.
+  Shows what the policies in force would do now. With -policy, shows what another
+  policy would do; with -config, what the policies and queues of another
+  configuration would do. Also lists the jobs that would not be scaled because of
+  errors. Nothing is changed.
 
 Plan Options:
 
@@ -100,7 +101,7 @@ func drawPlan(pools []api.Proposal) string {
 			rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
 		}
 		for _, j := range p.Ineligible {
-			rows = append(rows, []string{j.JobKey.String(), strconv.Itoa(j.Count), "-", "-", "left alone: " + strings.Join(j.Problems, "; ")})
+			rows = append(rows, []string{j.JobKey.String(), strconv.Itoa(j.Count), "-", "-", "not scaled: " + strings.Join(j.Problems, "; ")})
 		}
 		parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
 	}

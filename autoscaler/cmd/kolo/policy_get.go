@@ -24,7 +24,7 @@ func (c *policyGetCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo policy get [options]
 
-  Shows the policy of each node pool, as configured and as set while running.
+  Shows the policy of each node pool, as configured and as set by command.
 ` + apiHelp)
 }
 

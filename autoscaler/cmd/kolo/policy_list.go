@@ -23,9 +23,8 @@ func (c *policyListCommand) Synopsis() string { return "List scheduling policies
 func (c *policyListCommand) Help() string {
 	return `Usage: kolo policy list [options]
 
-  Lists the scheduling policies that are built in and what each does. The
-  default is marked with an asterisk. An autoscaler lists external ones:
-  kolo policy get.
+  Lists the built-in scheduling policies, and what each does. An asterisk marks
+  the default. For external policies, use kolo policy get.
 
 Options:
 

@@ -26,8 +26,8 @@ func (c *policySetCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo policy set [options] <policy>
 
-  Puts a policy in force for a node pool at once, on running jobs too. It stays
-  in force until it is set again, also when autoscalers restart.
+  Puts a policy in force for a node pool at once, also for running jobs. It stays
+  in force until you set another, even if autoscalers restart.
 
       $ kolo policy set elastic-fifo
       $ kolo policy set -pool=gpu 'tiresias(starvation=0)'

@@ -143,7 +143,8 @@ func slotHours(n float64) string {
 	return strconv.FormatFloat(n, 'f', 1, 64)
 }
 
-// expectedStart returns when a job that waits is expected to start.
+// expectedStart returns the time at which a job that waits is expected to
+// start.
 func expectedStart(e *api.Expected) string {
 	if e == nil || e.Earliest.IsZero() {
 		return "unknown"

@@ -31,9 +31,9 @@ func (c *recordCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo record [options] FILE
 
-  Asks a running autoscaler for its status again and again, and writes arrivals,
+  Asks a running autoscaler for its status every few seconds, and writes arrivals,
   step times, resizes and ends of jobs to a new file (- is the standard
-  output) until interrupted. What other policies would have made of that day:
+  output) until interrupted. To see that day under other policies:
 
       $ kolo record monday.jsonl
       $ kolo simulate -trace monday.jsonl -policy kolo,weighted-fair

@@ -50,8 +50,8 @@ func (c *simulateCommand) Help() string {
           -trace jobs.csv -loads 0.5,1 -resize-costs 1,30,120 -seeds 5 \
           -html report.html
 
-  A policy is written with its options in parentheses and with what it knows
-  of the jobs after an @, such as 'tiresias(thresholds=[57600])@blind'.
+  A policy is written with its options in parentheses, and with an information
+  class after an @, such as 'tiresias(thresholds=[57600])@blind'.
   Files are written completely or not at all. "-" is the standard output; no
   table is printed then.
 

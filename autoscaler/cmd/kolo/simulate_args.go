@@ -52,16 +52,16 @@ type simulateArgs struct {
 func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.policies, "policy", defaultPolicies(), "Comma-separated `policies` to compare, or all. See kolo policy list.")
 	f.StringVar(&a.information, "information", "oracle", "Information `class` of policies that name none with @.")
-	f.Float64Var(&a.lengthError, "length-error", 0, "Standard deviation of the logarithm of the factor by which disclosed remaining work is wrong, a `number`. 1 means a factor of 2.7 either way, and 10 is the largest.")
+	f.Float64Var(&a.lengthError, "length-error", 0, "Error of disclosed remaining work, as the standard deviation of the logarithm of a factor, a `number` up to 10. 1 means a typical factor of 2.7.")
 	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
 
-	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
+	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it, a workload is generated.")
 	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow, acme, alibaba or kolo.")
 	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
 	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: next to it) or\nthe directory of ElasticFlow's throughput files.")
-	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and list them).")
+	f.StringVar(&a.onError, "errors", "strict", "What to do about invalid entries of a trace: a `word`, strict (end at the first) or\nskip (leave them out and list them).")
 	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed for jobs whose trace has no step times by size.")
-	f.IntVar(&a.grow, "grow", 4, "How many `times` their size such jobs may grow to.")
+	f.IntVar(&a.grow, "grow", 4, "How many `times` their size jobs without step times may grow to.")
 	f.IntVar(&a.maxJobs, "max-jobs", 0, "Read at most this `number` of jobs.")
 
 	f.StringVar(&a.cluster, "cluster", "", "Nodes of the cluster, as comma-separated `groups` NODESxGPUS[/RACK][:TYPE[@SPEED]],\nsuch as 16x4, 16x4/4 (racks of 4 nodes) or 8x8:a100@2,16x4:t4. Default: that of the trace, else 16x4.")
@@ -69,33 +69,33 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.placements, "placements", "", "CSV `file` of true step times by placement: application, batch_size, placement\n(2+1+1 is four GPUs on three nodes), step_time_s.")
 	f.Float64Var(&a.scatter, "scatter", 0, "How much longer a step takes on more nodes than needed, as a `fraction`.")
 
-	f.Float64Var(&a.crossRack, "cross-rack", 0, "How much longer a step takes on more racks than one, as a `fraction`.")
+	f.Float64Var(&a.crossRack, "cross-rack", 0, "How much longer a step takes on more than one rack, as a `fraction`.")
 	f.IntVar(&a.maxMoves, "max-migrations", 0, "At most this `number` of migrations of one job within an hour. 0 is no limit.")
 
 	f.StringVar(&a.loads, "loads", "1", "Comma-separated `loads`, relative to the trace.")
 	f.StringVar(&a.costs, "resize-costs", "1", "Comma-separated `costs` of a resize: seconds without training, measured (from\nthe trace), or gaps by size such as 1=0.4;4=0.8;16=2.")
 	f.IntVar(&a.seeds, "seeds", 1, "How many `variants` of each workload to run; the first is the trace as it is.")
-	f.IntVar(&a.parallel, "parallel", 0, "How many `runs` go on at once. 0 is one per processor.")
+	f.IntVar(&a.parallel, "parallel", 0, "How many `runs` to do at the same time. 0 is one per processor.")
 
 	f.DurationVar(&a.interval, "interval", 0, "Least `time` between two decisions.")
-	f.DurationVar(&a.hold, "hold", 0, "Leave a job alone for this `time` after a change, as the planner does (30s there).")
+	f.DurationVar(&a.hold, "hold", 0, "The `time` after a change of a job in which the job does not change again (30s in the live planner).")
 	f.DurationVar(&a.period, "period", 0, "Decide every `time` even if nothing happens.")
 	f.DurationVar(&a.commit, "commit", time.Minute, "Training `time` between two commits; a failure goes back to the last one.")
 	f.DurationVar(&a.tick, "tick", 0, "Simulate in ticks of this `time`, by the rules of published count-level replays.")
 	f.DurationVar(&a.mtbf, "mtbf", 0, "Mean `time` until a node fails. 0 is never.")
 	f.DurationVar(&a.withdraw, "spot", 0, "Mean `time` until a node is withdrawn, as spot instances are. 0 is never.")
-	f.DurationVar(&a.back, "mttr", time.Hour, "Mean `time` until such a node is back.")
+	f.DurationVar(&a.back, "mttr", time.Hour, "Mean `time` until a failed or withdrawn node is back.")
 	f.StringVar(&a.events, "events", "", "CSV `file` of node events: time, node, event (down, up or withdraw).")
 
-	f.IntVar(&a.syntheticJobs, "synthetic-jobs", 160, "The `number` of jobs of a made-up workload.")
-	f.Float64Var(&a.syntheticLoad, "synthetic-load", 0.8, "Offered `load` of a made-up workload, over capacity.")
-	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of its jobs that have a deadline.")
-	f.BoolVar(&a.gangs, "synthetic-gangs", false, "Few gangs of 64 to 512 GPUs hold nearly all of the GPU time.")
-	f.Float64Var(&a.similar, "synthetic-similar", 0, "Jobs of one GPU that do not scale; the `number` is the standard deviation of the logarithm of their lengths. 0 is the ordinary workload.")
-	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants its jobs belong to.")
+	f.IntVar(&a.syntheticJobs, "synthetic-jobs", 160, "The `number` of jobs of a generated workload.")
+	f.Float64Var(&a.syntheticLoad, "synthetic-load", 0.8, "The `load` of a generated workload, as a multiple of the cluster's capacity.")
+	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of the jobs of a generated workload that have a deadline.")
+	f.BoolVar(&a.gangs, "synthetic-gangs", false, "Generate a workload in which a few gangs of 64 to 512 GPUs hold nearly all of the GPU time.")
+	f.Float64Var(&a.similar, "synthetic-similar", 0, "With a number above 0, generate one-GPU jobs that do not scale; the `number` is the standard deviation of the logarithm of their lengths.")
+	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants in a generated workload.")
 
-	f.Float64Var(&a.elastic, "elastic", 1, "The `share` of jobs that are elastic. The others have their preferred size only.")
-	f.StringVar(&a.config, "config", "", "Configuration `path` of an autoscaler: the cluster is divided between the queues of a\npool. A job is in the queue of its tenant's name, or that takes it as a namespace.")
+	f.Float64Var(&a.elastic, "elastic", 1, "The `share` of jobs that are elastic. The others always have their preferred size.")
+	f.StringVar(&a.config, "config", "", "Configuration `path` of an autoscaler: the cluster is divided between the queues of a\npool. A job is in the queue of its tenant's name,\nor else in the one that takes the tenant as a namespace.")
 	f.StringVar(&a.pool, "pool", "default", "The `name` of that pool.")
 
 	f.StringVar(&a.json, "json", "", "Write everything as JSON to this `file`.")
@@ -250,7 +250,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 		var entry *trace.Error
 		switch {
 		case errors.As(err, &entry) && !o.Skip:
-			return nil, fmt.Errorf("%w\n-errors skip leaves out what is wrong, and lists it", err)
+			return nil, fmt.Errorf("%w\n-errors skip leaves invalid entries out, and lists them", err)
 		case err != nil:
 			return nil, err
 		}

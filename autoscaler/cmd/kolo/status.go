@@ -220,7 +220,7 @@ func drawStatus(s *api.Status, wide bool) string {
 			fmt.Fprintf(&out, "\n\n%s is switched off (scaling.enabled = false, or stopped).", a.JobKey)
 			continue
 		}
-		fmt.Fprintf(&out, "\n\n%s is left alone:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
+		fmt.Fprintf(&out, "\n\nKolo does not scale %s because of errors:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
 	}
 	return out.String()
 }

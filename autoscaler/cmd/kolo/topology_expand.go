@@ -28,17 +28,18 @@ func (c *topologyExpandCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo topology expand [options] FILE
 
-  FILE may be - for standard input. Prints a jobspec in which each group with a kolo block has become a dynamic
-  block: one group per value of a level, bound to it by a constraint. The values
-  are those of a variable, which kolo topology vars lists. Asks no one.
+  Prints a jobspec with one group per value of a level, in place of each group
+  with a kolo block. A constraint binds each new group to its value. The values
+  are those of a variable; kolo topology vars prints a file for it. FILE may be -
+  for standard input. The command needs no autoscaler.
 
       $ kolo topology expand -level meta.rack train.nomad.hcl > racks.nomad.hcl
       $ kolo topology vars -level meta.rack > racks.vars.hcl
       $ nomad job run -var-file racks.vars.hcl racks.nomad.hcl
 
-  count and scaling.min become 0, and what they and scaling.max were moves into
-  the kolo block, where it is of all groups together. The rest of the file stays
-  as it is, but for the indentation of those groups.
+  count and scaling.min become 0. If the kolo block has no min or max, it gets
+  those of the job, for all groups together. Nothing else in the file changes,
+  except the indentation of those groups.
 
 Expand Options:
 
@@ -107,7 +108,7 @@ Usage: kolo topology vars [options]
 
   Prints the values of a level as they are now, as a variable file for jobs that
   kolo topology expand has written. After a rack was added, print it again and run
-  the job with it; -preserve-counts leaves the workers that it has alone:
+  the job with it; -preserve-counts keeps the job's current workers:
 
       $ kolo topology vars -level meta.rack > racks.vars.hcl
       $ nomad job run -preserve-counts -var-file racks.vars.hcl racks.nomad.hcl
@@ -118,7 +119,7 @@ Vars Options:
     Level of the topology, such as meta.rack. Required.
 
   -pool=<name>
-    Node pool of the job. Required where several have the level.
+    Node pool of the job. Required if several pools have the level.
 ` + apiHelp)
 }
 

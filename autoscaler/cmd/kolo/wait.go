@@ -36,9 +36,9 @@ func (c *waitCommand) Help() string {
 Usage: kolo wait [options] [<namespace>/]<job>
 
   Waits until a job is complete, or in the state of -for, and prints each change
-  of its state until then. Exits with 1 if the job can no longer get into this
-  state, for example because it is complete or was left alone because of an
-  error, and with 3 after -timeout.
+  of its state until then. Exits with 1 if the job can no longer reach this
+  state, for example because it is complete or has an error, and with 3 after
+  -timeout.
 
   If the autoscaler does not know the job, it may be new in Nomad, so the command
   waits 30 s for it to appear. Later errors, for example at a change of leader,
@@ -141,7 +141,7 @@ func (c *waitCommand) Run(args []string) int {
 		case err != nil:
 			now += err.Error()
 		case j.Ineligible != nil && !j.Ineligible.Off:
-			return c.fail(fmt.Errorf("%s is left alone: %s", key, strings.Join(j.Ineligible.Problems, "; ")))
+			return c.fail(fmt.Errorf("kolo does not scale %s because of errors: %s", key, strings.Join(j.Ineligible.Problems, "; ")))
 		case j.Job == nil:
 			now += "stopped, or its kolo block is off"
 		default:

@@ -56,7 +56,7 @@ func TestWait(t *testing.T) {
 		"errors in between":              {answers: []answer{waits, broken, done}, says: []string{"no leader", "a/j: complete"}},
 		"stopped for a while":            {answers: []answer{trains, stopped, off, trains, done}, says: []string{"a/j: stopped, or its kolo block is off\n", "a/j: held: the job is stopped\n", "a/j: complete\n"}},
 		"complete, and never so large":   {answers: []answer{trains, done}, args: []string{"-for", "size=4"}, code: 1, says: []string{"a/j will not be size=4: it is complete"}},
-		"a job with an error":            {answers: []answer{invalid}, code: 1, says: []string{"a/j is left alone: min is above max"}},
+		"a job with an error":            {answers: []answer{invalid}, code: 1, says: []string{"kolo does not scale a/j because of errors: min is above max"}},
 		"a job that nobody knows":        {answers: []answer{unknown}, code: 1, says: []string{"Error: kolo does not scale a job a/j"}, unknown: 20 * time.Millisecond},
 		"no answer to the first request": {answers: []answer{broken}, code: 1, says: []string{"Error: no leader"}},
 		"too long":                       {answers: []answer{waits}, args: []string{"-timeout", "50ms"}, code: exitTimeout, says: []string{"a/j is not complete after 50ms"}},

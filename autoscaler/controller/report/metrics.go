@@ -134,7 +134,7 @@ func GPUInfo(ch chan<- prometheus.Metric, gpus []cluster.GPU, ranks map[string]i
 }
 
 // queueGauges sends the slots that queues use now, and what they used over time. It omits
-// queues of whose namespaces the reader may see no jobs.
+// a queue if the reader may see no jobs of its namespaces.
 func queueGauges(gauge func(*prometheus.Desc, float64, ...string), s *api.Status, sees func(identity.JobKey) bool) {
 	for i := range s.Pools {
 		p, namespaces, guarantees := &s.Pools[i], map[string][]string{}, map[string]int{}

@@ -97,8 +97,8 @@ func ineligible(j *cluster.IneligibleJob) api.IneligibleJob {
 	return api.IneligibleJob{JobKey: j.Key, Count: j.Count, Off: j.Off, Problems: j.Problems.Strings()}
 }
 
-// LeftAlone returns the jobs of a pool that are not scaled because of errors.
-func LeftAlone(v *cluster.View, pool string) (out []api.IneligibleJob) {
+// Ineligible returns the jobs of a pool that are not scaled because of errors.
+func Ineligible(v *cluster.View, pool string) (out []api.IneligibleJob) {
 	for i := range v.Ineligible {
 		if j := &v.Ineligible[i]; j.Pool == pool && !j.Off {
 			out = append(out, ineligible(j))

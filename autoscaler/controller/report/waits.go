@@ -77,7 +77,8 @@ func Queue(pool config.Pool, namespace, named string) string {
 	return queue.Any
 }
 
-// line is one for which a policy decides: a pool, or a leaf of one that is divided.
+// line is a set of jobs for which one policy decides: those of a pool, or of a leaf
+// of a divided pool.
 type line struct {
 	pool string
 	leaf int

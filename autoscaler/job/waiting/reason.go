@@ -30,7 +30,7 @@ const (
 // Reasons of users.
 const (
 	Paused  Reason = "paused"  // by a command
-	Held    Reason = "held"    // Kolo leaves it alone for now: it failed, or its count was set by hand
+	Held    Reason = "held"    // Kolo does not change its count for now: it failed, or the count was set by hand
 	Invalid Reason = "invalid" // what it requests contradicts itself
 )
 

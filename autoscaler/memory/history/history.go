@@ -74,9 +74,9 @@ func (h *History) Observe(key identity.JobKey, o *Observation, now time.Time, dt
 	return j, j.Frozen && !frozen
 }
 
-// Learn processes a progress report of a job's training. The driver counts the ring in
-// slots; slots is the number of slots of one worker. Learn returns the new resizes, and
-// whether the number of sizes with a known time has changed.
+// Learn processes a progress report of a job's training. slots is the number of slots
+// of one worker, because the driver reports ring sizes in slots. Learn returns the new
+// resizes, and whether the number of sizes with a known time has changed.
 func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Time) (resizes []Resize, sizesChanged bool) {
 	before, placed := j.Points(), j.Sensitivity()
 	j.Size, j.Loss = p.Size, p.Loss

@@ -23,7 +23,7 @@ type Job struct {
 	Resizes    int            `json:"resizes"`
 	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
 	LastIndex  uint64         `json:"last_index,omitempty"` // JobModifyIndex after our last write
-	// ManualUntil is the time until which a count that was set by hand is left alone.
+	// ManualUntil is the time until which a count that was set by hand stays.
 	ManualUntil time.Time `json:"manual_until,omitzero"`
 	// GrowAfter holds, by group, the time until which a group does not grow because its
 	// workers found no place.

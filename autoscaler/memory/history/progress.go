@@ -82,7 +82,7 @@ const (
 	minStepTime = 1e-9
 )
 
-// within returns false for NaN.
+// within reports whether f is from least to most. It returns false for NaN.
 func within(f, least, most float64) bool { return f >= least && f <= most }
 
 // advance updates the progress of the training. If the training reports its samples, work

@@ -123,7 +123,7 @@ func (u *Usage) Save(ctx context.Context, snap *UsageSnapshot, may func() error)
 			return nil, err
 		}
 	}
-	// What the archived rows count is saved as counted now.
+	// The use in the archived rows is now saved as counted.
 	for _, d := range snap.due {
 		path := usageDayPath(d.day)
 		if err := put(path, d.text); err != nil {

@@ -81,7 +81,8 @@ func (s *Series) Samples() []Sample { return slices.Clone(s.samples) }
 // Marks returns a copy of the marks, oldest first.
 func (s *Series) Marks() []Mark { return slices.Clone(s.marks) }
 
-// Heard returns when the training last answered, or zero if it never did.
+// Heard returns the time of the training's last answer, or zero if it never
+// answered.
 func (s *Series) Heard() time.Time {
 	if len(s.samples) == 0 {
 		return time.Time{}
@@ -89,6 +90,6 @@ func (s *Series) Heard() time.Time {
 	return s.samples[len(s.samples)-1].At
 }
 
-// Stepped returns when the training last reported a new step, or zero if it has not answered
-// yet.
+// Stepped returns the time at which the training last reported a new step, or zero if it has
+// not answered yet.
 func (s *Series) Stepped() time.Time { return s.stepped }

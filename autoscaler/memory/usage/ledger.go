@@ -19,7 +19,8 @@ const margin = time.Hour
 // Shards is the number of shards: the parts in which a ledger is saved.
 const Shards = 64
 
-// Shard returns which of a ledger's shards contains the state and the rows of a job.
+// Shard returns the number of the shard that contains the state and the rows of a
+// job.
 func Shard(key identity.JobKey) int {
 	h := fnv.New32a()
 	h.Write([]byte(key.Namespace + "\x00" + key.ID)) // does not fail

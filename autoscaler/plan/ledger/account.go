@@ -60,8 +60,8 @@ func (a *Account) charge(held Rate, now, longest float64) {
 	a.Rate, a.live = held, true
 }
 
-// pass moves the account on to a later time. Use counts only for the last counted seconds
-// before it.
+// pass advances the account to a later time. Of the time in between, only the last
+// counted seconds count as use.
 func (a *Account) pass(now, counted float64) {
 	if a.HalfLife > 0 {
 		unused, used := math.Exp2(-(now-a.At-counted)/a.HalfLife), math.Exp2(-counted/a.HalfLife)

@@ -26,12 +26,12 @@
 // difference remains. It is never rounded. Divisions use Counts, a copy in thousandths of
 // slots. It is renewed at fixed times, which are the same for all queues with the same
 // half-life. So shares change only at these times, and only by a small part of the pool. A
-// slot to which two queues have the same right moves between them no more often.
+// slot to which two queues have the same right moves between them only then.
 //
 // # Gaps
 //
-// After an account was loaded, or was not charged for long, it is not known how many slots
-// its queue held meanwhile. For the last hour of such a gap, the account counts the slots
+// After an account was loaded, or was not charged for long, the slots that its queue held
+// meanwhile are unknown. For the last hour of such a gap, the account counts the slots
 // that the queue held before the gap or holds now, whichever are fewer. The rest of the
 // gap counts as time without use.
 package ledger

@@ -10,11 +10,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// Longest is the largest number of seconds that count of a gap between two charges.
+// Longest is the largest part of a gap between two charges, in seconds, that
+// counts as use.
 const Longest = 3600
 
-// mostAccounts is the largest number of accounts in a ledger. A ledger with so many opens
-// no more accounts.
+// mostAccounts is the largest number of accounts in a ledger. A full ledger opens no more
+// accounts.
 const mostAccounts = 10_000
 
 // Ledger holds the accounts of the queues of a pool, by queue.Layout.Key.

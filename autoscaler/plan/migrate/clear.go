@@ -24,7 +24,8 @@ type Mover struct {
 	// Pools has, by site, the pool of slots that the site's room is in. Sites of several
 	// jobs may share a pool. -1 means that no worker moves to the site.
 	Pools []int
-	// Most bounds the workers at each site, besides the free slots; nil means no bound.
+	// Most is an upper bound on the workers at each site, in addition to the free
+	// slots; nil means none.
 	Most []int
 }
 
@@ -195,8 +196,8 @@ func (c *clearing) counts(i int, more []int, n int) []int {
 	return counts
 }
 
-// The cost of a worker that moves, and of a site that its job comes to. The second
-// decides between moves of as many workers.
+// The costs of a worker that moves, and of a site that is new to its job. The
+// second decides between moves of the same number of workers.
 const (
 	moved = 1000
 	apart = 1

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Bounds of the search for one mover. If it has more sites than that, only the most
-// promising ones count.
+// Bounds of the search for one mover. If the mover has more sites, only the most
+// promising ones are searched.
 const (
 	sitesLimit     = 16 // to which its workers may go, and from which
 	evictionsLimit = 64 // workers of others that make room for one change
@@ -41,7 +41,8 @@ func (s *search) preferred(i int) []candidate {
 		}
 		t, ok := s.try(i, s.scratch)
 		c.netGain = t.netGain
-		// Others only lose by making room; where they gain, it is by their own candidate.
+		// Other movers only lose by making room. Their own gains are candidates of their
+		// own.
 		if ok && t.netGain-now.netGain > 0 && t.Slowdown <= now.Slowdown*(1-s.o.LeastGain) {
 			out = append(out, c)
 		}

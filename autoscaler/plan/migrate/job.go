@@ -28,7 +28,7 @@ type Job struct {
 
 // Options are the settings of the decision.
 type Options struct {
-	// Hysteresis is how much higher than the cost the gain must be, as a part of the
+	// Hysteresis is the part of the cost by which the gain must be higher than the
 	// cost.
 	Hysteresis float64
 	// LeastGain is the least part by which a step must get faster for a job to move.
@@ -37,12 +37,12 @@ type Options struct {
 	// Overlap is how long, in seconds, old and new workers of a move hold slots at
 	// the same time.
 	Overlap float64
-	// Budget bounds how often one Rearrange looks at a site of a job. It bounds the time
-	// of Rearrange, but is no time, so that the same jobs always give the same moves.
+	// Budget limits the work of one Rearrange: how often it looks at a site of a job.
+	// Unlike a limit of time, it gives the same moves for the same jobs.
 	Budget int
 	// Offset is the mover that Rearrange looks at first, modulo the number of movers.
-	// If each call has the next one, all movers have their turn even where the budget
-	// is not enough.
+	// If each call passes the next number, all movers have their turn, even if the
+	// budget is not enough for all.
 	Offset int
 }
 
@@ -89,8 +89,8 @@ func (j *Job) counts() []int {
 func (j *Job) may(n int) bool { return n >= j.Min && n <= j.Max && j.Sizes.Fit(n, j.Min, j.Max) == n }
 
 // way reports whether a number of workers may move, and whether the job grows first for
-// that. In between, the job has that many workers more or fewer, and it must be allowed to
-// have this size.
+// that. In between, the job has this many workers more or fewer, which must be one of its
+// allowed sizes.
 func (j *Job) way(workers int) (growFirst, ok bool) {
 	n := j.size()
 	switch {

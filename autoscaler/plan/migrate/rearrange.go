@@ -119,16 +119,16 @@ func (s *search) spend(n int) bool {
 
 func (s *search) enough() bool { return s.left >= s.least }
 
-// save limits spending to one of parts equal parts of the step's remaining budget, until
-// the returned function is called.
+// save limits spending to 1/parts of the step's remaining budget, until the returned
+// function is called.
 func (s *search) save(parts int) func() {
 	least := s.least
 	s.least = s.left - max(0, s.left-least)/parts
 	return func() { s.least = least }
 }
 
-// price returns the part of the budget for pricing a mover's counts. Its sites are looked
-// at several times: for their room, the rule, the size and the step time.
+// price returns how much of the budget the pricing of a mover's counts takes. It looks at
+// each site several times: for its room, the rule, the size and the step time.
 func price(sites int) int { return 64 + 4*sites }
 
 // try prices a mover at other counts; ok is false if it may not have them, or if the

@@ -116,7 +116,7 @@ func (s *Sensitivity) Outermost() []Point {
 }
 
 // measured returns the time of a step at crossing to, as a multiple of that at from, if
-// both were measured at this very size.
+// both were measured at exactly this size.
 func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	t0, ok0 := s.time(size, from)
 	t1, ok1 := s.time(size, to)
@@ -152,7 +152,7 @@ const EnoughTries = 512
 // Bounds of trying placements out.
 const (
 	// curiosity is the part by which an unmeasured placement is assumed to be faster. It
-	// is too little to justify a move back before the placement was measured.
+	// is too small to justify a move back before the placement was measured.
 	curiosity = 0.048
 
 	harmful     = 1.15 // a job that is slower by this factor further apart does not try
@@ -243,7 +243,8 @@ func (s *Sensitivity) sensitive() bool {
 }
 
 // apart reports whether workers are further apart than at another crossing. For two levels
-// outside of nodes it returns true either way: only the topology knows which is the outer.
+// outside of nodes it returns true either way: only the topology knows which is the outer
+// one.
 func (c Crossing) apart(than Crossing) bool {
 	if c.Level == than.Level {
 		return max(c.Parts, c.Domains) > max(than.Parts, than.Domains)

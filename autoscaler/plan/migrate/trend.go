@@ -25,7 +25,7 @@ const (
 // the further away they are.
 //
 // certain is false if no measurements compare the two levels. known is false, and the
-// slowdown 1, if no two were compared at all.
+// slowdown 1, if the measurements compare no two levels at all.
 func trend(size int, from, to Crossing, of []*Sensitivity) (ratio float64, certain, known bool) {
 	e := equations{size: size}
 	e.level(from.Level)

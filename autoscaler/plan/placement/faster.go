@@ -10,11 +10,11 @@ import "slices"
 // elsewhere, or 1 if that is unknown.
 type Ratio func(counts, elsewhere []int) float64
 
-// worthwhile is the least difference between two times that decides. Measurements are not
-// more exact than that.
+// worthwhile is the part by which two times must differ at least to affect a choice.
+// Measurements are not more exact than that.
 const worthwhile = 0.02
 
-// mostTogether is the largest number of workers that is tried as a bound for a site.
+// mostTogether is the largest bound on the workers of a site that is tried.
 const mostTogether = 4
 
 // GrowFaster does the same as Grow, except that it places workers further apart if ratio

@@ -18,18 +18,19 @@ type Site struct {
 	Held  int // workers of the job at the site
 	Fixed int // of these, those that must stay
 	Room  int // more workers of the job that fit
-	// Free is how many workers would fit if the job could have as many; 0 means Room.
-	// Of several domains with room for a job, the one with least is chosen.
+	// Free is how many workers would fit if the job had no maximum; 0 means as many
+	// as Room. Of several domains with room for a job, Grow chooses the one with the
+	// least Free.
 	Free int
 }
 
 // Rule states how close together the workers of a job have to be.
 type Rule struct {
-	// Levels is at how many levels, outermost first, to look for a domain that holds all
-	// workers; 0 means all.
+	// Levels is the number of levels, outermost first, at which to look for a domain
+	// that holds all workers; 0 means all levels.
 	Levels int
-	// Within is how many levels must never be crossed: 2 keeps the job in one domain of
-	// the second level.
+	// Within is the number of levels that must never be crossed: 2 keeps the job in one
+	// domain of the second level.
 	Within int
 }
 
@@ -116,7 +117,7 @@ func newChoice(sites []Site) choice {
 	return c
 }
 
-// cmpPaths orders paths, a longer one before its beginning.
+// cmpPaths compares paths. A path comes before its own prefixes.
 func cmpPaths(a, b []int) int {
 	for l := range min(len(a), len(b)) {
 		if a[l] != b[l] {
@@ -151,8 +152,8 @@ func (c *choice) domain(sites []int) domain {
 }
 
 // together reports whether two sites are in one domain of a level. Both must be in one
-// domain of the level around it. A site that spans several domains counts as one of its
-// own.
+// domain of the level around it. A site that spans several domains counts as a domain
+// of its own.
 func (c *choice) together(l, a, b int) bool {
 	p, q := c.sites[a].Path, c.sites[b].Path
 	return l < len(p) && l < len(q) && p[l] == q[l]
@@ -192,7 +193,7 @@ type candidate struct {
 	around int // free in the domain around it
 }
 
-// look looks at the domains of level l in one of the level around it.
+// look examines the domains of level l inside a domain of the next outer level.
 func (s *search) look(around domain, l int) {
 	if l == len(s.best) {
 		return
@@ -221,7 +222,8 @@ func (d *domain) better(than *domain, n int) bool {
 	return d.room > than.room
 }
 
-// fill gives up to n workers to sites of one domain of a number of levels.
+// fill gives up to n workers to the sites of a domain, divided by the domains
+// of level l inside it.
 func (c *choice) fill(d *domain, l, n int) (placed int) {
 	if len(d.sites) < 2 || l > c.depth {
 		for _, i := range d.sites {
@@ -251,7 +253,8 @@ func (c *choice) fill(d *domain, l, n int) (placed int) {
 	return placed
 }
 
-// leave takes up to n workers from sites of one domain of a number of levels.
+// leave takes up to n workers from the sites of a domain, divided by the
+// domains of level l inside it.
 func (c *choice) leave(in []int, l, n int) {
 	if len(in) == 1 || l > c.depth {
 		for _, i := range in {

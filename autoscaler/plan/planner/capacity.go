@@ -21,8 +21,8 @@ type capacity struct {
 	pool  map[string]int
 	apart map[groupKey]map[int]bool // nodes taken, of groups that spread
 
-	// unplaced are workers that Nomad has been asked for and for which there is
-	// no room.
+	// unplaced counts the workers that Nomad has been asked for and for which
+	// there is no room.
 	unplaced map[groupKey]int
 	arriving map[int]bool // jobs for whose moves there is room
 	inUse    map[int]bool // nodes that have workers or get some; nil if no pool packs
@@ -39,7 +39,8 @@ type openPlaces struct {
 	taken  int // times since the last sweep
 }
 
-// sweepEvery is how often a class's room is taken between two sweeps.
+// sweepEvery is the number of times that a class's room is taken between two
+// sweeps.
 const sweepEvery = 32
 
 type groupKey struct{ job, group int }

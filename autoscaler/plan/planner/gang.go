@@ -89,7 +89,7 @@ func (c *capacity) splitUnits(j, n int) (counts []int, given int) {
 	return job.Shape(from + low*unit), low * unit
 }
 
-// fits reports whether all workers that the groups of a job have more in counts find room
+// fits reports whether all workers that counts adds to the groups of a job find room
 // together.
 func (c *capacity) fits(j int, counts []int) bool {
 	job := &c.cluster.Jobs[j]
@@ -161,8 +161,8 @@ func (job *Job) ratio() string {
 }
 
 // inOrder orders the steps of a gang: groups that shrink come first, the last of the gang
-// before the others; groups that grow follow in the order of the gang. So no worker exists
-// without the servers before it for longer than it has to.
+// before the others; groups that grow follow in the order of the gang. So the time in
+// which a worker exists without the groups before it is as short as possible.
 func (job *Job) inOrder(steps []Step) {
 	at := map[string]int{}
 	for g := range job.Groups {

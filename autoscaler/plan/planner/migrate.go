@@ -14,7 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// Bounds of the jobs that one plan looks at: those of a pool that may move, and gangs.
+// Bounds on the jobs that one plan looks at: the jobs of a pool that may move, and the
+// gangs.
 const (
 	moversLimit = 128
 	gangsLimit  = 8
@@ -32,8 +33,8 @@ func window(jobs []int, limit int, now time.Time) []int {
 }
 
 // migrate begins moves in pools where no other move is under way and no job waits for room
-// that is coming: those that let a gang start or, if there are none, those that make steps
-// faster.
+// that is coming. It begins the moves that let a gang start or, if there are none, those
+// that make steps faster.
 func (b *planBuilder) migrate() {
 	busy := b.coming
 	movers := map[string][]int{}
@@ -65,7 +66,7 @@ func (b *planBuilder) migrate() {
 			}
 		}
 	}
-	// The next namespaces share what one leaves of its budget.
+	// A namespace leaves the rest of its budget to the next ones.
 	for left := b.o.Migrate.Budget; len(together) > 0; together = together[1:] {
 		left -= b.rearrange(together[0], left/len(together))
 	}
@@ -113,7 +114,7 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	f := b.moverView(slices.DeleteFunc(slices.Clone(movers), func(k int) bool {
 		return !slices.ContainsFunc(targets, func(t target) bool { return t.holds(&b.Jobs[k]) })
 	}), j)
-	b.leaveAlone(f, j, targets)
+	b.fixUnusable(f, j, targets)
 	gang := migrate.Gang{Workers: size, Slots: job.Groups[0].Need.Slots, Wait: b.nextEnd(f)}
 	for range clearTries {
 		var free []migrate.Target
@@ -141,9 +142,9 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 // clearTries is how often to look for moves after which a gang could start.
 const clearTries = 16
 
-// leaveAlone marks workers as fixed whose slots a gang may not use: moving them would not
-// make room for it.
-func (b *planBuilder) leaveAlone(f *moverView, gang int, targets []target) {
+// fixUnusable marks the workers whose slots a gang may not use as fixed: moving them would
+// not make room for it.
+func (b *planBuilder) fixUnusable(f *moverView, gang int, targets []target) {
 	may := map[placement.Place]bool{}
 	for g := range b.Jobs[gang].Groups {
 		group := &b.Jobs[gang].Groups[g]
@@ -218,9 +219,9 @@ func (b *planBuilder) targets(j, size int) (out []target) {
 	return out[:min(len(out), targetsLimit)]
 }
 
-// nextEnd returns in how many seconds a job is expected to end: until then, nothing frees
-// room by itself. It is the lower median of the first end in each namespace, because
-// trainings report their remaining time themselves.
+// nextEnd returns the number of seconds until a job is expected to end, and frees room.
+// It is the lower median of the first ends of all namespaces. A single namespace can't
+// decide it, because trainings report their remaining time themselves.
 func (b *planBuilder) nextEnd(f *moverView) float64 {
 	first := map[string]float64{}
 	for _, j := range f.jobs {
@@ -241,8 +242,8 @@ func (b *planBuilder) mayGain(j int) bool {
 }
 
 // rearrange begins the moves by which jobs gain most together. If they can't all be made,
-// it begins those that are worth it by themselves. It returns how much of the budget it
-// spent.
+// it begins those whose own gain justifies their cost. It returns how much of the budget
+// it spent.
 func (b *planBuilder) rearrange(movers []int, budget int) (spent int) {
 	o := b.o.Migrate
 	o.Budget, o.Offset = budget, int(b.now.Unix()/60)
@@ -277,10 +278,10 @@ func groupsOf(counts []int) (n int) {
 	return n
 }
 
-// begin plans the first halves of moves, of all or of none. A job grows into room that is
-// free now. If others have to leave the room first, the job shrinks first or, if it may not,
-// waits for them. With atOnce there must be room for all now, and every job shrinks first
-// that may, because a gang waits for the slots that they leave.
+// begin plans the first half of each move, or none if they cannot all be made. A job grows
+// into room that is free now. If others have to leave the room first, the job shrinks first
+// or, if it may not, waits for them. With atOnce, there must be room for all moves now, and
+// each job that may shrink first does so, because a gang waits for its slots.
 func (b *planBuilder) begin(f *moverView, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
 	type half struct {
 		j      int

@@ -72,8 +72,8 @@ type Group struct {
 	Live []Worker
 	// Spread forbids two workers of the group to share a node.
 	Spread bool
-	// GrowAfter is set after a worker found no place here: until then, the group does
-	// not grow.
+	// GrowAfter is the time before which the group does not grow. It is set when a
+	// worker found no place here.
 	GrowAfter time.Time
 }
 
@@ -97,7 +97,7 @@ type Job struct {
 
 	Stopped bool // by its user; HoldReason is set, too
 
-	// Reasons to leave the job alone, for messages; "" means none.
+	// Reasons why the job does not change, for messages; "" means none.
 	Frozen          string // a worker completed, or the job ended: never again
 	HoldReason      string // stopped, paused, invalid, deployment running: while it lasts
 	UnhealthyReason string // a worker sits on an unhealthy node: while it lasts
@@ -110,16 +110,17 @@ type Job struct {
 	PendingSince time.Time // since when workers wait for a place; zero when none does
 	ManualUntil  time.Time // a count that a user set by hand stays until then
 
-	// Locality is set if it matters which groups hold the workers: in a pool with a
-	// topology, unless the job's placement does not matter.
+	// Locality is nil if it does not matter which groups hold the workers, as in a
+	// pool without a topology.
 	Locality *Locality
-	// Mobility is what moving its workers gains and costs; nil if they never move.
+	// Mobility holds what is known about moving the job's workers; nil if they
+	// never move.
 	Mobility *Mobility
 	// Moving is a move of its workers that has begun, or nil.
 	Moving *Moving
 
-	// KeepUntil is when Nomad would collect a job without workers as garbage; zero if
-	// it would not.
+	// KeepUntil is the time at which Nomad would remove a job without workers
+	// (garbage collection); zero if it would not.
 	KeepUntil time.Time
 }
 
@@ -177,17 +178,17 @@ type Want struct {
 	Count  int
 	Reason string
 	Wait   waiting.Reason // why the job has no workers; "" if it has some, or it is not known
-	// Reclaimed is set where the job gives slots back that its queue borrowed. It does so
-	// however lately it was changed.
+	// Reclaimed is set if the job gives back slots that its queue borrowed. It does so
+	// even during its hold time.
 	Reclaimed bool
-	// Stops is set where the job ran as long as it may. It has no workers then, even if it
-	// must not be suspended.
+	// Stops is set if the job has run for as long as it may. It then gets no workers, even
+	// if it must not be suspended.
 	Stops bool
 }
 
 // Options are the planner's settings.
 type Options struct {
-	Hold             time.Duration // a job is left alone for this long after a change
+	Hold             time.Duration // time after a change in which a job does not change again
 	PlacementTimeout time.Duration // workers not placed for this long are relocated or rolled back
 	PlacementRetry   time.Duration // and their group does not grow for this long
 	GCProtection     time.Duration // a parked job is protected this long before it would be collected
@@ -264,6 +265,7 @@ type Wait struct {
 type Plan struct {
 	Actions []Action
 	Waits   []Wait
-	// RequeueAt is when a new plan may differ even if nothing changes; zero means never.
+	// RequeueAt is the time from which a new plan may differ even if nothing changes;
+	// zero means never.
 	RequeueAt time.Time
 }

@@ -65,8 +65,9 @@ func (job *Job) Settled() int {
 	return n
 }
 
-// moves reports whether a move of the job is under way and may still be completed: the
-// user may have changed the job since it began, or the operator the topology.
+// moves reports whether a move of the job is under way and may still be completed.
+// Since the move began, the user may have changed the job, or the operator the
+// topology.
 func (job *Job) moves() bool {
 	m := job.Moving
 	return m != nil && len(m.To) == len(job.Groups) && len(m.From) == len(job.Groups) && m.Underway(job.counts()) &&
@@ -106,8 +107,8 @@ func (b *planBuilder) stranded(j int) bool {
 	return job.moves() && m.GrowFirst && !m.Queued && !m.Joined && !m.Until.After(b.now) && !job.mayHave(m.From)
 }
 
-// underway reports whether a job's move makes progress. While a job is left alone, its move
-// may stay halfway forever.
+// underway reports whether a job's move makes progress. While a job must not change, its
+// move may stay halfway forever.
 func (b *planBuilder) underway(j int) bool {
 	job := &b.Jobs[j]
 	if !job.moves() || b.stranded(j) || job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(b.now) {
@@ -136,7 +137,7 @@ func (job *Job) route(from, to []int) string {
 	return fmt.Sprintf("%d worker%s from %s to %s", n, s, strings.Join(left, ", "), strings.Join(come, ", "))
 }
 
-// proceed makes the second half of a job's move, gives it up, or waits.
+// proceed makes the second half of a job's move, gives the move up, or waits.
 func (b *planBuilder) proceed(j int) {
 	job := &b.Jobs[j]
 	m := job.Moving
@@ -180,7 +181,8 @@ func (m *Moving) grown(job *Job) (out []string) {
 	return out
 }
 
-// await promises room to the new workers of a move that does not have them yet.
+// await reserves room for the new workers of a move that does not have them
+// yet.
 func (c *capacity) await(j int) {
 	job := &c.cluster.Jobs[j]
 	if !job.moves() || job.Moving.GrowFirst && !job.Moving.Queued || job.Frozen != "" || job.Stopped {

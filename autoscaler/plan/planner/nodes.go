@@ -17,8 +17,9 @@ type NodeClass struct {
 	Pool, Class string
 	Nodes       int // nodes that take workers
 	Idle        int // of these, those without a worker
-	// Waiting is how many more nodes would hold the jobs that wait to start, and Growing
-	// how many more than these would hold the growth of jobs that have workers.
+	// Waiting is the number of additional nodes that would hold the jobs that wait to
+	// start. Growing is the number beyond these that would hold the growth of jobs with
+	// workers.
 	Waiting, Growing int
 }
 

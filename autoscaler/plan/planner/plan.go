@@ -96,7 +96,7 @@ func (b *planBuilder) act(j int, a Action) {
 }
 
 // targetOf returns the total that a job may go to now: the wanted one, brought within its
-// bounds, or its current count if it is to be left alone.
+// bounds, or its current count if it must not change.
 func (b *planBuilder) targetOf(j int, w Want) int {
 	job := &b.Jobs[j]
 	count := job.Count()
@@ -175,8 +175,8 @@ func (job *Job) floor() int {
 	return n
 }
 
-// mayStop reports whether 0 workers keep the promises made to the job: it never had its
-// minimum, or it may be suspended.
+// mayStop reports whether the job may go to 0 workers: it never had its minimum, or it
+// may be suspended.
 func (job *Job) mayStop() bool {
 	return job.floor() == 0 && (!job.Started || job.Incomplete || job.Preemptible)
 }
@@ -216,7 +216,7 @@ func (b *planBuilder) holding(j int) int {
 	return n
 }
 
-// keep protects a parked job before Nomad would collect it.
+// keep protects a job without workers from Nomad's garbage collection, in time.
 func (b *planBuilder) keep(j int) {
 	job := &b.Jobs[j]
 	if job.KeepUntil.IsZero() || job.Count() != 0 || b.acted[j] || job.Frozen != "" || job.HoldReason != "" {

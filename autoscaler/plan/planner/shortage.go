@@ -62,7 +62,7 @@ func (b *planBuilder) noteShortfall(n int) { b.lastWait().Shortfall = n }
 
 func (b *planBuilder) lastWait() *Wait { return &b.plan.Waits[len(b.plan.Waits)-1] }
 
-// lacks returns what keeps a job from starting for which there is no room.
+// lacks returns why there is no room for a job to start.
 func (b *planBuilder) lacks(j int) waiting.Reason {
 	job := &b.Jobs[j]
 	if job.Ratio != nil {

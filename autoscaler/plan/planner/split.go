@@ -63,7 +63,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 }
 
 // grow plans how far a job gets towards its target with the current room, or why it has to
-// wait. more is until when more room may come; zero means that none will.
+// wait. more is the time until which more room may come; zero means that none will.
 func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	job := &b.Jobs[j]
 	from, to := job.Count(), b.target[j]

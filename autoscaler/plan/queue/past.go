@@ -18,7 +18,8 @@ const (
 	Month Period = "month"
 )
 
-// Start returns when the period that contains a time began. Times are in Unix seconds.
+// Start returns the start of the period that contains a time. Times are in Unix
+// seconds.
 func (p Period) Start(now float64) float64 {
 	t := time.Unix(int64(math.Floor(now)), 0).UTC()
 	y, m, d := t.Date()
@@ -32,7 +33,7 @@ func (p Period) Start(now float64) float64 {
 	return float64(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix())
 }
 
-// End returns when the period that contains a time ends.
+// End returns the end of the period that contains a time.
 func (p Period) End(now float64) float64 {
 	start := time.Unix(int64(p.Start(now)), 0).UTC()
 	switch p {
@@ -56,7 +57,7 @@ type Budget struct {
 	Stop bool
 }
 
-// Past holds what a division takes into account of a queue's past.
+// Past holds the sums of a queue's past use that a division takes into account.
 type Past struct {
 	// Borrowed is the recent mean of the slots that the queue borrowed, and Cost the recent
 	// mean of their cost, both in thousandths.

@@ -10,7 +10,7 @@ import (
 
 // Reservation raises the guarantee of a queue, and of the queues that contain it, for some
 // time. Times are seconds on the caller's clock. Before it begins, its slots are lent, but
-// only to jobs that can give them back, since nobody knows how long other jobs run.
+// only to jobs that can give them back, because no one knows how long other jobs run.
 type Reservation struct {
 	Name, Queue string
 	Slots       int

@@ -39,7 +39,8 @@ func (l *Layout) account(slots int, used []int, reserved, later bool) *Account {
 	return a
 }
 
-// counted returns the slots that a node counts for at its parent if it uses so many.
+// counted returns the slots that count at a node's parent if the node uses the given
+// number.
 func (a *Account) counted(n, used int) int {
 	guaranteed := 0
 	if a.reserved {
@@ -51,7 +52,7 @@ func (a *Account) counted(n, used int) int {
 	return max(used, guaranteed)
 }
 
-// Fits reports whether a leaf may use more additional slots. If not, at is the node whose
+// Fits reports whether a leaf may use this many more slots. If not, at is the node whose
 // limit this would exceed; the pool counts as a node.
 func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 	ok = true
@@ -74,7 +75,7 @@ func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 // use than the pool has.
 func (a *Account) Left() int { return a.slots - a.used[0] }
 
-// Room returns the most additional slots that a leaf may use.
+// Room returns how many more slots a leaf may use at most.
 func (a *Account) Room(leaf int) int {
 	return sort.Search(a.slots, func(n int) bool {
 		_, ok := a.Fits(leaf, n+1)
@@ -82,7 +83,7 @@ func (a *Account) Room(leaf int) int {
 	})
 }
 
-// Add counts more additional slots of a leaf.
+// Add counts this many more slots of a leaf.
 func (a *Account) Add(leaf, more int) {
 	a.l.Path(leaf, func(n int) bool {
 		before := a.counted(n, a.used[n])

@@ -170,8 +170,8 @@ func (t *Tree) Domains(level int) []Domain { return t.domains[level] }
 // Leaves returns how many leaves there are.
 func (t *Tree) Leaves() int { return len(t.links) }
 
-// Leaf returns which leaf of the tree a node's bin is, or -1 if it is not in the tree. If
-// the bin is unknown (-1), Leaf returns the node's first leaf.
+// Leaf returns the leaf of a node's bin, or -1 if the bin is not in the tree. If the bin
+// is unknown (-1), Leaf returns the node's first leaf.
 func (t *Tree) Leaf(node, bin int) int {
 	if node < 0 || node >= len(t.first)-1 {
 		return -1

@@ -16,7 +16,7 @@ var elasticSRJFEntry = registry.Define(registry.Info{
 	Trusts: registry.Lengths,
 }, elastic{Efficiency: -1}, elastic.srjf)
 
-// srjf is elastic FIFO with the jobs of least remaining work first.
+// srjf decides like elastic FIFO, with the jobs of least remaining work first.
 func (e elastic) srjf(s *policy.Snapshot) policy.Decision {
 	d, pools := split(s)
 	for _, p := range pools {

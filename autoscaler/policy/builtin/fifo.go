@@ -8,10 +8,10 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// fifo starts jobs in order of arrival at their preferred size and leaves them alone
-// until they end. It is the baseline of nearly every scheduling paper. With Strict, no
-// job overtakes the head of the queue; without it (backfill), later jobs overtake one
-// that does not fit. Papers call both FIFO, and the difference is large.
+// fifo starts jobs in order of arrival at their preferred size and does not change
+// them until they end. It is the baseline of nearly every scheduling paper. With
+// Strict, no job overtakes the head of the queue; without it (backfill), later jobs
+// overtake one that does not fit. Papers call both FIFO, and the difference is large.
 type fifo struct {
 	Strict bool `hcl:"strict,optional" doc:"no job overtakes the first waiting job; false lets later jobs fill the gap (backfill)"`
 }

@@ -59,8 +59,8 @@ func (p *pool) grow(order []*candidate, floor float64, why string) {
 	}
 }
 
-// rate is the speed-up gained per GPU by going from the current size to the
-// given one.
+// rate returns the speed-up per GPU that is gained by going from the current
+// size to the given one.
 func (c *candidate) rate(to int) float64 {
 	gain := c.speed(to) - c.speed(c.n)
 	if gpus := c.cost(to) - c.cost(c.n); gpus != 1 {

@@ -47,7 +47,7 @@ type Arrival struct {
 	Length Length
 }
 
-// Start is when a waiting job is expected to start, on the snapshot's clock.
+// Start is the expected start of a waiting job, on the snapshot's clock.
 type Start struct {
 	Job string
 

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package record turns the statuses of a running autoscaler, read again and
-// again, into an event log that the simulator can replay under another policy.
+// Package record turns repeated statuses of a running autoscaler into an event
+// log that the simulator can replay under another policy.
 //
 //	kolo agent ──/v1/status──> Recorder ──events──> file ──> kolo simulate -trace
 //

@@ -120,8 +120,8 @@ func (r *Recorder) job(s *api.JobStatus) []trace.Event {
 	return out
 }
 
-// totalChange is the relative change of a job's length that is recorded again: a length
-// that is estimated from samples never stands still.
+// totalChange is the relative change from which a job's length is recorded again: a
+// length that is estimated from samples changes all the time.
 const totalChange = 0.01
 
 // describe returns what a job asks for, without name and time.
@@ -155,8 +155,8 @@ func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	return out
 }
 
-// resized records the new gaps whose seconds are known. The status has the last few; old
-// ones drop out at its front.
+// resized records the new gaps whose seconds are known. The status has only the last
+// few, the oldest first.
 func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
 	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {

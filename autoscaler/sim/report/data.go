@@ -129,8 +129,7 @@ func JobsCSV(w io.Writer, c *sim.Comparison) error {
 
 func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// columns returns the metrics of this comparison, meaningful or not, without migrations if
-// no run moved workers.
+// columns returns all metrics, except migrations if no run moved workers.
 func columns(c *sim.Comparison) []sim.Metric {
 	moved := some(c, func(s *sim.Summary) bool { return s.MovesPerJob > 0 })
 	return slices.DeleteFunc(sim.Metrics(), func(m sim.Metric) bool { return m.Key == "migrations_per_job" && !moved })

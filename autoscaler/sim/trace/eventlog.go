@@ -25,8 +25,9 @@ type logJob struct {
 }
 
 // readEventLog reads Kolo's event log. A job's curve goes through its measured step times.
-// Its length is the steps it did, or total_steps if these are not final. A job without a
-// step time or without steps cannot be replayed: it is an error, or skipped.
+// Its length is total_steps if it has not ended and the log contains them, otherwise the
+// number of steps that it made. A job without a step time or without steps cannot be
+// replayed: it is an error, or skipped.
 func readEventLog(t *Trace, r *bufio.Reader, file string, o Options) error {
 	l := &logReader{trace: t, jobs: map[string]*logJob{}, nodes: map[string]bool{}, gaps: map[int][]float64{}}
 	sc := bufio.NewScanner(r)
@@ -86,7 +87,7 @@ type logReader struct {
 	gaps  map[int][]float64
 }
 
-// entry takes in one line.
+// entry handles one line.
 func (l *logReader) entry(raw []byte, line int) error {
 	var e Event
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -169,7 +170,7 @@ func (l *logReader) node(e *Event) error {
 	return nil
 }
 
-// describe takes in an entry of kind job. A later entry replaces all except the arrival.
+// describe handles an entry of kind job. A later entry replaces all except the arrival.
 func (j *logJob) describe(e *Event) error {
 	b := &j.job
 	if max(1, e.Min) > max(1, e.Max) {

@@ -74,7 +74,7 @@ func ReadPlacements(r io.Reader, file string) (*Placements, error) {
 	return p, nil
 }
 
-// add takes in the present record.
+// add adds the present record.
 func (p *Placements) add(tab *table) {
 	key := appKey{tab.text("application"), tab.whole("batch_size", 1)}
 	if key.app == "" {
@@ -129,7 +129,7 @@ func parseParts(s string) ([]int, error) {
 	return parts, nil
 }
 
-// spell is the inverse of parseParts.
+// spell returns a placement as text. It is the inverse of parseParts.
 func spell(parts []int) string {
 	var b strings.Builder
 	for i, n := range parts {
@@ -198,9 +198,9 @@ func (j *Job) StepTimeOn(workers []int) float64 {
 	return j.StepTime(n) * j.Spans.ratio(gpus)
 }
 
-// at returns the step time of a placement, or else of the nearest one with as many GPUs:
-// the number of nodes nearest, then as few GPUs as possible elsewhere, then the earlier in
-// the file.
+// at returns the step time of a placement or, if it was not measured, of the nearest
+// placement with the same number of GPUs: the one whose number of nodes differs least,
+// then the one with the fewest GPUs elsewhere, then the first in the file.
 func (s *Spans) at(parts []int) (float64, bool) {
 	if t, ok := s.exact[spell(parts)]; ok {
 		return t, true

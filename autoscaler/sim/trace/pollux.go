@@ -23,7 +23,7 @@ type appKey struct {
 // measured size.
 func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
 	if o.Curves == "" {
-		return fmt.Errorf("%s: no step_times.csv beside this trace; name one with -curves", file)
+		return fmt.Errorf("%s: no step_times.csv next to this trace; name one with -curves", file)
 	}
 	curves, err := readStepTimes(o.Curves)
 	if err != nil {

@@ -65,7 +65,7 @@ type Options struct {
 	// Grow is how many times its size in the trace such a job may grow to. 0 is 4.
 	Grow int
 
-	// MaxJobs ends reading after so many jobs, 0 is no limit.
+	// MaxJobs is the largest number of jobs to read; 0 means no limit.
 	MaxJobs int
 }
 

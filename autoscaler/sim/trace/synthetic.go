@@ -17,8 +17,8 @@ type Synthetic struct {
 	GPUs int    // of the cluster it is meant for; sets the arrival rate. 64
 	Seed uint64 // same seed, same trace
 
-	// Load is offered work, at one GPU per job, over capacity. 1 keeps the cluster just
-	// busy if no GPU time is wasted. 0 is 0.8.
+	// Load is the work of the jobs, each on one GPU, divided by the cluster's capacity.
+	// With 1, the cluster is just busy if no GPU time is wasted. 0 means 0.8.
 	Load float64
 
 	// Deadlines is the share of jobs with a deadline, between 1.5 and 4 times

@@ -12,8 +12,8 @@
 //
 //	text ──> length ──> lexer ──> depth ──> HCL's parser
 //
-// Either bound alone is enough for a line of LineBytes; a test measures the
-// stack that the worst of such lines needs.
+// For a line of LineBytes, either bound alone is enough: a test measures the
+// stack that the worst such line needs.
 package nesting
 
 import (
@@ -63,11 +63,12 @@ func limit(what string, tokens hclsyntax.Tokens) error {
 	return nil
 }
 
-// depthOf is an upper bound of how deep HCL's parser and evaluator recurse for
-// these tokens, and where it is reached. Each open bracket, quote and template
-// is a level, and so is each token of the expressions around it but names and
-// literals: an expression of n operators is a tree of at most n levels. A comma
-// ends an expression, and so does a newline in braces and outside of brackets.
+// depthOf returns an upper bound on the depth to which HCL's parser and
+// evaluator recurse for these tokens, and the place at which it is reached.
+// Each open bracket, quote and template is a level. Each token of the
+// expressions around it is a level as well, except names and literals: an
+// expression of n operators is a tree of at most n levels. A comma ends an
+// expression, and so does a newline in braces and outside of brackets.
 func depthOf(tokens hclsyntax.Tokens) (deepest int, at hcl.Range) {
 	levels := []level{{ends: hclsyntax.TokenEOF}} // the text itself
 	depth := 0

@@ -125,7 +125,7 @@ func (c *Store) Find(ctx context.Context) (*Record, error) {
 	return &r, nil
 }
 
-// Save writes the record and leaves the variable's other items alone.
+// Save writes the record and keeps the variable's other items.
 func (c *Store) Save(ctx context.Context, reason string) error {
 	q, err := c.query(ctx)
 	if err != nil {

@@ -106,7 +106,7 @@ func (h *Host) endRequests() {
 }
 
 // withdrawRequest removes the file that requests a checkpoint, before processes of the
-// next ring see it. Anything but an empty regular file is left alone.
+// next ring see it. It removes nothing but an empty regular file.
 func (h *Host) withdrawRequest() {
 	file := h.inTask(h.o.Config.Restart.Checkpoint.File)
 	if file == "" {

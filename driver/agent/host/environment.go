@@ -25,7 +25,7 @@ func private(name string) bool {
 
 // environment returns the environment of one slot: the framework's defaults, the task's
 // own environment, the jobspec's settings, and the variables that the framework and
-// progress reports need. Later ones win.
+// progress reports need. Later ones override earlier ones.
 func (h *Host) environment(s *slot, a elastic.Start) []string {
 	defaults, fixed := s.endpoint.Environment(a.Assignment)
 	env := map[string]string{"PYTHONUNBUFFERED": "1"}

@@ -69,8 +69,8 @@ type activity struct {
 	// held states that one of the threads waits for a disk or a file server, or was stopped, for
 	// example by a debugger. Such a process does not hang, because this passes.
 	held bool
-	// disk states that one waits for a disk or a file server, and traced that a debugger
-	// holds one. runs states that one runs or waits for a CPU.
+	// disk states that a thread waits for a disk or a file server, traced that a
+	// debugger holds one, and runs that one runs or waits for a CPU.
 	disk, traced, runs bool
 	// stopped states that a signal has stopped all threads of one of the processes.
 	stopped bool

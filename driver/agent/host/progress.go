@@ -45,8 +45,8 @@ func newProgressFile(path string) (progressFile, error) {
 // The script, or its launcher, touches the file after each step.
 func (p *progressFile) stepFile() string { return p.path + ".step" }
 
-// stepped returns when the step file was touched, 0 if it was not touched since the last
-// call.
+// stepped returns the time at which the step file was touched, 0 if it was not touched
+// since the last call.
 func (p *progressFile) stepped() float64 {
 	info, err := os.Lstat(p.stepFile())
 	if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(p.step) {

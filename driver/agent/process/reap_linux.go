@@ -23,8 +23,8 @@ const reapEvery = time.Second
 // own holds the children of this process that a Process waits for.
 var own = children{pids: map[int]bool{}}
 
-// children holds the child processes that ReapOrphans leaves alone. A child is among them
-// from its start on, because both start and the reaper hold the lock.
+// children holds the child processes that ReapOrphans must not reap. A child is among
+// them from its start on, because both start and the reaper hold the lock.
 type children struct {
 	mu   sync.Mutex
 	pids map[int]bool

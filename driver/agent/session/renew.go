@@ -133,8 +133,8 @@ func (f *Follower) longer(s *HostEnd) (*HostEnd, error) {
 	return next, nil
 }
 
-// renewal returns when to renew a session that ends at until. It leaves a third to half of
-// the remaining time for failed attempts.
+// renewal returns the time for the renewal of a session that ends at until. It leaves a
+// third to half of the remaining time for failed attempts.
 func renewal(now, until time.Time, soonest time.Duration) time.Time {
 	left := max(until.Sub(now), 0)
 	return now.Add(max(left/2+rand.N(left/6+1), soonest))

@@ -38,7 +38,8 @@ type Progress struct {
 	Slow *string `json:"-"`
 }
 
-// Newest returns when the script last reported anything, 0 if never.
+// Newest returns the time of the script's last report of any kind, 0 if there
+// was none.
 func (p *Progress) Newest() float64 { return max(p.At, p.SteppedAt) }
 
 // Counts reports whether a line of a script contains anything that is counted.

@@ -133,7 +133,8 @@ func (m *Machine) Tick(now time.Duration) []Action {
 	return m.flush()
 }
 
-// Next returns when to call Tick next, and false if there is nothing to wait for.
+// Next returns the time for the next Tick, and false if there is nothing to wait
+// for.
 func (m *Machine) Next() (time.Duration, bool) {
 	if m.phase != paused && m.phase != leading {
 		return 0, false

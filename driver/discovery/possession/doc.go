@@ -5,12 +5,12 @@
 // without showing the signature. It is pure: no I/O, no clock.
 //
 // Agents of one job recognize each other by tokens that Nomad has signed (workload
-// identities). Nomad accepts such a token from anyone, so whoever receives a token can use
-// it. An agent therefore does not send its token. It sends the token's header and claims,
-// which are no secret, and a proof that it knows Nomad's signature of exactly these bytes.
-// The proof is made for a context, for example a TLS public key and a validity period, and
-// is worthless in any other. Only the signature stays secret, and without it the rest is
-// not a token.
+// identities). Nomad accepts such a token from anyone, so anyone who receives a token can
+// use it. An agent therefore does not send its token. It sends the token's header and
+// claims, which are no secret, and a proof that it knows Nomad's signature of exactly
+// these bytes. The proof is made for a context, for example a TLS public key and a
+// validity period, and is worthless in any other. Only the signature stays secret, and
+// without it the rest is not a token.
 //
 //	token = header.claims.signature        sent = header.claims + proof(context)
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // stopWithin is how long a thread may take to stop. A thread that waits for a disk takes
-// longer; it is then left alone.
+// longer, and is then given up.
 const stopWithin = time.Second
 
 // noProcess is larger than any process number that the kernel assigns.

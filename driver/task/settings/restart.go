@@ -23,8 +23,9 @@ const (
 	ModeRestart   = "restart"
 )
 
-// Restart configures what replaces lost processes: spare hosts, or other processes on the same
-// slots if processes can't change their ring. It is a part of the agent's configuration.
+// Restart configures how lost processes are replaced: by spare hosts or, if processes can't
+// change their ring, by other processes on the same slots. It is a part of the agent's
+// configuration.
 type Restart struct {
 	// Mode is ModeInProcess or ModeRestart. If empty, the first process's behaviour
 	// decides.

@@ -67,9 +67,9 @@ const Answers = ({ detail, series, now }) => {
 
 const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing"], ["lost", "Lost steps"], ["idle", "Idle"], ["unknown", "Unknown"]];
 
-const Usage = ({ usage: u, leading }) => !u ? html`<p class="empty">${leading ? "Nothing is known yet." : "Not known here: the leader keeps the account."}</p>` : html`<div class="usage">
+const Usage = ({ usage: u, leading }) => !u ? html`<p class="empty">${leading ? "Nothing is known yet." : "Only the leader knows this."}</p>` : html`<div class="usage">
   <span class="stack" aria-hidden="true">${PARTS.map(([key]) => html`<i key=${key} class="use-${key}" style=${{ flexGrow: Math.max(0, u[key] || 0) }}></i>`)}</span>
-  <table><caption class="quiet">Time of its slots, added up</caption><tbody>${PARTS.filter(([key]) => u[key] > 0).map(([key, name]) => html`<tr key=${key}><th scope="row"><i class="swatch use-${key}" aria-hidden="true"></i>${name}</th>
+  <table><caption class="quiet">Slot-time by use</caption><tbody>${PARTS.filter(([key]) => u[key] > 0).map(([key, name]) => html`<tr key=${key}><th scope="row"><i class="swatch use-${key}" aria-hidden="true"></i>${name}</th>
     <td class="n">${seconds(u[key])}</td><td class="n">${percent(u.held > 0 ? u[key] / u.held : undefined)}</td></tr>`)}
     <tr class="sum"><th scope="row">Waited</th><td class="n">${seconds(u.waiting)}</td><td></td></tr></tbody></table></div>`;
 
@@ -136,7 +136,7 @@ export const JobView = ({ store, actions, now }) => {
   if (detailError) return html`<section class="card"><h1 tabindex="-1">${name}</h1><p class="problem" role="alert">${detailError}</p></section>`;
   if (!detail) return html`<section class="card" aria-busy="true"><h1 tabindex="-1">${name}</h1><p class="empty">Loading …</p></section>`;
   const j = detail.job;
-  if (!j) return html`<section class="card"><h1 tabindex="-1">${name}</h1><p>Kolo leaves this job alone${detail.ineligible?.off ? ": scaling is switched off." : ":"}</p>
+  if (!j) return html`<section class="card"><h1 tabindex="-1">${name}</h1><p>Kolo does not scale this job${detail.ineligible?.off ? ": scaling is switched off." : " because of errors:"}</p>
     <ul class="problems">${(detail.ineligible?.problems || []).map(p => html`<li key=${p}>${p}</li>`)}</ul></section>`;
   const paused = j.hold_reason === "paused by a user", t = detail.training;
   return html`<div class="job-view">

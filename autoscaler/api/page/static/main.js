@@ -109,7 +109,7 @@ const Login = () => html`<form class="login" onSubmit=${e => {
   e.target.reset();
   store.set({ login: false, statusError: "", message: "" }, true);
   follow();
-}}><label>Nomad token <input name="token" type="password" autocomplete="off"/></label> <button class="primary">Use it</button> <span class="hint">Kept until this tab is closed. An empty one is forgotten.</span></form>`;
+}}><label>Nomad token <input name="token" type="password" autocomplete="off"/></label> <button class="primary">Use it</button> <span class="hint">Kept until you close this tab. To remove it, leave the field empty.</span></form>`;
 
 const NAV = [["overview", "#/", "Overview"], ["nodes", "#/nodes", "Nodes"], ["plan", "#/plan", "Next"]];
 
@@ -171,10 +171,10 @@ let focusing = false;
 const heading = () => document.querySelector("main h1")?.focus();
 
 let polls = 0, timer = 0, polling = false, again = false;
-let stale = true, slowAt = -Infinity; // stale: an event may have changed what is asked slowly
+let stale = true, slowAt = -Infinity; // stale: an event may have changed the data that is requested rarely
 
 async function poll() {
-  if (polling) { again = true; return; } // a second one would only repeat it
+  if (polling) { again = true; return; } // one poll at a time
   polling = true;
   clearTimeout(timer);
   await ask();
@@ -187,7 +187,7 @@ async function poll() {
 async function ask() {
   stale ||= polls % SLOW === 0;
   polls++;
-  const slow = stale && performance.now() - slowAt >= POLL; // a storm of events must not become a storm of costly questions
+  const slow = stale && performance.now() - slowAt >= POLL; // many events must not cause as many costly requests
   if (slow) [stale, slowAt] = [false, performance.now()];
   try {
     const status = await get("v1/status");

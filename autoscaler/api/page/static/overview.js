@@ -54,7 +54,7 @@ export function describe(e) {
     const verb = new Map([["start", "started"], ["resume", "resumed"], ["grow", "grew"], ["shrink", "shrank"], ["suspend", "was suspended"], ["migrate", "moves workers"], ["rollback", "went back"], ["repair", "was repaired"], ["move", "moved workers"]]).get(e.cause) || e.cause || "changed";
     return `${verb}: ${number(e.from)} → ${number(e.to)}`;
   }
-  return new Map([["complete", "is complete"], ["idle", "is idle"], ["problem", "has a problem"], ["trouble", "could not be changed"], ["moved", "was moved"], ["pause", "pause"], ["policy", "policy"], ["reload", "configuration read again"], ["leader", "leader"]]).get(e.type) || e.type;
+  return new Map([["complete", "is complete"], ["idle", "is idle"], ["problem", "has a problem"], ["trouble", "could not be changed"], ["moved", "was moved"], ["pause", "pause"], ["policy", "policy"], ["reload", "configuration reloaded"], ["leader", "leader"]]).get(e.type) || e.type;
 }
 
 const Events = memo(({ events, most = 40 }) => html`<section class="card events" aria-labelledby="events-title"><h2 id="events-title">What happened</h2>
@@ -91,7 +91,7 @@ const Jobs = memo(({ status, pool, filter, onFilter }) => {
     <header><h2 id="jobs-title">Jobs <span class="count">${number(all.length)}</span></h2>
       <${Filter} label="Filter jobs" value=${filter} onInput=${onFilter}/></header>
     <${Table} caption="Elastic jobs of the pool" hideCaption columns=${columns} rows=${found.slice(0, MOST_ROWS)} total=${found.length} rowKey=${jobKey} empty=${all.length ? "No job matches." : "There is no elastic job in this pool."}/>
-    ${(status.ineligible || []).length > 0 && html`<h3>Left alone</h3><ul class="problems">${status.ineligible.slice(0, MOST_ROWS).map(j => html`<li key=${jobKey(j)}>
+    ${(status.ineligible || []).length > 0 && html`<h3>Not scaled</h3><ul class="problems">${status.ineligible.slice(0, MOST_ROWS).map(j => html`<li key=${jobKey(j)}>
       <b>${jobName(j)}</b> ${j.off ? "switched off" : (j.problems || []).join(" ")}</li>`)}</ul>`}
   </section>`;
 });

@@ -41,7 +41,7 @@ export const Plan = ({ store, actions }) => {
         <button type="submit">Preview</button>
         ${policies && Object.hasOwn(policies.set, store.draft.pool) && html`<button type="button" onClick=${() => actions.setPolicy(store.draft.pool, "")}>Back to the configured ${Object.hasOwn(policies.configured, store.draft.pool) ? policies.configured[store.draft.pool] : policies.configured["*"] || ""}</button>`}
       </form>
-      <p class="hint">A preview changes nothing. It needs a token, like a change.</p>
+      <p class="hint">A preview changes nothing, but requires a token.</p>
       ${preview && html`<div class="preview"><${Changes} proposal=${preview} caption=${`With ${preview.policy} in ${preview.pool}`}/>
         <p>${plural(changed(preview).length, "job")} would be resized. <button class="primary" onClick=${() => actions.setPolicy(preview.pool, store.draft.policy)}>Set this policy</button></p></div>`}
     </section>
