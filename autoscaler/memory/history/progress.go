@@ -27,9 +27,24 @@ type Progress struct {
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
 
+	Straggler *Straggler `json:"straggler"` // nil if no rank makes the others wait
+
 	// These are only shown. No decision depends on them.
 	Phase string `json:"phase"` // waiting, training, resizing or finished
 	Hold  string `json:"hold"`  // why no new ring may form now
+}
+
+// Straggler is a rank that arrives last in most of the recent steps.
+type Straggler struct {
+	Rank    int     `json:"rank"`
+	AllocID string  `json:"alloc_id"`
+	Share   float64 `json:"share"`          // of the recent steps
+	Behind  float64 `json:"behind_seconds"` // after the median of the other ranks
+}
+
+// Valid reports whether the numbers are possible.
+func (s *Straggler) Valid() bool {
+	return within(s.Share, 0, 1) && within(s.Behind, 0, maxSeconds)
 }
 
 // Rank is one process of the ring.
