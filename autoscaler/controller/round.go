@@ -52,6 +52,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		wake = earliest(wake, at)
 	}
 	c.status = report.Status(result)
+	for i := range c.status.Jobs {
+		c.noteLate(&c.status.Jobs[i], now)
+	}
 	c.decided = now
 	c.recordSlots(view, now)
 	events := c.events

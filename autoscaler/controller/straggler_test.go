@@ -110,7 +110,7 @@ func TestProbe_Straggler(t *testing.T) {
 	becomes(t, a, "victim", func(j *api.JobStatus) bool { return j.Straggler != nil && j.Straggler.Node == alloc.Node })
 	report.Store("null")
 	becomes(t, a, "victim", func(j *api.JobStatus) bool { return j.Straggler == nil })
-	for _, text := range []string{`{"rank":-1}`, `{"share":2}`, `{"behind_seconds":1e300}`, `{"behind_seconds":-1}`, `{"rank":"x"}`} {
+	for _, text := range []string{`null,"stall":{"size":-1}`, `null,"stall":{"seconds":1e300}`, `{"rank":-1}`, `{"share":2}`, `{"behind_seconds":1e300}`, `{"behind_seconds":-1}`, `{"rank":"x"}`} {
 		report.Store(text)
 		asked(t, s, 3)
 		must.Nil(t, victim(a).Straggler, must.Sprint(text))

@@ -28,6 +28,7 @@ type Progress struct {
 	Complete    bool                `json:"complete"`
 
 	Straggler *Straggler `json:"straggler"` // nil if no rank makes the others wait
+	Stall     *Stall     `json:"stall"`     // the last one; nil if there was none
 
 	// These are only shown. No decision depends on them.
 	Phase string `json:"phase"` // waiting, training, resizing or finished
@@ -46,6 +47,16 @@ type Straggler struct {
 func (s *Straggler) Valid() bool {
 	return within(s.Share, 0, 1) && within(s.Behind, 0, maxSeconds)
 }
+
+// Stall states that a ring has made no step for too long. It may have gone on since.
+type Stall struct {
+	Generation uint64  `json:"generation"` // of the ring
+	Size       int     `json:"size"`       // slots in the ring
+	Seconds    float64 `json:"seconds"`
+}
+
+// Valid reports whether the duration is possible.
+func (s *Stall) Valid() bool { return within(s.Seconds, 0, maxSeconds) }
 
 // Rank is one process of the ring.
 type Rank struct {

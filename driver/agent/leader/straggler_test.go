@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // lastIn returns the reports of n steps. In the first of every ten steps the ranks of others
@@ -91,4 +94,24 @@ func TestStragglerOfARing(t *testing.T) {
 	must.Nil(t, status())
 	l.receive(t.Context(), "a", &wire.ToLeader{Progress: &wire.Progress{Generation: old, Step: value(2), At: 2, Last: lastIn(100, 1, 0.14)}})
 	must.Nil(t, status(), must.Sprint("a late report of the last ring"))
+}
+
+// The status keeps the last stall, also under the next leader.
+func TestStatusOfAStall(t *testing.T) {
+	t.Parallel()
+	l := lead(t, config.Config{Training: settings.Training{StallTimeout: settings.Duration(10 * time.Minute)}}, "a", "b")
+	status := func() *wire.Stall { l.publish(); return l.status.Stall }
+	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
+	must.Nil(t, status())
+	must.False(t, l.stalled(6*time.Minute))
+	must.Eq(t, 1, status().Generation)
+	must.Eq(t, 2, status().Size)
+	must.Between(t, 300, status().Seconds, 420)
+	must.True(t, l.stalled(11*time.Minute))
+	must.Between(t, 600, status().Seconds, 720)
+
+	next := New(Options{Exchange: noExchange, Term: 2, Logger: hclog.NewNullLogger()})
+	next.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Slots: make([]elastic.SlotReport, 1)}, Status: l.status}, &hostEnd{})
+	next.publish()
+	must.Eq(t, l.status.Stall, next.status.Stall)
 }

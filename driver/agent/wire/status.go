@@ -54,6 +54,8 @@ type Status struct {
 	// Straggler is the rank that makes the others wait, nil if there is none or if the script
 	// does not report which rank arrives last.
 	Straggler *Straggler `json:"straggler,omitempty"`
+	// Stall is the last stall of the job, nil if there was none.
+	Stall *Stall `json:"stall,omitempty"`
 	// Resizes are the latest changes of the ring, the newest last.
 	Resizes []Resize `json:"resizes"`
 
@@ -109,6 +111,13 @@ type Straggler struct {
 	// Behind is the time in seconds by which it then arrived after the median of the other
 	// ranks.
 	Behind float64 `json:"behind_seconds"`
+}
+
+// Stall states that a ring has made no step for too long. It may have gone on since.
+type Stall struct {
+	Generation uint64  `json:"generation"`
+	Size       int     `json:"size"`
+	Seconds    float64 `json:"seconds"` // without a step, when the stall was noticed
 }
 
 // Event is an event of an allocation.
