@@ -3,6 +3,7 @@
 
 """Which rank arrives last in the exchange of gradients."""
 
+import copy
 import os
 import threading
 import unittest
@@ -79,6 +80,32 @@ class Measured(unittest.TestCase):
         with mock.patch.object(waits.time, "perf_counter", mock.Mock(side_effect=[1.0, 2.0])):
             (self.wrapped(torch.ones(2, 4)) + other(torch.ones(2, 4))).sum().backward()
         self.assertEqual(1_000_001, self.waits.take())
+
+    def test_a_pass_that_does_not_use_the_first_parameters(self):
+        class Second(torch.nn.Sequential):
+            def forward(self, batch):
+                return self[1](batch)
+
+        second = DistributedDataParallel(Second(torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)), find_unused_parameters=True)
+        self.waits.watch(second)
+        self.step(second)
+        self.assertNotEqual(UNKNOWN, self.waits.take())
+
+    def test_options_of_the_module(self):
+        for options in {"static_graph": True}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}:
+            wrapped, measured = DistributedDataParallel(torch.nn.Linear(4, 1), **options), Waits()
+            measured.watch(wrapped)
+            for _ in range(3):
+                self.step(wrapped)
+                self.assertNotEqual(UNKNOWN, measured.take(), options)
+            with wrapped.no_sync():
+                self.step(wrapped)
+            self.step(wrapped)
+            self.assertNotEqual(UNKNOWN, measured.take(), options)
+
+    def test_copies_of_the_module_are_not_measured(self):
+        copy.deepcopy(self.module)(torch.ones(2, 4)).sum().backward()
+        self.assertEqual(UNKNOWN, self.waits.take())
 
     def test_a_pass_that_failed_does_not_stop_the_measurement(self):
         with mock.patch.object(waits.compat, "after_backward"):  # its functions never run

@@ -35,8 +35,8 @@ class Waits:
 
     def watch(self, module: torch.nn.Module) -> None:
         """Measures the waits in each backward pass of a DistributedDataParallel."""
-        parameter = next((one for one in module.parameters() if one.requires_grad), None)
-        if parameter is not None:
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        for parameter in trained[:1] + trained[1:][-1:]:  # two, because a pass may not use one of them
             self._hooks.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
 
     def take(self) -> int:
