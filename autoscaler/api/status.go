@@ -195,6 +195,8 @@ type JobStatus struct {
 	Idle   float64 `json:"idle,omitempty"`
 	IdleBy string  `json:"idle_by,omitempty"`
 
+	Straggler *Straggler `json:"straggler,omitempty"` // absent if no rank makes the others wait
+
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
 	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing

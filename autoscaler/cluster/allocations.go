@@ -39,6 +39,21 @@ func (w *Watcher) Live(key identity.JobKey, alloc string) bool {
 	return a != nil && a.job == key && !a.over
 }
 
+// NodeOf returns the name of the node of an allocation. known is false if the allocation is not
+// the job's, or has ended.
+func (w *Watcher) NodeOf(key identity.JobKey, alloc string) (name string, known bool) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	a := w.store.allocs[alloc]
+	if a == nil || a.job != key || a.over {
+		return "", false
+	}
+	if n := w.store.nodes[a.node]; n != nil {
+		name = n.Name
+	}
+	return name, true
+}
+
 // slots returns the number of slots of its pool that an allocation of an elastic
 // group holds.
 func (s *store) slots(a *alloc, pools func(string) config.Pool) int {

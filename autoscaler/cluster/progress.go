@@ -50,6 +50,12 @@ func readProgress(text []byte) (*history.Progress, error) {
 			return nil, fmt.Errorf("rank %d or its allocation ID is invalid", r.Rank)
 		}
 	}
+	if s := p.Straggler; s != nil && (!slots(s.Rank) || len(s.AllocID) > allocIDLimit || !s.Valid()) {
+		return nil, fmt.Errorf("straggler %d, its allocation ID or its numbers are invalid", s.Rank)
+	}
+	if s := p.Stall; s != nil && (!slots(s.Size) || !s.Valid()) {
+		return nil, errors.New("the size or the duration of stall is invalid")
+	}
 	for _, r := range p.Resizes {
 		if !slots(r.From) || !slots(r.To) {
 			return nil, fmt.Errorf("a resize from %d to %d slots", r.From, r.To)

@@ -30,7 +30,7 @@ const (
 )
 
 // Notifications lists the words that select events for a webhook.
-var Notifications = []string{"complete", "failed", "suspended", "idle", "problem", "trouble"}
+var Notifications = []string{"complete", "failed", "suspended", "idle", "late", "stalled", "straggler", "problem", "trouble"}
 
 func (n *Notify) settings() settings {
 	return settings{

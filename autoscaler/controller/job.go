@@ -39,6 +39,10 @@ type job struct {
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 
+	straggler *straggler // nil if no rank makes the others wait
+	promise   promise
+	stalls    stalls
+
 	wasAlive bool             // the job has had workers since it last failed
 	series   *timeline.Series // reports of its training
 	training *api.Training    // the last report; nil if there is none
@@ -56,6 +60,7 @@ func (c *Controller) job(key identity.JobKey) *job {
 		j = &job{Job: h, series: &timeline.Series{}}
 		if old != nil && old.Created == h.Created {
 			j.series, j.training = old.series, old.training
+			j.promise, j.stalls = old.promise, old.stalls
 		}
 		c.jobs[key] = j
 	}

@@ -84,6 +84,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		h.Counts = maps.Clone(f.Counts)
 		c.fill(j, f, now)
 		c.reportIdle(j)
+		c.reportStraggler(j, now)
 		kinds = append(append(kinds, kindKey(j.Key, f)), groupOf(j, f).Keys()...)
 	}
 	c.addMobility(v, now)

@@ -167,6 +167,8 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		c.ledger.Report(t.key, usageReport(got), now)
 	}
 	c.hear(j, t, got, now)
+	c.hearStall(j, t.key, got.Stall, j.training == nil, now)
+	c.hearStraggler(j, t.key, got.Straggler, now)
 	j.training = report.Training(got)
 	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)

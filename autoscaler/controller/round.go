@@ -52,6 +52,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		wake = earliest(wake, at)
 	}
 	c.status = report.Status(result)
+	for i := range c.status.Jobs {
+		c.noteLate(&c.status.Jobs[i], now)
+	}
 	c.decided = now
 	c.recordSlots(view, now)
 	events := c.events
@@ -77,7 +80,7 @@ func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner
 	}
 	for i := range v.Jobs {
 		j := c.job(v.Jobs[i].Key)
-		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError, Paused: c.overrides.IsPaused(v.Jobs[i].Key), Idle: j.idle, IdleBy: j.idleBy}
+		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError, Paused: c.overrides.IsPaused(v.Jobs[i].Key), Idle: j.idle, IdleBy: j.idleBy, Straggler: j.stragglerNow()}
 	}
 	for name, p := range c.policies {
 		r.Policies[name] = report.Policy{Line: p.line, Problem: p.problem}

@@ -32,7 +32,7 @@ type Notification struct {
 // Kind returns the word of config.Notifications that selects an event, or "" if none does.
 func Kind(e *api.Event) string {
 	switch e.Type {
-	case "complete", "failed", "idle", "problem", "trouble":
+	case "complete", "failed", "idle", "late", "stalled", "straggler", "problem", "trouble":
 		return e.Type
 	case "resize":
 		if e.Cause == "suspend" && e.To == 0 {

@@ -226,6 +226,19 @@ func TestSender_GivesUp(t *testing.T) {
 }
 
 // Slack's format cannot be used to mention everyone or to hide a link.
+// Each word of the configuration selects an event.
+func TestKind(t *testing.T) {
+	for _, word := range config.Notifications {
+		e := api.Event{Type: word}
+		if word == "suspended" {
+			e = api.Event{Type: "resize", Cause: "suspend", From: 2}
+		}
+		must.Eq(t, word, Kind(&e))
+	}
+	must.Eq(t, "", Kind(&api.Event{Type: "policy"}))
+	must.Eq(t, "", Kind(&api.Event{Type: "resize", Cause: "grow"}))
+}
+
 func TestNotification_Slack(t *testing.T) {
 	e := failure("lab", "<!channel>")
 	e.Reason = "see <https://evil.example|the log> & \x1b[2Jmore"

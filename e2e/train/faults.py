@@ -10,6 +10,8 @@ import time
 
 def misbehave(args, step, rank):
     """Does what --fault asks for, once its step and rank have come."""
+    if args.fault == "slow" and step >= args.fault_step and args.fault_rank in (-1, rank) and not os.path.exists(args.fault_end):
+        time.sleep(args.slow_time)
     if args.fault not in ("exit", "raise", "hang", "kill", "evaluate") or step != args.fault_step:
         return
     if args.fault_rank not in (-1, rank):

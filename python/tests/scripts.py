@@ -320,5 +320,21 @@ def sharded():
     train(state)
 
 
+def straggler():
+    """The rank TEST_SLOW takes longer for each step."""
+    state = kolo.State(model=torch.nn.Linear(4, 1), step=0)
+
+    @kolo.elastic
+    def train(state):
+        ddp = kolo.wrap(state.model)
+        while state.step < int(os.environ["TEST_STEPS"]):
+            time.sleep(0.2 if kolo.rank() == int(os.environ["TEST_SLOW"]) else 0.01)
+            ddp(torch.ones(2, 4)).sum().backward()
+            state.step += 1
+            state.commit()
+
+    train(state)
+
+
 if __name__ == "__main__":
     globals()[os.environ["TEST_SCRIPT"]]()

@@ -136,6 +136,26 @@ class Parallel(unittest.TestCase):
         wrapped.module(torch.ones(1, 2)).sum().backward()
         self.assertIsNotNone(wrapped.module.weight.grad)
 
+    def test_after_backward(self):
+        """What is registered when a gradient is accumulated runs before the wait for other processes, and what is registered then runs after it."""
+        group(self)
+        wrapped, order = DistributedDataParallel(torch.nn.Linear(2, 1)), []
+
+        def hook(_, bucket):
+            future = torch.futures.Future()
+            future.set_result([bucket.buffer()])
+            return future.then(lambda done: order.append("exchanged") or done.value()[0])
+
+        def before():
+            order.append("before")
+            compat.after_backward(lambda: order.append("after"))
+
+        wrapped.register_comm_hook(None, hook)
+        wrapped.module.bias.register_post_accumulate_grad_hook(lambda _: compat.after_backward(before))
+        wrapped(torch.ones(1, 2)).sum().backward()
+        self.assertEqual(["before", "after"], [name for name in order if name != "exchanged"])
+        self.assertEqual(1, order.count("exchanged"))
+
 
 class Groups(unittest.TestCase):
     def test_errors(self):

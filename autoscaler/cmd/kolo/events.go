@@ -22,7 +22,7 @@ import (
 )
 
 // eventTypes lists the types of events, in the order of the reference.
-var eventTypes = []string{"resize", "moved", "complete", "failed", "idle", "problem", "trouble", "policy", "pause", "reload", "leader"}
+var eventTypes = []string{"resize", "moved", "complete", "failed", "idle", "late", "stalled", "straggler", "problem", "trouble", "policy", "pause", "reload", "leader"}
 
 // eventsCommand prints events as they happen.
 type eventsCommand struct {

@@ -167,6 +167,9 @@ func trainingRows(s *api.JobStatus) [][]string {
 	if s.Loss != nil {
 		rows = append(rows, []string{"Loss", fmt.Sprintf("%.6g", *s.Loss)})
 	}
+	if s.Straggler != nil {
+		rows = append(rows, []string{"Straggler", s.Straggler.Sentence()})
+	}
 	var times []string
 	for _, p := range s.StepTimes {
 		times = append(times, fmt.Sprintf("%.3g s on %s", p.StepTime, counted(p.Size, "worker")))

@@ -125,6 +125,15 @@ func TestDrawStatus_Blocked(t *testing.T) {
 	must.StrContains(t, drawStatus(s, false), "b/plain has no kolo block and waits for 3 slots: no-room: it needs 3 slots, and elastic jobs can spare 1 for it.")
 }
 
+// A straggler is shown with its node.
+func TestJob_Straggler(t *testing.T) {
+	j := api.JobStatus{Straggler: &api.Straggler{Rank: 5, Node: "c7", Share: 0.92, Behind: 0.14}}
+	must.StrContains(t, drawJob(&api.Job{Job: &j}), "Straggler  rank 5 on node c7 comes last in 92 % of steps, 140 ms after the median")
+	j.Straggler.Behind = 75.2
+	must.StrContains(t, drawJob(&api.Job{Job: &j}), ", 75 s after the median")
+	must.StrNotContains(t, drawJob(&api.Job{Job: &api.JobStatus{}}), "Straggler")
+}
+
 // A job that is idle is shown with the time since its last step.
 func TestStatus_Idle(t *testing.T) {
 	j := api.JobStatus{State: api.StateRunning, Idle: 1920.7}

@@ -27,10 +27,36 @@ type Progress struct {
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
 
+	Straggler *Straggler `json:"straggler"` // nil if no rank makes the others wait
+	Stall     *Stall     `json:"stall"`     // the last one; nil if there was none
+
 	// These are only shown. No decision depends on them.
 	Phase string `json:"phase"` // waiting, training, resizing or finished
 	Hold  string `json:"hold"`  // why no new ring may form now
 }
+
+// Straggler is a rank that arrives last in most of the recent steps.
+type Straggler struct {
+	Rank    int     `json:"rank"`
+	AllocID string  `json:"alloc_id"`
+	Share   float64 `json:"share"`          // of the recent steps
+	Behind  float64 `json:"behind_seconds"` // after the median of the other ranks
+}
+
+// Valid reports whether the numbers are possible.
+func (s *Straggler) Valid() bool {
+	return within(s.Share, 0, 1) && within(s.Behind, 0, maxSeconds)
+}
+
+// Stall states that a ring has made no step for too long. It may have gone on since.
+type Stall struct {
+	Generation uint64  `json:"generation"` // of the ring
+	Size       int     `json:"size"`       // slots in the ring
+	Seconds    float64 `json:"seconds"`
+}
+
+// Valid reports whether the duration is possible.
+func (s *Stall) Valid() bool { return within(s.Seconds, 0, maxSeconds) }
 
 // Rank is one process of the ring.
 type Rank struct {

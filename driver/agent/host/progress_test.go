@@ -190,6 +190,7 @@ func FuzzProgress(f *testing.F) {
 	f.Add([]byte(`{"step": 1e308, "loss": NaN}`+"\n"+`{"step": -9007199254740993}`+"\n"), uint8(1))
 	f.Add([]byte("null\n[]\n{}\n\n\xff\n"+`{"step": {"step": 1}}`+"\n"), uint8(3))
 	f.Add(bytes.Repeat([]byte("["), 1<<12), uint8(200))
+	f.Add([]byte(`{"step": 1, "last": [[5, 0.14], [1e300, 1], [0.5, 1], [-1, 1], [1, -1], [2], [3, 1e300]]}`+"\n"+`{"step": 2, "last": 7}`+"\n"), uint8(200))
 	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
 		p, err := newProgressFile(filepath.Join(t.TempDir(), "progress"))
 		must.NoError(t, err)
@@ -209,10 +210,41 @@ func FuzzProgress(f *testing.F) {
 			for _, l := range lines {
 				s.take(l)
 			}
+			must.LessEq(t, wire.MaxLast, len(s.latest.Last))
 			s.latest.Bound()
+			for _, l := range s.latest.Last {
+				must.True(t, l.Rank >= 0 && l.Behind >= 0)
+			}
 			for _, v := range []*float64{s.latest.Step, s.latest.Samples, s.latest.Epoch, s.latest.TotalSteps, s.latest.First} {
 				must.True(t, v == nil || math.Abs(*v) <= wire.MaxCount)
 			}
 		}
 	})
+}
+
+// A host passes on which rank arrived last in each step since its last message, and no more
+// than the newest of them.
+func TestLastIsPassedOnOnce(t *testing.T) {
+	line := func(text string) wire.Progress {
+		p, ok := wire.ParseProgress([]byte(text))
+		must.True(t, ok)
+		return p
+	}
+	s := &slot{SlotReport: elastic.SlotReport{State: elastic.InRing}}
+	s.take(line(`{"step": 1, "last": [[5, 0.25], [2, 0.5]]}`))
+	s.take(line(`{"step": 2}`))
+	s.take(line(`{"step": 3, "last": [[1, 1], [0.5, 1], ["x", 1]]}`))
+	s.take(line(`{"step": 4, "last": [[0.5, 1], [-1, 1], [1, -1], [1e300, 1], [4, 2, 9], [3]]}`))
+	must.Eq(t, []wire.Last{{Rank: 5, Behind: 0.25}, {Rank: 2, Behind: 0.5}, {Rank: 4, Behind: 2}, {Rank: 3}}, s.latest.Last)
+	for range 2 * wire.MaxLast {
+		s.take(line(`{"step": 5, "last": [[7, 1]]}`))
+	}
+	must.Len(t, wire.MaxLast, s.latest.Last)
+	must.Eq(t, wire.Last{Rank: 7, Behind: 1}, s.latest.Last[0])
+
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
+	h.sendProgress(s)
+	must.SliceEmpty(t, s.latest.Last)
+	_, ok := wire.ParseProgress([]byte(`{"last": [[1, 1]]}`))
+	must.False(t, ok, must.Sprint("it is part of a step's report"))
 }

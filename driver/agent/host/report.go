@@ -34,7 +34,7 @@ func (h *Host) reportLast(s *slot) {
 
 func (h *Host) sendProgress(s *slot) {
 	p := s.latest
-	s.latest.Made, s.latest.Slowest = 0, 0
+	s.latest.Made, s.latest.Slowest, s.latest.Last = 0, 0, nil
 	h.send(&wire.ToLeader{Progress: &p})
 }
 
@@ -91,6 +91,7 @@ func (s *slot) take(l wire.Progress) {
 		}
 		p.Step, l.SteppedAt = l.Step, l.At
 	}
+	p.AddLast(l.Last)
 	p.SteppedAt = max(p.SteppedAt, l.SteppedAt)
 	p.FirstSteppedAt = cmp.Or(p.FirstSteppedAt, p.SteppedAt)
 	s.latest, s.unsent = p, true

@@ -108,6 +108,7 @@ func (l *Leader) form(ctx context.Context, a elastic.Form) {
 		l.log.Info("ring formed", "generation", id.Generation, "size", len(a.Ring.Members), "hosts", len(a.Ring.Hosts()))
 		l.stats.form(&a.Ring, time.Now())
 		l.auto.formed()
+		l.last = lastRanks{}
 		l.wasUp = false
 	}
 	l.followRing()

@@ -82,6 +82,8 @@ type Leader struct {
 	statusAt       time.Time
 	stepped        time.Time // time of the last new step of the current ring, by this machine's clock; see checkStall
 	auto           autoStall
+	last           lastRanks
+	stall          *wire.Stall             // the last one, nil if there was none
 	stallReported  uint64                  // generation of the ring whose stall was reported
 	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections

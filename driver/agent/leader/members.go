@@ -121,7 +121,7 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", cmp.Or(r.Info.Width, len(r.Info.Slots)), "group", r.Info.Group, "index", r.Info.Index, "topology", r.Info.Topology)
 	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (wire.RingID{}) {
 		l.status = r.Status
-		l.stats = newRingStats(r.Status)
+		l.stats, l.stall = newRingStats(r.Status), r.Status.Stall
 	}
 	if r.Info.Ring != nil && !r.Info.Leaving && l.o.Present != nil {
 		// The allocation was registered once, so a view without it means that Nomad has

@@ -73,6 +73,9 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 				(before == nil || *before != *m.Progress.Step) {
 				l.stepped = time.Now()
 			}
+			if ring := l.machine.Ring(); ring != nil && m.Progress.Generation == l.ring.Generation {
+				l.last.add(m.Progress.Last, len(ring.Members), time.Now())
+			}
 			l.countSteps(m.Progress, time.Now())
 			l.reportResize(l.stats.progress(*m.Progress))
 		}

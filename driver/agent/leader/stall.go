@@ -34,6 +34,9 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 		*reported = generation
 		l.broadcast(&wire.ToAgent{Event: &elastic.TaskEvent{Text: fmt.Sprintf(
 			"ring %d has made no step for %.0f s: %s (stall)", generation, quiet, cause)}})
+		if l.slowNow(now) == nil {
+			l.noteStall(quiet)
+		}
 	}
 	switch {
 	case l.o.Config.StallTimeout == settings.Auto:
@@ -45,8 +48,14 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 	}
 }
 
+// noteStall records, for the status, that the ring has made no step for a time in seconds.
+func (l *Leader) noteStall(quiet float64) {
+	l.stall = &wire.Stall{Generation: l.ring.Generation, Size: len(l.machine.Ring().Members), Seconds: quiet}
+}
+
 // breakStalled breaks a ring that makes no steps.
 func (l *Leader) breakStalled(ctx context.Context, now time.Time, ev elastic.Stalled) {
+	l.noteStall(now.Sub(l.stepped).Seconds())
 	l.stats.fail()
 	l.stats.leave(now)
 	l.breakRing(elastic.Break{Generation: ev.Generation})

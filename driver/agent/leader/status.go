@@ -43,6 +43,8 @@ func (l *Leader) publish() {
 			s.Ranks = append(s.Ranks, rank)
 		}
 	}
+	s.Stall = l.stall
+	s.Straggler = l.stragglerNow(s.Ranks, now)
 	if l.ended != nil {
 		s.Phase, s.Complete, s.Outcome = "finished", l.ended.Success, l.ended.Reason
 	}

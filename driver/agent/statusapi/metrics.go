@@ -74,6 +74,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for n, t := range s.StepSeconds {
 		gauge("kolo_step_seconds", "Mean time of a step by ring size.", t.Mean, "size", strconv.Itoa(n))
 	}
+	if g := s.Straggler; g != nil {
+		gauge("kolo_straggler_behind_seconds", "Time by which the straggler arrives after the median of the other ranks; absent without one.", g.Behind, "rank", strconv.Itoa(g.Rank))
+	}
 	complete := 0.0
 	if s.Complete {
 		complete = 1

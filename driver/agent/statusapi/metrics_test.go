@@ -25,7 +25,8 @@ func trainingStatus() *wire.Status {
 	return &wire.Status{
 		Job: "first", Namespace: "default", AllocID: "a", Leader: "a", Generation: 2, Size: 4, Hosts: 2, Resets: 1, SparesReady: 1,
 		Step: &step, Samples: &samples, Epoch: &epoch, Loss: &loss, StepSeconds: map[int]wire.StepTime{4: {Mean: 0.5, N: 10}},
-		Resizes: []wire.Resize{{Cause: "start", Gap: &start, LostSteps: &none}, {Cause: "resize", Gap: &gap, LostSteps: &lost}},
+		Straggler: &wire.Straggler{Rank: 3, Share: 0.9, Steps: 100, Behind: 0.14},
+		Resizes:   []wire.Resize{{Cause: "start", Gap: &start, LostSteps: &none}, {Cause: "resize", Gap: &gap, LostSteps: &lost}},
 	}
 }
 
@@ -43,6 +44,7 @@ func TestMetricsOfARingAreExportedOnce(t *testing.T) {
 	must.StrContains(t, text, `kolo_ring_leader{job_id="first",namespace="default"} 1`)
 	must.StrContains(t, text, `kolo_ring_size{job_id="first",namespace="default"} 4`)
 	must.StrContains(t, text, `kolo_spares_ready{job_id="first",namespace="default"} 1`)
+	must.StrContains(t, text, `kolo_straggler_behind_seconds{job_id="first",namespace="default",rank="3"} 0.14`)
 	must.StrContains(t, text, `kolo_ring_gap_seconds{cause="resize",job_id="first",namespace="default"} 2`)
 
 	// The unknown cost of a resize is neither 0 nor that of another resize.

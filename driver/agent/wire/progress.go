@@ -3,7 +3,10 @@
 
 package wire
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Progress is the newest line that a script wrote to its progress file.
 type Progress struct {
@@ -32,11 +35,25 @@ type Progress struct {
 	// unknown. A host of an earlier version reports neither.
 	Made    int     `json:"made,omitempty"`
 	Slowest float64 `json:"slowest,omitempty"`
+	// Last states which rank arrived last in steps since the host's last message, at most
+	// MaxLast of them. A script or a host of an earlier version does not report it.
+	Last []Last `json:"last,omitempty"`
 	// Slow is the reason, given by the script, why its next step takes long. It is empty
 	// if that step is over, and nil if the line is about something else. A host passes it
 	// on in a separate message; see the type Slow.
 	Slow *string `json:"-"`
 }
+
+// Last states which rank arrived last in the exchange of one step, so that the others
+// waited for it.
+type Last struct {
+	Rank int `json:"rank"`
+	// Behind is the time in seconds between the median of the other ranks and its arrival.
+	Behind float64 `json:"behind"`
+}
+
+// MaxLast is the largest number of steps in Progress.Last.
+const MaxLast = 128
 
 // Newest returns the time of the script's last report of any kind, 0 if there
 // was none.
@@ -64,7 +81,22 @@ func (p *Progress) Bound() {
 		}
 	}
 	p.Slowest = min(max(p.Slowest, 0), maxSlowest)
+	p.Last = boundLast(p.Last)
 }
 
-// maxSlowest bounds Slowest, in seconds, so that its multiples are durations.
+// boundLast returns the newest MaxLast valid entries.
+func boundLast(last []Last) []Last {
+	valid := func(l Last) bool { return l.Rank >= 0 && l.Behind >= 0 && l.Behind <= maxSlowest }
+	last = slices.DeleteFunc(slices.Clone(last), func(l Last) bool { return !valid(l) })
+	return last[max(0, len(last)-MaxLast):]
+}
+
+// AddLast adds entries from a line of a script.
+func (p *Progress) AddLast(last []Last) {
+	if len(last) > 0 {
+		p.Last = boundLast(append(slices.Clone(p.Last), last...))
+	}
+}
+
+// maxSlowest bounds Slowest and Last.Behind, in seconds, so that its multiples are durations.
 const maxSlowest = 30 * 24 * 3600

@@ -32,6 +32,23 @@ func (w *word) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// lasts is a JSON list of pairs [rank, seconds], or nil for any other value.
+type lasts struct{ v []Last }
+
+// UnmarshalJSON never fails, like that of number.
+func (l *lasts) UnmarshalJSON(b []byte) error {
+	var pairs [][2]float64
+	if json.Unmarshal(b, &pairs) != nil {
+		pairs = nil
+	}
+	for _, pair := range pairs[max(0, len(pairs)-MaxLast):] {
+		if rank := int(pair[0]); float64(rank) == pair[0] {
+			l.v = append(l.v, Last{rank, pair[1]})
+		}
+	}
+	return nil
+}
+
 // notNumbers matches values that Python's json writes for a diverged loss and that are not
 // valid JSON. It may match inside strings, too.
 var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
@@ -45,10 +62,12 @@ func ParseProgress(line []byte) (Progress, bool) {
 		Step, Samples, Epoch, Loss number
 		TotalSteps                 number `json:"total_steps"`
 		Slow                       word
+		Last                       lasts
 	}
 	if json.Unmarshal(ValidJSON(line), &v) != nil {
 		return Progress{}, false
 	}
 	p := Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v, Slow: v.Slow.v}
-	return p, p != (Progress{})
+	p.AddLast(v.Last.v)
+	return p, p.Counts() || p.Slow != nil
 }

@@ -51,6 +51,11 @@ type Status struct {
 
 	// StepSeconds holds the measured time of a step by ring size.
 	StepSeconds map[int]StepTime `json:"step_seconds"`
+	// Straggler is the rank that makes the others wait, nil if there is none or if the script
+	// does not report which rank arrives last.
+	Straggler *Straggler `json:"straggler,omitempty"`
+	// Stall is the last stall of the job, nil if there was none.
+	Stall *Stall `json:"stall,omitempty"`
 	// Resizes are the latest changes of the ring, the newest last.
 	Resizes []Resize `json:"resizes"`
 
@@ -93,6 +98,26 @@ type StepTime struct {
 	// Samples is the mean number of samples in a step, if the script reports them. It grows
 	// with the ring unless ranks share a fixed batch.
 	Samples float64 `json:"samples,omitempty"`
+}
+
+// Straggler describes a rank that arrives last in most of the recent steps of its ring.
+type Straggler struct {
+	Rank    int    `json:"rank"`
+	AllocID string `json:"alloc_id,omitempty"`
+	Host    string `json:"host"`
+	// Share is the part of the recent steps in which it arrived last, and Steps their number.
+	Share float64 `json:"share"`
+	Steps int     `json:"steps"`
+	// Behind is the time in seconds by which it then arrived after the median of the other
+	// ranks.
+	Behind float64 `json:"behind_seconds"`
+}
+
+// Stall states that a ring has made no step for too long. It may have gone on since.
+type Stall struct {
+	Generation uint64  `json:"generation"`
+	Size       int     `json:"size"`
+	Seconds    float64 `json:"seconds"` // without a step, when the stall was noticed
 }
 
 // Event is an event of an allocation.

@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 from datetime import timedelta
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Type
 
 import torch
 import torch.distributed as dist
@@ -139,6 +139,14 @@ def unhook(wrapped: torch.nn.Module) -> None:
     """Removes the hooks of a DistributedDataParallel from the parameters of its module."""
     for name in ("reducer", "logger"):
         wrapped.__dict__.pop(name, None)
+
+
+def after_backward(function: Callable[[], None]) -> None:
+    """Runs a function at the end of the current backward pass, after the functions that were registered before.
+
+    DistributedDataParallel registers its wait for other processes when its last gradient is ready.
+    """
+    torch.autograd.Variable._execution_engine.queue_callback(function)
 
 
 # Process groups.

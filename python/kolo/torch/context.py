@@ -24,6 +24,7 @@ class Reports:
     held: Optional[Dict[str, Any]] = None  # the next report
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)  # set by the script with progress()
     slow: str = ""  # why the next step takes long; empty if it does not
+    last: List[Tuple[int, float]] = dataclasses.field(default_factory=list)  # by step: the rank that arrived last, and by how many seconds
 
 
 @dataclasses.dataclass

@@ -11,7 +11,7 @@ import math
 import numbers
 import os
 import time
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
 
 import torch
 
@@ -22,10 +22,13 @@ FIELDS = ("step", "samples", "epoch", "total_steps", "loss")
 INTERVAL = 0.02  # seconds between two reports to the agent
 
 
+LAST = 64  # steps of which a report states who arrived last
+
+
 def connect(send: Optional[Callable[[Mapping[str, Any]], None]], interval: float = 0.0) -> None:
     """Sets where reports go. Reports are at least interval seconds apart. In between, only the newest report is kept."""
     reports = context.reports
-    reports.send, reports.interval, reports.sent, reports.held, reports.slow = send, interval, 0.0, None, ""
+    reports.send, reports.interval, reports.sent, reports.held, reports.slow, reports.last = send, interval, 0.0, None, "", []
 
 
 def progress(**fields: Any) -> None:
@@ -50,14 +53,23 @@ def report(fields: Mapping[str, Any]) -> None:
         flush()
 
 
+def arrived(last: Optional[Tuple[int, float]]) -> None:
+    """Adds to the next report which rank arrived last in a step, and how many seconds after the others, if that is known."""
+    if last is not None and len(context.reports.last) < LAST:
+        context.reports.last.append(last)
+
+
 def flush() -> None:
     """Sends the report that was kept for later, if any."""
     reports = context.reports
     if reports.send is None or reports.held is None:
         return
     numbered = {name: _number(value) for name, value in reports.held.items()}
-    reports.sent, reports.held = time.monotonic(), None
-    reports.send({name: value for name, value in numbered.items() if value is not None})
+    fields = {name: value for name, value in numbered.items() if value is not None}
+    if reports.last:
+        fields["last"] = reports.last
+    reports.sent, reports.held, reports.last = time.monotonic(), None, []
+    reports.send(fields)
 
 
 @contextlib.contextmanager

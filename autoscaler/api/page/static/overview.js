@@ -54,7 +54,7 @@ export function describe(e) {
     const verb = new Map([["start", "started"], ["resume", "resumed"], ["grow", "grew"], ["shrink", "shrank"], ["suspend", "was suspended"], ["migrate", "moves workers"], ["rollback", "went back"], ["repair", "was repaired"], ["move", "moved workers"]]).get(e.cause) || e.cause || "changed";
     return `${verb}: ${number(e.from)} → ${number(e.to)}`;
   }
-  return new Map([["complete", "is complete"], ["idle", "is idle"], ["problem", "has a problem"], ["trouble", "could not be changed"], ["moved", "was moved"], ["pause", "pause"], ["policy", "policy"], ["reload", "configuration reloaded"], ["leader", "leader"]]).get(e.type) || e.type;
+  return new Map([["complete", "is complete"], ["idle", "is idle"], ["late", "is late"], ["stalled", "stalls"], ["straggler", "has a straggler"], ["problem", "has a problem"], ["trouble", "could not be changed"], ["moved", "was moved"], ["pause", "pause"], ["policy", "policy"], ["reload", "configuration reloaded"], ["leader", "leader"]]).get(e.type) || e.type;
 }
 
 const Events = memo(({ events, most = 40 }) => html`<section class="card events" aria-labelledby="events-title"><h2 id="events-title">What happened</h2>

@@ -25,13 +25,14 @@ import torch
 import torch.distributed as dist
 
 from ...worker import Place
-from .. import compat, meshes
+from .. import compat, meshes, reporting
 from ..state.values import Malformed
 from . import sockets
 from .exchange import Exchange, Messages
 from .former import Former
 from .leaving import drop, let_go
 from .roles import Roles
+from .waits import Waits, last
 
 # Text in gloo's RuntimeErrors; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
@@ -68,7 +69,8 @@ class Group:
         self._store = store
         self._control = control
         self._timeout = timeout
-        self._flag = torch.zeros(1, dtype=torch.int32)
+        self._flags = torch.zeros(1 + place.size, dtype=torch.int32)  # the flag of agree(), and the wait of each rank
+        self._waits = Waits()
         self._flag_work: Any = None
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
@@ -76,19 +78,24 @@ class Group:
         """Returns the highest flag that any member passed to the previous call. All members call it equally often and get the same result.
 
         If the result is 0, there is nothing to do, and this call's flag is sent. The flags arrive while the members train, so
-        no member waits, and no member is ahead by more than one call.
+        no member waits, and no member is ahead by more than one call. The members' waits for each other (see waits) are
+        sent along.
         """
         if self._control is None:
             return flag
         if self._flag_work is not None:
             self._finish(self._flag_work, PATIENCE)
             self._flag_work = None
-            if self._flag.item():
-                return int(self._flag)
-        self._flag.fill_(flag)
+            agreed, *waited = self._flags.tolist()
+            if agreed:
+                return int(agreed)
+            if self.place.rank == 0 and self.pending is None:  # with observers, ranks differ from those that the agents know
+                reporting.arrived(last(waited))
+        self._flags.zero_()
+        self._flags[0], self._flags[1 + self.place.rank] = flag, self._waits.take()
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX  # type: ignore[assignment] # pybind converts it
-        self._flag_work = self._control.allreduce([self._flag], options)
+        self._flag_work = self._control.allreduce([self._flags], options)
         return 0
 
     def verify(self) -> None:
@@ -164,6 +171,8 @@ class Group:
     def wrapped(self, module: torch.nn.Module) -> None:
         """Remembers a DistributedDataParallel of this group."""
         self._wrapped.append(weakref.ref(module))
+        if self._control is not None:
+            self._waits.watch(module)
 
     def break_(self) -> None:
         """Ends the collectives of this group, in any thread that waits for them."""
@@ -189,6 +198,7 @@ class Group:
         """
         if self.failed:
             self.break_()  # for members that wait for this one
+        self._waits.close()
         for reference in self._wrapped:
             module = reference()
             if module is not None:  # the parameters must not keep its hooks
