@@ -224,6 +224,7 @@ func autoscalerRules() map[string]rule {
 		"text/printable":    {},
 		"text/suggest":      {},
 		"api/page":          {},
+		"api/recording":     {pure: true},
 		"api/socket":        {},
 		"api/audit":         {uses: []string{"text/printable"}},
 		"cluster/leader":    {nomad: true},
