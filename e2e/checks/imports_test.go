@@ -238,6 +238,7 @@ func autoscalerRules() map[string]rule {
 		"api/tokens":        {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
 		"sim/forecast":      {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "plan/ledger", "sim/trace", "sim"})},
 		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
+		"api/replay":        {uses: slices.Concat(decisions, []string{"api", "api/page", "api/recording"})},
 		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/page", "api/socket"}), nomad: true},
 		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
 		"controller":        {uses: slices.Concat(edge, []string{"policy/queued", "api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report", "sim", "sim/trace", "sim/forecast"}), nomad: true},
