@@ -15,7 +15,7 @@ type Replay struct {
 	Speed   float64   `json:"speed"`   // recorded seconds in a second
 }
 
-// SetReplay is the body of PUT /v1/replay. What is absent stays as it is.
+// SetReplay is the body of PUT /v1/replay. Absent fields keep their values.
 type SetReplay struct {
 	At      *time.Time `json:"at,omitempty"`
 	Playing *bool      `json:"playing,omitempty"`

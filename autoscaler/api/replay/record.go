@@ -65,7 +65,7 @@ func (r *Recorder) Record(ctx context.Context, out io.Writer) error {
 func (r *Recorder) frames(ctx context.Context, w *recording.Writer) error {
 	tick := time.NewTicker(r.Every)
 	defer tick.Stop()
-	away := false
+	away, last := false, time.Time{}
 	for {
 		f, err := r.frame(ctx)
 		switch {
@@ -74,6 +74,8 @@ func (r *Recorder) frames(ctx context.Context, w *recording.Writer) error {
 		case err != nil && !away:
 			r.Warn(err)
 		case err == nil:
+			last = later(last, f.At)
+			f.At = last
 			if err := w.Add(f); err != nil {
 				return errors.Join(err, w.Flush())
 			}
@@ -87,13 +89,22 @@ func (r *Recorder) frames(ctx context.Context, w *recording.Writer) error {
 	}
 }
 
+// later returns the time of a frame, in whole milliseconds: that of the clock, unless it was set
+// back behind the last frame.
+func later(last, clock time.Time) time.Time {
+	if at := clock.Round(0).Truncate(time.Millisecond); at.After(last) {
+		return at
+	}
+	return last.Add(time.Millisecond)
+}
+
 // frame asks for everything. An answer that the autoscaler refuses is left out.
 func (r *Recorder) frame(ctx context.Context) (*recording.Frame, error) {
 	c, err := r.Client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &recording.Frame{At: time.Now().Truncate(time.Millisecond), Answers: map[string][]byte{}}
+	f := &recording.Frame{At: time.Now(), Answers: map[string][]byte{}}
 	text, err := ask(ctx, c, "/v1/status")
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 // scripted is an autoscaler whose answers count its frames. It keeps them.
 type scripted struct {
+	mu     sync.Mutex
 	frame  int // number of the present frame; the status begins one
 	gone   bool
 	events chan string
@@ -35,6 +37,8 @@ type scripted struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tokens[r.Header.Get("X-Nomad-Token")] = true
 	if s.gone {
 		return nil, errors.New("connection refused")
@@ -213,23 +217,39 @@ func TestReplay_Events(t *testing.T) {
 		}()
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
-		must.Eq(t, 2, strings.Count(w.Body.String(), "event: resize\n"))
-		must.StrContains(t, w.Body.String(), `"from":1,"to":2`)
+		must.Eq(t, 2, strings.Count(w.text(), "event: resize\n"))
+		must.StrContains(t, w.text(), `"from":1,"to":2`)
 		_, _ = call(t, s, http.MethodPut, "/v1/replay", fmt.Sprintf(`{"at":%q}`, rec.To().Add(-time.Minute).Format(time.RFC3339)))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		must.Eq(t, 3, strings.Count(w.Body.String(), "event: resize\n"))
-		must.StrContains(t, w.Body.String(), `"from":5,"to":6`)
+		must.Eq(t, 3, strings.Count(w.text(), "event: resize\n"))
+		must.StrContains(t, w.text(), `"from":5,"to":6`)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		must.StrContains(t, w.Body.String(), ": still here")
+		must.StrContains(t, w.text(), ": still here")
 		cancel()
 		<-done
 	})
 }
 
-// streamWriter accepts the deadlines of a stream.
-type streamWriter struct{ *httptest.ResponseRecorder }
+// streamWriter accepts the deadlines of a stream, and can be read meanwhile.
+type streamWriter struct {
+	*httptest.ResponseRecorder
+	mu sync.Mutex
+}
+
+// Write implements io.Writer.
+func (w *streamWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *streamWriter) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.Body.String()
+}
 
 // SetWriteDeadline and SetReadDeadline are what http.ResponseController calls.
 func (w *streamWriter) SetWriteDeadline(time.Time) error { return nil }
@@ -276,8 +296,15 @@ func TestRecorder_AutoscalerAway(t *testing.T) {
 		var warned []string
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute-time.Second)
 		defer cancel()
-		time.AfterFunc(150*time.Second, func() { s.gone = true })
-		time.AfterFunc(350*time.Second, func() { s.gone = false })
+		away := func(gone bool) func() {
+			return func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.gone = gone
+			}
+		}
+		time.AfterFunc(150*time.Second, away(true))
+		time.AfterFunc(350*time.Second, away(false))
 		r := Recorder{Every: time.Minute, Warn: func(err error) { warned = append(warned, err.Error()) }, Client: func(context.Context) (*api.Client, error) {
 			return &api.Client{URL: "http://kolo", HTTP: &http.Client{Transport: s}}, nil
 		}}
@@ -288,6 +315,14 @@ func TestRecorder_AutoscalerAway(t *testing.T) {
 		must.Len(t, 1, warned)
 		time.Sleep(time.Hour) // the stream ends
 	})
+}
+
+// A clock that was set back does not end a recording.
+func TestLater(t *testing.T) {
+	now := time.UnixMilli(1_790_000_000_000)
+	must.Eq(t, now, later(now.Add(-time.Second), now.Add(time.Microsecond)))
+	must.Eq(t, now.Add(time.Hour+time.Millisecond), later(now.Add(time.Hour), now))
+	must.Eq(t, now.Add(time.Millisecond), later(now, now.Add(time.Microsecond)))
 }
 
 // The details of jobs that are not complete are recorded first.
