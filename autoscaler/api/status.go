@@ -18,7 +18,8 @@ import (
 // elastic jobs. It is immutable once published.
 type Status struct {
 	Time       time.Time       `json:"time"`
-	Autoscaler string          `json:"autoscaler"` // name of the autoscaler that answers
+	Autoscaler string          `json:"autoscaler"`       // name of the autoscaler that answers
+	Replay     bool            `json:"replay,omitempty"` // a recorded answer, from kolo replay
 	Leading    bool            `json:"leading"`
 	Leader     Leader          `json:"leader,omitzero"`   // as last looked up
 	Ready      bool            `json:"ready"`             // the cluster's state has been read

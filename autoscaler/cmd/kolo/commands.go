@@ -43,6 +43,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"policy":          func() (cli.Command, error) { return &policyCommand{m}, nil },
 		"queue":           func() (cli.Command, error) { return &queueCommand{api}, nil },
 		"record":          func() (cli.Command, error) { return &recordCommand{api}, nil },
+		"replay":          func() (cli.Command, error) { return &replayCommand{meta: m}, nil },
 		"resume":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
 		"simulate":        func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
 		"status":          func() (cli.Command, error) { return &statusCommand{api}, nil },

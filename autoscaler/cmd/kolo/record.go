@@ -16,15 +16,20 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api/replay"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/record"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
-// recordCommand records the cluster's events in a file that simulate replays.
+// recordCommand records the cluster in a file: its jobs for simulate, or what the web page
+// shows for replay.
 type recordCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
-func (c *recordCommand) Synopsis() string { return "Record the cluster's jobs for simulations" }
+func (c *recordCommand) Synopsis() string {
+	return "Record the cluster's jobs for simulations, or the web page for replays"
+}
 
 // Help implements cli.Command.
 func (c *recordCommand) Help() string {
@@ -38,8 +43,19 @@ Usage: kolo record [options] FILE
       $ kolo record monday.jsonl
       $ kolo simulate -trace monday.jsonl -policy kolo,weighted-fair
 
-  Node pools are recorded with the capacity they have at the start. Jobs that
-  do not report progress cannot be replayed: add -errors skip to leave them out.
+  With -page, it records what the web page shows instead, and kolo replay shows
+  the page again on any machine, at any time of the recording:
+
+      $ kolo record -page monday.kolo
+      $ kolo replay monday.kolo
+
+  Such a recording contains what your token may read, such as names of jobs and
+  nodes, but no token. It has the details of 100 jobs at a time. If the command
+  is killed, at most the last 256 answers are lost.
+
+  For simulations, node pools are recorded with the capacity they have at
+  the start. Jobs that do not report progress cannot be simulated: add
+  -errors skip to leave them out.
 
 Record Options:
 
@@ -48,13 +64,16 @@ Record Options:
 
   -for=<time>
     End after this time. Default: when interrupted
+
+  -page
+    Record what the web page shows, for kolo replay.
 ` + apiHelp)
 }
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *recordCommand) AutocompleteFlags() complete.Flags {
 	f := c.apiCommand.AutocompleteFlags()
-	f["-every"], f["-for"] = complete.PredictAnything, complete.PredictAnything
+	f["-every"], f["-for"], f["-page"] = complete.PredictAnything, complete.PredictAnything, complete.PredictNothing
 	return f
 }
 
@@ -64,7 +83,7 @@ func (c *recordCommand) AutocompleteArgs() complete.Predictor { return complete.
 // Run implements cli.Command.
 func (c *recordCommand) Run(args []string) int {
 	f := c.apiFlags("record")
-	every, limit := f.Duration("every", 5*time.Second, ""), f.Duration("for", 0, "")
+	every, limit, page := f.Duration("every", 5*time.Second, ""), f.Duration("for", 0, ""), f.Bool("page", false, "")
 	rest, code, ok := c.parse(f, args, 1, 1, c.Help())
 	if !ok {
 		return code
@@ -85,7 +104,11 @@ func (c *recordCommand) Run(args []string) int {
 			return c.fail(err)
 		}
 	}
-	err := c.record(ctx, file, *every)
+	record := c.record
+	if *page {
+		record = c.recordPage
+	}
+	err := record(ctx, file, *every)
 	if file != os.Stdout {
 		err = cmp.Or(err, file.Close())
 	}
@@ -122,4 +145,20 @@ func (c *recordCommand) record(ctx context.Context, w io.Writer, every time.Dura
 		case <-tick.C:
 		}
 	}
+}
+
+// recordPage writes what the web page shows until ctx ends.
+func (c *recordCommand) recordPage(ctx context.Context, w io.Writer, every time.Duration) error {
+	r := replay.Recorder{
+		Every: every,
+		Client: func(ctx context.Context) (*api.Client, error) {
+			to, err := c.client(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return to.Client, nil
+		},
+		Warn: func(err error) { c.UI.Warn(printable.Text(err.Error()) + "; asking on") },
+	}
+	return r.Record(ctx, w)
 }

@@ -54,6 +54,7 @@ func TestPage_Views(t *testing.T) {
 		must.LessEq(t, 420, wide, must.Sprintf("%s scrolls sideways", v.name))
 		p.Size(1280, 800)
 	}
+	must.Eq(t, 0, Eval[int](p, `document.querySelectorAll(".player").length`)) // of a replay only
 	p.Quiet()
 }
 

@@ -60,11 +60,14 @@ const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: 
 const secondFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
+// today is the day whose times need no date. In a replay, that is the recorded one.
+let today = () => new Date();
+export const setToday = d => { today = () => d; };
+
 // clock returns the time of day in the viewer's time zone, with the date unless it is today.
 export function clock(d, precise = false) {
   if (!d) return UNKNOWN;
-  const today = new Date().toDateString() === d.toDateString();
-  return today ? (precise ? secondFormat : clockFormat).format(d) : dayFormat.format(d);
+  return today().toDateString() === d.toDateString() ? (precise ? secondFormat : clockFormat).format(d) : dayFormat.format(d);
 }
 
 // zone names the viewer's time zone.

@@ -142,7 +142,7 @@ export const JobView = ({ store, actions, now }) => {
   return html`<div class="job-view">
     <section class="card" aria-labelledby="job-title">
       <header><h1 id="job-title" tabindex="-1">${name}</h1> <${State} job=${j}/>
-        <button onClick=${() => actions.pause(j, !paused)}>${paused ? "Resume" : "Pause"} scaling</button></header>
+        ${!store.replay && html`<button onClick=${() => actions.pause(j, !paused)}>${paused ? "Resume" : "Pause"} scaling</button>`}</header>
       <${Answers} detail=${detail} series=${series} now=${now}/>
       <${Facts} items=${[
         ["Workers", html`<b>${number(j.running)}</b> of ${number(j.min)} – ${number(j.max)}`, j.want !== j.running && j.state !== "complete" ? `wants ${number(j.want)}` : ""],

@@ -4,11 +4,12 @@
 // The page: it polls the API, follows events, and draws the view that the address names.
 import { html, render } from "./html.js";
 import { Refused, events, get, put, token } from "./api.js";
-import { clock, jobHref, jobName, zone } from "./format.js";
+import { clock, jobHref, jobName, setToday, zone } from "./format.js";
 import { Overview } from "./overview.js";
 import { Nodes } from "./nodes.js";
 import { Plan } from "./plan.js";
 import { JobView } from "./job.js";
+import { Player } from "./player.js";
 
 const POLL = 2000; // milliseconds; an event makes the page ask at once
 const SHARES = 60_000; // milliseconds between two requests for usage shares
@@ -20,6 +21,7 @@ const store = {
   nodes: null, nodeFilter: "", onlyBad: false,
   plan: null, planError: "", policies: null, preview: null, draft: { pool: "", policy: "" },
   route: { view: "overview" }, detail: null, detailError: "", series: null,
+  replay: null, // of a recording; null for an autoscaler
   onFilter: text => store.set({ filter: text }),
   // set changes the state and draws it. now asks the API at once.
   set(changes, now = false) {
@@ -111,6 +113,28 @@ const Login = () => html`<form class="login" onSubmit=${e => {
   follow();
 }}><label>Nomad token <input name="token" type="password" autocomplete="off"/></label> <button class="primary">Use it</button> <span class="hint">Kept until you close this tab. To remove it, leave the field empty.</span></form>`;
 
+// seek changes the replay. While a change is under way, later ones are joined.
+let sought = null, seeking = false;
+async function seek(change) {
+  sought = { ...sought, ...change };
+  store.set({ replay: { ...store.replay, ...change } });
+  if (seeking) return;
+  seeking = true;
+  while (sought) {
+    const next = sought;
+    sought = null;
+    try {
+      const replay = await put("v1/replay", next);
+      store.set({ replay: { ...replay, ...sought } });
+    } catch (e) {
+      store.set({ message: `Replay: ${e.message}` });
+    }
+  }
+  seeking = false;
+  [stale, slowAt, sharesAt] = [true, -Infinity, -Infinity];
+  poll();
+}
+
 const NAV = [["overview", "#/", "Overview"], ["nodes", "#/nodes", "Nodes"], ["plan", "#/plan", "Next"]];
 
 function App() {
@@ -127,10 +151,11 @@ function App() {
       <nav aria-label="Views">${NAV.map(([name, href, title]) => html`<a key=${name} href=${href} aria-current=${r.view === name ? "page" : undefined}>${title}</a>`)}
         ${r.view === "job" && html`<a href=${jobHref(r)} aria-current="page">${jobName(r)}</a>`}</nav>
       ${s && html`<p class="who"><i class="dot ${store.gone || s.problem ? "bad" : s.paused ? "held" : "good"}" aria-hidden="true"></i>
-        ${s.autoscaler} ${s.leading ? "leads" : s.leader?.name ? `follows ${s.leader.name}` : "follows"}${s.paused ? ", paused" : ""} <time datetime=${s.time} title=${zone}>${clock(new Date(s.time), true)}</time></p>
-      <button onClick=${() => actions.pause(null, !s.paused)}>${s.paused ? "Resume all" : "Pause all"}</button>`}
-      <button aria-expanded=${store.asked || store.login} onClick=${() => store.set({ asked: !store.asked })}>Token</button>
+        ${s.autoscaler} ${s.leading ? "leads" : s.leader?.name ? `follows ${s.leader.name}` : "follows"}${s.paused ? ", paused" : ""} ${!store.replay && html`<time datetime=${s.time} title=${zone}>${clock(new Date(s.time), true)}</time>`}</p>
+      ${!s.replay && html`<button onClick=${() => actions.pause(null, !s.paused)}>${s.paused ? "Resume all" : "Pause all"}</button>`}`}
+      ${!s?.replay && html`<button aria-expanded=${store.asked || store.login} onClick=${() => store.set({ asked: !store.asked })}>Token</button>`}
     </header>
+    ${store.replay && html`<${Player} replay=${store.replay} seek=${seek}/>`}
     <main id="main">
       <div role="status" aria-live="polite" class="notices">
         ${store.gone && html`<p class="problem">The autoscaler does not answer. ${s ? `What you see is from ${clock(new Date(s.time), true)}.` : ""} Trying again …</p>`}
@@ -185,17 +210,22 @@ async function poll() {
 }
 
 async function ask() {
-  stale ||= polls % SLOW === 0;
+  stale ||= !!store.replay || polls % SLOW === 0; // a replay is fast, and its answers cost little
   polls++;
   const slow = stale && performance.now() - slowAt >= POLL; // many events must not cause as many costly requests
   if (slow) [stale, slowAt] = [false, performance.now()];
   try {
     const status = await get("v1/status");
+    if (status.replay) {
+      setToday(new Date(status.time));
+      const replay = await get("v1/replay");
+      if (!seeking) store.replay = replay;
+    } else store.replay = null;
     store.draft.pool ||= status.pools[0]?.name || "";
     if (store.gone) store.timeline = null; // it may be another autoscaler now
     store.set({ status, statusError: "", gone: false, login: false });
     document.title = title();
-    await Promise.all([detail(slow), store.timeline && !slow ? null : timeline(), slow && performance.now() - sharesAt >= SHARES ? shares() : null]);
+    await Promise.all([detail(slow), store.timeline && !slow ? null : timeline(), slow && performance.now() - sharesAt >= (store.replay ? POLL : SHARES) ? shares() : null]);
   } catch (e) {
     if (e instanceof Refused) store.set({ statusError: e.message, gone: false, login: e.status === 401 || e.status === 403 });
     else store.set({ gone: true });

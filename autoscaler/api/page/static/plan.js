@@ -31,7 +31,7 @@ export const Plan = ({ store, actions }) => {
       ${store.planError && html`<p class="problem" role="alert">${store.planError}</p>`}
       ${plan ? plan.map(p => html`<${Changes} key=${p.pool} proposal=${p} caption=${`${p.pool}: ${p.policy}`}/>`) : html`<p class="empty">Loading …</p>`}
     </section>
-    <section class="card" aria-labelledby="switch-title"><h2 id="switch-title">Another policy</h2>
+    ${!store.replay && html`<section class="card" aria-labelledby="switch-title"><h2 id="switch-title">Another policy</h2>
       <form class="switch" onSubmit=${e => { e.preventDefault(); actions.preview(store.draft); }}>
         <label><span>Node pool</span><select value=${store.draft.pool} onChange=${e => store.set({ draft: { ...store.draft, pool: e.target.value }, preview: null })}>
           ${store.status.pools.map(p => html`<option key=${p.name} value=${p.name} selected=${p.name === store.draft.pool}>${p.name}</option>`)}</select></label>
@@ -44,6 +44,6 @@ export const Plan = ({ store, actions }) => {
       <p class="hint">A preview changes nothing, but requires a token.</p>
       ${preview && html`<div class="preview"><${Changes} proposal=${preview} caption=${`With ${preview.policy} in ${preview.pool}`}/>
         <p>${plural(changed(preview).length, "job")} would be resized. <button class="primary" onClick=${() => actions.setPolicy(preview.pool, store.draft.policy)}>Set this policy</button></p></div>`}
-    </section>
+    </section>`}
   </div>`;
 };
