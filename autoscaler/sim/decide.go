@@ -173,7 +173,7 @@ func (e *engine) describe(j *job) policy.Job {
 		v.Remaining = j.left * j.wrong
 	}
 	if e.cfg.Info.Curves {
-		v.Curve = e.exact.of(j.Curve)
+		v.Curve = e.exact.of(j.shown())
 	} else if kind := e.kind(j); kind != nil {
 		v.Curve = kind.Extend(speedup.Curve{}).Sublinear()
 	}
