@@ -105,6 +105,7 @@ var variants = map[string][]string{
 	"tiresias":         {`starvation=0, order="submit"`, "thresholds=[]"},
 	"elastic-tiresias": {"compaction=0"},
 	"ffdl":             {`method="greedy"`, `method="hull"`, `method="dp"`, "limit=0"},
+	"pollux":           {"period=5"},
 	"elasticflow":      {"powers_of_two=false"},
 	"oasis":            {"slot=10, slots=3", "low=0.001, high=0.01"},
 	"weighted-fair":    {"shares={red=3, blue=0.5}", "borrow=false, shares={red=3, green=2}"},
