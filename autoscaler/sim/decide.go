@@ -202,7 +202,7 @@ func policyJob(j *trace.Job) policy.Job {
 		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority,
 		Submit: j.Submit, Deadline: j.Deadline,
 		Min: j.Min, Max: j.Max, Preferred: j.Preferred, Sizes: j.Sizes, PerWorker: max(1, j.PerWorker),
-		Preemptible: j.Preemptible,
+		Preemptible: j.Preemptible, Adapts: j.Goodput != nil,
 	}
 }
 

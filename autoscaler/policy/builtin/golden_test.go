@@ -48,6 +48,18 @@ func cluster(gpus int, jobs ...policy.Job) *policy.Snapshot {
 	return s
 }
 
+// adapting is a cluster of 64 GPUs with jobs that adapt their batch size. A job without a
+// curve was not measured.
+func adapting(cost float64, jobs ...policy.Job) *policy.Snapshot {
+	s := cluster(64, jobs...)
+	s.ResizeCost = cost
+	for i := range s.Jobs {
+		s.Jobs[i].Adapts = true
+		s.Jobs[i].Curve = jobs[i].Curve
+	}
+	return s
+}
+
 func counts(d policy.Decision) []int {
 	n := make([]int, len(d.Allocations))
 	for i, a := range d.Allocations {
@@ -225,6 +237,18 @@ func TestGolden(t *testing.T) {
 				s.Jobs[0].Curve = speedup.Curve{}
 				return s
 			}(), []int{6},
+		},
+		"kolo: a job that adapts its batch size starts at its minimum": {
+			"kolo", adapting(4, policy.Job{Min: 2, Preferred: 6, Max: 64}), []int{2},
+		},
+		"kolo: it may grow to four times the largest measured size": {
+			"kolo", adapting(4, policy.Job{Preferred: 6, Max: 64, Count: 1, Curve: speedups(1)}), []int{4},
+		},
+		"kolo: not if resizes are expensive": {
+			"kolo", adapting(6, policy.Job{Preferred: 6, Max: 64}, policy.Job{Preferred: 1, Max: 64, Curve: speedups(1)}), []int{6, 2},
+		},
+		"kolo: never, if the operator says so": {
+			"kolo(start_small=0)", adapting(0, policy.Job{Preferred: 6, Max: 64}), []int{6},
 		},
 		"kolo: a little more speed does not pay for a resize": {
 			"kolo", cluster(4, policy.Job{Count: 3, Attained: 100, Curve: speedups(1, 2, 3, 3.1)}), []int{3},

@@ -80,6 +80,7 @@ func drawJob(t *rapid.T, s *policy.Snapshot, i int, types []string, curves []spe
 		PerWorker:   rapid.SampledFrom([]int{0, 1, 1, 1, 2, 4}).Draw(t, "per"),
 		Preemptible: rapid.Bool().Draw(t, "preemptible"),
 		Curve:       rapid.SampledFrom(curves).Draw(t, "curve"),
+		Adapts:      rapid.Bool().Draw(t, "adapts"),
 		Remaining:   rapid.SampledFrom([]float64{0, 1, 1e3, 1e7}).Draw(t, "remaining"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "sized") == 0 {
