@@ -5,8 +5,8 @@ KOLO_SHARED ?= ../shared
 
 # What each policy is told, from nothing to everything.
 SIMULATED = fifo(strict=true)@blind, fifo@blind, round-robin@blind, tiresias@blind, elastic-fifo@blind, dragon@blind, \
-	gandiva@blind, weighted-fair@blind, elastic-fifo(efficiency=0.25)@blind, elastic-tiresias@blind, ffdl@blind, afs-l@blind, kolo@blind, afs-l@kinds, kolo@kinds, \
-	elastic-fifo(efficiency=0.25)@curves, elastic-tiresias@curves, ffdl@curves, afs-l@curves, kolo@curves, \
+	gandiva@blind, weighted-fair@blind, elastic-fifo(efficiency=0.25)@blind, elastic-tiresias@blind, ffdl@blind, pollux@blind, afs-l@blind, kolo@blind, afs-l@kinds, kolo@kinds, \
+	elastic-fifo(efficiency=0.25)@curves, elastic-tiresias@curves, ffdl@curves, pollux@curves, afs-l@curves, kolo@curves, \
 	srjf@oracle, elastic-srjf@oracle, themis@oracle, optimus@oracle, oasis@oracle, elasticflow@oracle, afs-l@oracle, kolo@oracle
 
 .PHONY: policies-table

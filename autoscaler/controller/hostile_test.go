@@ -47,7 +47,7 @@ func TestController_LargestJobIsCheap(t *testing.T) {
 	}
 	a, _ := w.start(w.config())
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Jobs) == 3 }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
-	for _, name := range []string{"kolo", "ffdl", "elasticflow", "oasis", "weighted-fair", "afs-l", "optimus", "themis", "dragon"} {
+	for _, name := range []string{"kolo", "ffdl", "elasticflow", "oasis", "weighted-fair", "afs-l", "optimus", "themis", "dragon", "pollux"} {
 		start := time.Now()
 		_, err := a.Propose(t.Context(), name, nil)
 		must.NoError(t, err)

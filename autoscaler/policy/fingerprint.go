@@ -29,6 +29,9 @@ func (s *Snapshot) Fingerprint() uint64 {
 		if j.Preemptible {
 			d.add(1)
 		}
+		if j.Adapts {
+			d.add(2)
+		}
 		points := j.Curve.Points()
 		for _, p := range points {
 			d.numbers(p.Size, int(math.Round(100*math.Log(p.StepTime/points[0].StepTime))))

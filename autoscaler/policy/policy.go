@@ -121,6 +121,10 @@ type Job struct {
 	// Curve holds what is known of the step time by size.
 	Curve speedup.Curve
 
+	// Adapts is true if the job adapts its batch size to its number of workers. A step is then
+	// a unit of progress that does not depend on the batch size.
+	Adapts bool
+
 	// Remaining is the declared or estimated remaining work in global steps; 0 is
 	// unknown.
 	Remaining float64

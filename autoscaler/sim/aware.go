@@ -97,7 +97,7 @@ func (e *engine) stepAt(j *job, at []placement.Share) float64 {
 	for _, p := range at {
 		e.parts = append(e.parts, p.Workers)
 	}
-	return j.StepTimeOn(e.parts) * e.apart(j, at)
+	return j.timeOn(e.parts) * e.apart(j, at)
 }
 
 // apart returns the factor by which a step takes longer because of where the workers are,

@@ -99,6 +99,11 @@ type Info struct {
 	// disclosed.
 	LengthError float64
 
+	// NoiseError is the standard deviation of the logarithm of a factor by which jobs that
+	// adapt their batch size measure their gradient noise scale wrong. Each job has its own
+	// factor. 0 is the truth.
+	NoiseError float64
+
 	// Curves discloses the true step times at all sizes from the start. Without it, a size
 	// is known once a job has made a few steps at it.
 	Curves bool

@@ -173,7 +173,7 @@ func (e *engine) describe(j *job) policy.Job {
 		v.Remaining = j.left * j.wrong
 	}
 	if e.cfg.Info.Curves {
-		v.Curve = e.exact.of(j.Curve)
+		v.Curve = e.exact.of(j.shown())
 	} else if kind := e.kind(j); kind != nil {
 		v.Curve = kind.Extend(speedup.Curve{}).Sublinear()
 	}
@@ -202,7 +202,7 @@ func policyJob(j *trace.Job) policy.Job {
 		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority,
 		Submit: j.Submit, Deadline: j.Deadline,
 		Min: j.Min, Max: j.Max, Preferred: j.Preferred, Sizes: j.Sizes, PerWorker: max(1, j.PerWorker),
-		Preemptible: j.Preemptible,
+		Preemptible: j.Preemptible, Adapts: j.Goodput != nil,
 	}
 }
 

@@ -25,7 +25,8 @@
 // If a node fails, its workers are lost, and their job goes back to its last commit. A
 // withdrawn node loses no step. Info states what a policy knows: whether it knows the
 // remaining work, and whether it knows exact curves or only noisy measurements at sizes at
-// which the job has run.
+// which the job has run. A job that adapts its batch size has one true curve for each phase
+// of its training (trace.Goodput).
 //
 // # What is not
 //

@@ -126,7 +126,8 @@ func newEngine(cfg Config) (*engine, error) {
 	for i := range e.jobs {
 		t := &cfg.Trace.Jobs[i]
 		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1, wrong: cfg.Info.wrong(cfg.Seed, t.ID), result: newJobResult(t)}
-		e.horizon += 10 * (t.Steps*t.StepTime(t.Min) + cfg.Resize.Gap(t.Min))
+		e.jobs[i].adapt(&cfg)
+		e.horizon += 10 * (t.Duration(t.Min) + cfg.Resize.Gap(t.Min))
 	}
 	e.horizon += slack + e.jobs[len(e.jobs)-1].Submit
 	if len(e.events) > 0 {
@@ -181,6 +182,9 @@ func (e *engine) completions() {
 		j := e.agenda[0]
 		over := j.finish() <= e.now
 		e.advance(j)
+		if over && e.nextPhase(j) {
+			over = false
+		}
 		if !over {
 			e.schedule(j)
 			continue

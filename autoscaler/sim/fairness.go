@@ -78,12 +78,12 @@ func (c *crowd) until(t float64) float64 {
 func ideal(j *trace.Job, gpus float64) float64 {
 	room := gpus / float64(max(1, j.PerWorker))
 	if room < float64(j.Min) {
-		return j.Steps * j.StepTime(j.Min) * float64(j.Min) / room
+		return j.Duration(j.Min) * float64(j.Min) / room
 	}
 	best := math.Inf(1)
 	most := j.Sizes.Fit(int(room), j.Min, j.Max)
 	for n := j.Sizes.Above(j.Min - 1); n > 0 && n <= most; n = j.Sizes.Above(n) {
-		best = min(best, j.StepTime(n))
+		best = min(best, j.Duration(n))
 	}
-	return j.Steps * best
+	return best
 }

@@ -35,7 +35,7 @@ func (f Faults) Events(nodes []trace.Node, t *trace.Trace, seed uint64) []trace.
 	}
 	for i := range t.Jobs {
 		j := &t.Jobs[i]
-		work += j.Steps * j.StepTime(j.Min) * float64(j.GPUs(j.Min))
+		work += j.Duration(j.Min) * float64(j.GPUs(j.Min))
 	}
 	end := t.Jobs[len(t.Jobs)-1].Submit + 10*work/gpus + 7*24*3600
 

@@ -33,6 +33,12 @@ type job struct {
 	// before gapEnd.
 	left, at, gapEnd float64
 
+	// phases are those of a job that adapts its batch size, and phase the present one. It
+	// ends when rest steps are left; without phases, rest is 0.
+	phases []trace.Phase
+	phase  int
+	rest   float64
+
 	// wrong is the factor by which the disclosed remaining work is wrong.
 	wrong float64
 
@@ -66,7 +72,7 @@ func (j *job) advance(now float64) (gap, steps float64) {
 		return 0, 0
 	}
 	from := min(max(j.at, j.gapEnd), now)
-	steps = min((now-from)/j.step, j.left)
+	steps = min((now-from)/j.step, j.left-j.rest)
 	j.left -= steps
 	j.result.Attained += dt * float64(j.gpus())
 	j.result.RunTime += dt
@@ -75,12 +81,12 @@ func (j *job) advance(now float64) (gap, steps float64) {
 	return gap, steps
 }
 
-// finish returns the time at which the job completes if nothing changes.
+// finish returns the time at which the job or its phase completes if nothing changes.
 func (j *job) finish() float64 {
 	if j.n == 0 {
 		return math.Inf(1)
 	}
-	return max(j.at, j.gapEnd) + j.left*j.step
+	return max(j.at, j.gapEnd) + (j.left-j.rest)*j.step
 }
 
 // allowed returns the largest allowed size that is at most n, 0 if there is none.

@@ -67,10 +67,16 @@ func draw(seed uint64, id string, size int) float64 {
 // steps has doubled; changes in between would be noise.
 func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	s := j.seen.at(j.n, j, seed)
-	first, changed = s.take(steps, j.step)
+	first, changed = s.take(steps, j.step*j.misjudged())
 	if !changed {
 		return false, false
 	}
+	j.draft(noise)
+	return first, true
+}
+
+// draft makes the curve of all measured sizes.
+func (j *job) draft(noise float64) {
 	points := make([]speedup.Point, 0, len(j.seen.sizes))
 	for _, s := range j.seen.sizes {
 		if s.used > 0 {
@@ -81,7 +87,6 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 		}
 	}
 	j.seen.curve = speedup.NewCurve(points...).Sublinear()
-	return first, true
 }
 
 // take records steps of step seconds each, and reports whether the mean in use changes: at
@@ -142,7 +147,7 @@ func (e *engine) advance(j *job) {
 		}
 		if e.aware() {
 			s := j.seen.here(j, e.cfg.Seed)
-			if _, changed := s.take(steps, j.step); changed {
+			if _, changed := s.take(steps, j.step*j.misjudged()); changed {
 				j.learn(s.step * s.wrong(e.cfg.Info.Noise))
 			}
 		}
@@ -163,7 +168,7 @@ func (e *engine) learned(j *job) {
 
 // kind returns the shape that a job shares, nil if it shares none.
 func (e *engine) kind(j *job) *speedup.Shape {
-	if !e.cfg.Info.Kinds || j.App == "" {
+	if !e.cfg.Info.Kinds || j.App == "" || j.phases != nil {
 		return nil
 	}
 	kind := e.kinds[j.App]

@@ -83,6 +83,6 @@ func (e *engine) unchanged() bool {
 // showCurve lets the policy know the step times of a job that has new workers.
 func (e *engine) showCurve(j *job, v *policy.Job) {
 	if e.cfg.Present != nil {
-		v.Curve = e.exact.of(j.Curve)
+		v.Curve = e.exact.of(j.shown())
 	}
 }

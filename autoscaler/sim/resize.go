@@ -94,7 +94,7 @@ func (e *engine) stepTime(j *job) float64 {
 	for _, p := range at {
 		e.parts = append(e.parts, p.Workers)
 	}
-	return j.StepTimeOn(e.parts) / e.speed(j.typ) * e.apart(j, at)
+	return j.timeOn(e.parts) / e.speed(j.typ) * e.apart(j, at)
 }
 
 func (e *engine) speed(typ int) float64 {

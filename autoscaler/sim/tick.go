@@ -36,6 +36,8 @@ func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
 		return nil, errors.New("simulation: nodes cannot fail in ticks")
 	case cfg.Queues != nil:
 		return nil, errors.New("simulation: there are no queues in ticks")
+	case slices.ContainsFunc(cfg.Trace.Jobs, func(j trace.Job) bool { return j.Goodput != nil }):
+		return nil, errors.New("simulation: jobs cannot adapt their batch size in ticks")
 	case !cfg.Info.Curves:
 		return nil, errors.New("simulation: in ticks a policy knows the step times")
 	}

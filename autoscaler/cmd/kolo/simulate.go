@@ -72,7 +72,7 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 	var args simulateArgs
 	out := complete.Flags{}
 	args.flags(c.flags("simulate")).VisitAll(func(f *flag.Flag) { out["-"+f.Name] = complete.PredictAnything })
-	for _, f := range []string{"-trace", "-curves", "-placements", "-events", "-json", "-csv", "-html", "-jobs", "-markdown", "-config"} {
+	for _, f := range []string{"-trace", "-curves", "-placements", "-phases", "-events", "-json", "-csv", "-html", "-jobs", "-markdown", "-config"} {
 		out[f] = complete.PredictFiles("*")
 	}
 	out["-policy"] = complete.PredictSet(builtin.Policies.Names()...)

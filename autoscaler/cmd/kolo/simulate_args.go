@@ -26,7 +26,8 @@ type simulateArgs struct {
 	alpha                                  float64
 	grow, maxJobs                          int
 	cluster, placement                     string
-	placements                             string
+	placements, phases                     string
+	noiseError                             float64
 	scatter, noise, crossRack, lengthError float64
 	maxMoves                               int
 	loads, costs                           string
@@ -55,6 +56,8 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.Float64Var(&a.lengthError, "length-error", 0, "Error of disclosed remaining work, as the standard deviation of the logarithm of a factor, a `number` up to 10. 1 means a typical factor of 2.7.")
 	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
 
+	f.Float64Var(&a.noiseError, "noise-error", 0, "Error with which jobs that adapt their batch size (-phases) measure their gradient noise scale, as the\nstandard deviation of the logarithm of a factor, a `number` up to 10. 0.7 means a typical factor of 2.")
+
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it, a workload is generated.")
 	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow, acme, alibaba or kolo.")
 	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
@@ -67,6 +70,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.cluster, "cluster", "", "Nodes of the cluster, as comma-separated `groups` NODESxGPUS[/RACK][:TYPE[@SPEED]],\nsuch as 16x4, 16x4/4 (racks of 4 nodes) or 8x8:a100@2,16x4:t4. Default: that of the trace, else 16x4.")
 	f.StringVar(&a.placement, "placement", "pack", "Comma-separated `ways` in which workers are placed: pack (few nodes), spread, count\n(nodes ignored), nomad (as its scheduler does), aware (by step time), or migrate (aware,\nand workers of running jobs move). Each policy is run with each.")
 	f.StringVar(&a.placements, "placements", "", "CSV `file` of true step times by placement: application, batch_size, placement\n(2+1+1 is four GPUs on three nodes), step_time_s.")
+	f.StringVar(&a.phases, "phases", "", "CSV `file` of the goodput of jobs that adapt their batch size: application, phase, end, gpus,\nstep_time_s (seconds per unit of progress). -noise-error also needs batch and accum, and\ngradients.csv next to the file.")
 	f.Float64Var(&a.scatter, "scatter", 0, "How much longer a step takes on more nodes than needed, as a `fraction`.")
 
 	f.Float64Var(&a.crossRack, "cross-rack", 0, "How much longer a step takes on more than one rack, as a `fraction`.")
@@ -118,6 +122,9 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 		return nil, nil, err
 	}
 	if err := a.checkPlaces(placed); err != nil {
+		return nil, nil, err
+	}
+	if err := a.checkPhases(); err != nil {
 		return nil, nil, err
 	}
 	if s.Contestants, err = a.contestants(placed); err != nil {
@@ -231,6 +238,10 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 	}
 	o := trace.Options{
 		Format: trace.Format(a.format), Curves: a.curves, Alpha: a.alpha, Grow: a.grow, MaxJobs: a.maxJobs,
+	}
+	var err error
+	if o.Phases, err = a.adaptive(); err != nil {
+		return nil, err
 	}
 	switch a.onError {
 	case "strict":

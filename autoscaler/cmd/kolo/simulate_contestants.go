@@ -41,7 +41,7 @@ func (a *simulateArgs) contestants(placed []sim.Placement) ([]sim.Contestant, er
 		if err != nil {
 			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}
-		info.LengthError = a.lengthError
+		info.LengthError, info.NoiseError = a.lengthError, a.noiseError
 		if _, err := builtin.Policies.Parse(name); err != nil {
 			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}

@@ -86,7 +86,7 @@ func TestSimulate_Skips(t *testing.T) {
 
 func TestSimulate_Mistakes(t *testing.T) {
 	// The others are wrong command lines.
-	fails := []string{"no such file", "cluster too small", "unknown format", "unwritable", "ticks and faults", "placements file", "placements of others"}
+	fails := []string{"no such file", "cluster too small", "unknown format", "unwritable", "ticks and faults", "placements file", "placements of others", "phases file", "no batch sizes", "phases of others"}
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -120,6 +120,14 @@ func TestSimulate_Mistakes(t *testing.T) {
 		"no number":             {[]string{"-scatter", "NaN"}, "-scatter: want a fraction of 0 or more, got NaN"},
 		"noise below 0":         {[]string{"-noise", "-0.1"}, "-noise: want a fraction of 0 or more"},
 		"any length":            {[]string{"-length-error", "1e3"}, "-length-error: want 10 or less, got 1000"},
+		"any noise":             {[]string{"-noise-error", "11"}, "-noise-error: want a number from 0 to 10, got 11"},
+		"noise of no one":       {[]string{"-noise-error", "1"}, "name their -phases"},
+		"phases of no trace":    {[]string{"-phases", "p.csv"}, "a generated workload has no applications"},
+		"phases in ticks":       {[]string{"-trace", "t.csv", "-phases", "p.csv", "-tick", "60s"}, "-phases: step times do not change in ticks"},
+		"phases by placement":   {[]string{"-trace", "t.csv", "-phases", "p.csv", "-placements", "q.csv"}, "goodput by placement is not known"},
+		"phases file":           {[]string{"-trace", "testdata/day.jsonl", "-phases", "/nowhere.csv"}, "phases: open /nowhere.csv"},
+		"no batch sizes":        {[]string{"-trace", "testdata/day.jsonl", "-phases", "testdata/phases.csv", "-noise-error", "1"}, "batch: this column is missing"},
+		"phases of others":      {[]string{"-trace", "testdata/day.jsonl", "-phases", "testdata/phases.csv"}, "no application in it is one of day"},
 		"no racks to cross":     {[]string{"-cross-rack", "0.3"}, "-cross-rack 0.3: no node is in a rack"},
 		"moves below 0":         {[]string{"-max-migrations", "-1", "-placement", "migrate"}, "-max-migrations: want a number"},
 		"moves of no one":       {[]string{"-max-migrations", "2"}, "only -placement migrate moves workers"},
@@ -154,6 +162,29 @@ func TestSimulate_Placements(t *testing.T) {
 		must.Eq(t, 0, code, must.Sprint(errOut))
 		must.StrContains(t, out, "fifo,oracle,1,0,jobs-1,1,"+want+",", must.Sprint(placement))
 	}
+}
+
+// TestSimulate_Phases runs a job of a user's batch size without and with phases, which
+// replace its step times, its bounds and its length.
+func TestSimulate_Phases(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"jobs.csv":       "workload,name,submit_s,application,np,batch_size,max_replicas,steps\n1,one,0,bert,1,8,1,100\n",
+		"step_times.csv": "application,batch_size,gpus,step_time_s\nbert,8,1,4\n",
+	} {
+		must.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	args := []string{"-trace", filepath.Join(dir, "jobs.csv"), "-policy", "elastic-fifo", "-resize-costs", "0", "-csv", "-"}
+	code, out, errOut := simulate(t, args...)
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	must.StrContains(t, out, ",jobs-1,1,400,")
+	args = append(args, "-phases", "testdata/phases.csv")
+	code, out, errOut = simulate(t, args...)
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	must.StrContains(t, out, ",jobs-1,1,130,", must.Sprint("100 × 0.8 s and 100 × 0.5 s, on two GPUs"))
+	code, out, errOut = simulate(t, append(args, "-elastic", "0")...)
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	must.StrContains(t, out, ",jobs-1,1,180,", must.Sprint("100 × 1 s and 100 × 0.8 s: it adapts at its one size"))
 }
 
 func TestSimulate_HelpNamesEveryFlag(t *testing.T) {

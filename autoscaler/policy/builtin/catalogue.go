@@ -20,6 +20,7 @@ var Policies = registry.List{
 	tiresiasEntry,
 	elasticTiresiasEntry,
 	ffdlEntry,
+	polluxEntry,
 	afslEntry,
 	optimusEntry,
 	dragonEntry,

@@ -34,7 +34,10 @@ var ffdlEntry = registry.Define(registry.Info{
 	Doc:    "Admits jobs in order of arrival as long as their minima fit, and maximises the weighted sum of their speed-ups, for jobs of higher priority first.",
 	Source: "elastic FfDL (MASCOTS'20); dynamic programming as in Voda",
 	Needs:  "speed-up curves; unmeasured sizes use the prior",
-}, ffdl{Method: "auto", Limit: 50_000_000}, ffdl.allocate)
+}, ffdl{Method: "auto", Limit: ffdlLimit}, ffdl.allocate)
+
+// ffdlLimit is how many table updates dynamic programming may take by default.
+const ffdlLimit = 50_000_000
 
 // leastGain is the speed-up below which one more GPU counts as no gain.
 const leastGain = 1e-9
@@ -48,7 +51,7 @@ func (f ffdl) allocate(s *policy.Snapshot) policy.Decision {
 		switch method := f.method(p, admitted); method {
 		case "dp":
 			for _, tier := range tiers(admitted) {
-				p.maximise(tier, why)
+				p.maximise(tier, weightedSpeed, why)
 			}
 		case "greedy":
 			p.auction(admitted, leastGain, stepGain, why)
@@ -108,23 +111,26 @@ func (f ffdl) method(p *pool, admitted []*candidate) string {
 	return "dp"
 }
 
-// level is a size worth considering because it is faster than every smaller one.
+// weightedSpeed returns the weight times the speed-up of a job at a size.
+func weightedSpeed(c *candidate, n int) float64 { return c.weight() * c.speed(n) }
+
+// level is a size worth considering because it is worth more than every smaller one.
 type level struct {
-	size, extra int     // workers, GPUs over the minimum
-	worth       float64 // weight times speed-up
+	size, extra int // workers, GPUs over the minimum
+	worth       float64
 }
 
-// maximise splits the free GPUs over jobs that have their minimum so that the weighted
-// sum of speed-ups is greatest. It uses dynamic programming over jobs and GPUs. Among
+// maximise splits the free GPUs over jobs that have their minimum so that the sum of worth,
+// over jobs at their size, is greatest. It uses dynamic programming over jobs and GPUs. Among
 // equal splits it prefers the one that leaves more GPUs free.
-func (p *pool) maximise(jobs []*candidate, why string) {
+func (p *pool) maximise(jobs []*candidate, worth func(c *candidate, n int) float64, why string) {
 	width := p.free + 1
 	best := make([]float64, width) // best[k]: highest sum with k GPUs so far
 	prev := make([]float64, width)
 	choice := make([]int32, len(jobs)*width)
 	var levels []level
 	for i, c := range jobs {
-		levels = p.levels(levels[:0], c)
+		levels = p.levels(levels[:0], c, worth)
 		best, prev = prev, best
 		row := choice[i*width : (i+1)*width]
 		for k := range width {
@@ -159,15 +165,15 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 }
 
 // levels returns the sizes of a job that fit, from its current one up.
-func (p *pool) levels(levels []level, c *candidate) []level {
-	levels = append(levels, level{c.n, 0, c.weight() * c.speed(c.n)})
+func (p *pool) levels(levels []level, c *candidate, worth func(c *candidate, n int) float64) []level {
+	levels = append(levels, level{c.n, 0, worth(c, c.n)})
 	for n := c.next(c.n); n > 0; n = c.next(n) {
 		extra := c.cost(n) - c.cost(c.n)
 		if extra > p.free {
 			break
 		}
-		if worth := c.weight() * c.speed(n); worth > levels[len(levels)-1].worth {
-			levels = append(levels, level{n, extra, worth})
+		if w := worth(c, n); w > levels[len(levels)-1].worth {
+			levels = append(levels, level{n, extra, w})
 		}
 	}
 	return levels

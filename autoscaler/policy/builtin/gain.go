@@ -122,15 +122,19 @@ const hullSteps = 256
 // hullGain values the step, of any length that fits, with the most speed-up per
 // GPU. Such steps follow the upper concave hull of the curve, so a dip does not end
 // growth if a larger size is worth it.
-func (p *pool) hullGain(c *candidate) (int, float64) {
+func (p *pool) hullGain(c *candidate) (int, float64) { return p.steepest(c, c.rate) }
+
+// steepest returns the size, among those that fit, to which the gain per GPU is highest, and
+// this gain. rate returns the gain per GPU from the current size to another one.
+func (p *pool) steepest(c *candidate, rate func(to int) float64) (int, float64) {
 	best, most := 0, 0.0
 	to := c.n
 	for range hullSteps {
 		if to = c.next(to); to == 0 || c.cost(to)-c.cost(c.n) > p.free {
 			break
 		}
-		if rate := c.rate(to); best == 0 || rate-most > straight*math.Abs(most) {
-			best, most = to, rate
+		if r := rate(to); best == 0 || r-most > straight*math.Abs(most) {
+			best, most = to, r
 		}
 	}
 	return best, most

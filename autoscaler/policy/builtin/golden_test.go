@@ -48,6 +48,18 @@ func cluster(gpus int, jobs ...policy.Job) *policy.Snapshot {
 	return s
 }
 
+// adapting is a cluster of 64 GPUs with jobs that adapt their batch size. A job without a
+// curve was not measured.
+func adapting(cost float64, jobs ...policy.Job) *policy.Snapshot {
+	s := cluster(64, jobs...)
+	s.ResizeCost = cost
+	for i := range s.Jobs {
+		s.Jobs[i].Adapts = true
+		s.Jobs[i].Curve = jobs[i].Curve
+	}
+	return s
+}
+
 func counts(d policy.Decision) []int {
 	n := make([]int, len(d.Allocations))
 	for i, a := range d.Allocations {
@@ -179,6 +191,40 @@ func TestGolden(t *testing.T) {
 		"weighted-fair: but not if it harms": {
 			"weighted-fair", cluster(8, policy.Job{Count: 4, Curve: speedups(1, 2, 2, 1.8), Max: 4}), []int{2},
 		},
+		"pollux: the harmonic mean of speed-ups over the fair share": {
+			// The fair share is 2: 1.8/2.4 + 1.2/1.2 = 1.75 is less than 1.8/2.8 + 1.2/1 = 1.84
+			// and 1.8/1.8 + 1.2/1.3 = 1.92, although 2.8 + 1 is the highest sum of speed-ups.
+			"pollux", cluster(5, policy.Job{Curve: steep, Max: 4}, policy.Job{Curve: flat, Max: 4}), []int{3, 2},
+		},
+		"pollux: a young job that was resized keeps its size": {
+			// (100 - 30) / (100 + 30) = 0.54: 0.75 / 0.54 + 1 = 2.39 is more than 1 + 0.92.
+			"pollux", func() *policy.Snapshot {
+				s := cluster(5, policy.Job{Curve: steep, Max: 4, Count: 2, Resizes: 1}, policy.Job{Curve: flat, Max: 4})
+				s.Now = 100
+				return s
+			}(), []int{2, 3},
+		},
+		"pollux: an old one grows": {
+			// 9970 / 10030 = 0.99: 0.75 / 0.99 + 1 = 1.75.
+			"pollux", cluster(5, policy.Job{Curve: steep, Max: 4, Count: 2, Resizes: 1}, policy.Job{Curve: flat, Max: 4}), []int{3, 2},
+		},
+		"pollux: nothing is tried beyond twice the largest measured size": {
+			"pollux", cluster(64, policy.Job{Preferred: 8, Max: 64, Curve: speedup.NewCurve(speedup.Point{Size: 3, StepTime: 1})}), []int{6},
+		},
+		"pollux: a job without measurements has its minimum": {
+			"pollux", func() *policy.Snapshot {
+				s := cluster(64, policy.Job{Min: 2, Preferred: 8, Max: 64})
+				s.Jobs[0].Curve = speedup.Curve{}
+				return s
+			}(), []int{2},
+		},
+		"pollux: minima in order of arrival": {
+			"pollux", cluster(4, policy.Job{Min: 3, Max: 4}, policy.Job{Min: 2}, policy.Job{Max: 4}), []int{3, 0, 1},
+		},
+		"pollux: a job of weight 4 counts four times": {
+			// The fair share is 2: 4 × 2/3 + 2/1 = 4.67 is less than 4 × 2/2 + 2/2 = 5.
+			"pollux", cluster(4, policy.Job{Weight: 4}, policy.Job{Weight: 1}), []int{3, 1},
+		},
 		"kolo: equal jobs share equally": {
 			"kolo", cluster(8, policy.Job{Preferred: 8}, policy.Job{Preferred: 8}), []int{4, 4},
 		},
@@ -191,6 +237,18 @@ func TestGolden(t *testing.T) {
 				s.Jobs[0].Curve = speedup.Curve{}
 				return s
 			}(), []int{6},
+		},
+		"kolo: a job that adapts its batch size starts at its minimum": {
+			"kolo", adapting(4, policy.Job{Min: 2, Preferred: 6, Max: 64}), []int{2},
+		},
+		"kolo: it may grow to four times the largest measured size": {
+			"kolo", adapting(4, policy.Job{Preferred: 6, Max: 64, Count: 1, Curve: speedups(1)}), []int{4},
+		},
+		"kolo: not if resizes are expensive": {
+			"kolo", adapting(6, policy.Job{Preferred: 6, Max: 64}, policy.Job{Preferred: 1, Max: 64, Curve: speedups(1)}), []int{6, 2},
+		},
+		"kolo: never, if the operator says so": {
+			"kolo(start_small=0)", adapting(0, policy.Job{Preferred: 6, Max: 64}), []int{6},
 		},
 		"kolo: a little more speed does not pay for a resize": {
 			"kolo", cluster(4, policy.Job{Count: 3, Attained: 100, Curve: speedups(1, 2, 3, 3.1)}), []int{3},

@@ -80,6 +80,7 @@ func drawJob(t *rapid.T, s *policy.Snapshot, i int, types []string, curves []spe
 		PerWorker:   rapid.SampledFrom([]int{0, 1, 1, 1, 2, 4}).Draw(t, "per"),
 		Preemptible: rapid.Bool().Draw(t, "preemptible"),
 		Curve:       rapid.SampledFrom(curves).Draw(t, "curve"),
+		Adapts:      rapid.Bool().Draw(t, "adapts"),
 		Remaining:   rapid.SampledFrom([]float64{0, 1, 1e3, 1e7}).Draw(t, "remaining"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "sized") == 0 {
@@ -105,6 +106,7 @@ var variants = map[string][]string{
 	"tiresias":         {`starvation=0, order="submit"`, "thresholds=[]"},
 	"elastic-tiresias": {"compaction=0"},
 	"ffdl":             {`method="greedy"`, `method="hull"`, `method="dp"`, "limit=0"},
+	"pollux":           {"period=5"},
 	"elasticflow":      {"powers_of_two=false"},
 	"oasis":            {"slot=10, slots=3", "low=0.001, high=0.01"},
 	"weighted-fair":    {"shares={red=3, blue=0.5}", "borrow=false, shares={red=3, green=2}"},

@@ -33,21 +33,24 @@ import (
 //     clearly more.
 //   - A job may grow to twice the largest size it was measured at (at first, to its
 //     preferred size). A wrong guess of the curve then costs one step, not half the
-//     cluster.
+//     cluster. If resizes are cheap, a job that adapts its batch size starts at its minimum
+//     and may grow to four times the largest measured size: it scales badly at first, and
+//     better and better later.
 //
 // The sum is maximised along the upper concave hull of each job's value. The hull
 // crosses dips of measured curves and keeps small differences from causing resizes.
 // docs/research.md describes how the parameters were found and what did not work.
 type kolo struct {
-	Fairness float64 `hcl:"fairness,optional" doc:"how much less a further speed-up of the same job is worth: with 0, the sum of speed-ups is maximised; the closer to 1, the more evenly jobs share"`
-	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or expected remaining work"`
-	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
-	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; for declared remaining work, four times this value"`
-	Horizon  float64 `hcl:"horizon,optional" doc:"seconds within which a resize must pay for itself; for young jobs, only as long as they have run so far"`
-	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest measured size"`
-	Patience float64 `hcl:"patience,optional" doc:"a job of unknown length counts as new, with twice its weight, once it has waited this many times as long as it ran; only waiting beyond three times the median wait of the running jobs counts; 0 ignores waiting"`
-	Tail     float64 `hcl:"tail,optional" doc:"0 minimises the mean JCT; 1 gives long jobs the same weight as short ones, so the longest jobs end earlier, but the mean JCT is higher"`
-	Period   float64 `hcl:"period,optional" doc:"seconds after which the policy plans again while jobs wait, even if nothing happens"`
+	Fairness   float64 `hcl:"fairness,optional" doc:"how much less a further speed-up of the same job is worth: with 0, the sum of speed-ups is maximised; the closer to 1, the more evenly jobs share"`
+	Age        float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or expected remaining work"`
+	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
+	Ceiling    float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; for declared remaining work, four times this value"`
+	Horizon    float64 `hcl:"horizon,optional" doc:"seconds within which a resize must pay for itself; for young jobs, only as long as they have run so far"`
+	Explore    float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest measured size"`
+	StartSmall float64 `hcl:"start_small,optional" doc:"resize cost in seconds up to which a job that adapts its batch size starts at its minimum, and may grow to four times its largest measured size; 0 is never"`
+	Patience   float64 `hcl:"patience,optional" doc:"a job of unknown length counts as new, with twice its weight, once it has waited this many times as long as it ran; only waiting beyond three times the median wait of the running jobs counts; 0 ignores waiting"`
+	Tail       float64 `hcl:"tail,optional" doc:"0 minimises the mean JCT; 1 gives long jobs the same weight as short ones, so the longest jobs end earlier, but the mean JCT is higher"`
+	Period     float64 `hcl:"period,optional" doc:"seconds after which the policy plans again while jobs wait, even if nothing happens"`
 }
 
 // Check implements registry.Checker.
@@ -65,6 +68,8 @@ func (k kolo) Check() (string, string) {
 		return "horizon", "must be positive"
 	case !(k.Explore > 1):
 		return "explore", "must be above 1"
+	case !(k.StartSmall >= 0):
+		return "start_small", "must not be negative"
 	case !(k.Patience >= 0):
 		return "patience", "must not be negative"
 	case !(k.Tail >= 0 && k.Tail <= 1):
@@ -75,7 +80,7 @@ func (k kolo) Check() (string, string) {
 	return "", ""
 }
 
-var koloDefaults = kolo{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600}
+var koloDefaults = kolo{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, StartSmall: 5, Patience: 4, Period: 600}
 
 var koloEntry = registry.Define(registry.Info{
 	Name:   "kolo",
@@ -217,7 +222,7 @@ func (k kolo) worth(s *policy.Snapshot, p *pool, c *candidate, h *hull) {
 		base = -margin * value(c.low)
 	}
 	h.reset(c.n, float64(c.cost(c.n)), base)
-	limit := k.limit(c)
+	limit := k.limit(s, c)
 	for n := c.stride(c.n); n > 0 && n <= limit; n = c.stride(n) {
 		if c.cost(n)-c.cost(c.n) > p.free {
 			break
@@ -239,14 +244,20 @@ func (k kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 	return 1 - min(worstCut, max(s.ResizeCost, leastResizeCost)/horizon)
 }
 
+// exploreAdapting is the least Explore of a job that starts small.
+const exploreAdapting = 4
+
 // limit returns the largest size worth trying: Explore times the largest measured size,
 // but at least the first size and the current one.
-func (k kolo) limit(c *candidate) int {
-	first := c.want
-	if c.Preferred <= 0 {
+func (k kolo) limit(s *policy.Snapshot, c *candidate) int {
+	first, explore := c.want, k.Explore
+	switch {
+	case c.Adapts && k.StartSmall > 0 && s.ResizeCost <= k.StartSmall:
+		first, explore = c.low, max(explore, exploreAdapting)
+	case c.Preferred <= 0:
 		first = max(c.low, firstSize)
 	}
-	tried := k.Explore * float64(c.Curve.Largest())
+	tried := explore * float64(c.Curve.Largest())
 	return max(first, int(min(tried, float64(c.high))), c.Count)
 }
 

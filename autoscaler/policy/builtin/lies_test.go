@@ -165,7 +165,7 @@ func TestPolicies_GrowthIsBidAtOwnPriorityAndWeight(t *testing.T) {
 		j.ID, j.Priority, j.Weight, j.Max, j.Curve = liar, priority, weight, 16, honest(16, 0)
 		return s
 	}
-	for _, spec := range []string{"kolo", "ffdl", `ffdl(method="greedy")`, `ffdl(method="hull")`, "optimus", "elastic-tiresias", "elasticflow", "afs-l"} {
+	for _, spec := range []string{"kolo", "ffdl", `ffdl(method="greedy")`, `ffdl(method="hull")`, "optimus", "elastic-tiresias", "elasticflow", "afs-l", "pollux"} {
 		p, err := Policies.Parse(spec)
 		must.NoError(t, err)
 		t.Run(spec, func(t *testing.T) {

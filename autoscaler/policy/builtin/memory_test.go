@@ -217,3 +217,22 @@ func TestKolo_NobodyWaitsForEver(t *testing.T) {
 	}
 	t.Fatal("the old job never ran again")
 }
+
+func TestPollux_PlansOnceAPeriod(t *testing.T) {
+	p, err := Policies.Parse("pollux(period=60)")
+	must.NoError(t, err)
+	s := cluster(4, policy.Job{Max: 4, Preferred: 1})
+	s.ResizeCost = 1
+	must.Eq(t, []int{4}, decide(t, p, s))
+	s.Changed = false
+	s.Jobs[0].Max = 2 // no event announces it
+	must.Eq(t, []int{2}, decide(t, p, s), must.Sprint("a plan that no longer fits is made again"))
+	s.Jobs[0].Max = 4
+	progress(s, 59)
+	must.Eq(t, []int{2}, decide(t, p, s))
+	must.Eq(t, s.Now+1, p.Allocate(s).RequeueAt)
+	progress(s, 1)
+	must.Eq(t, []int{4}, decide(t, p, s))
+	s.Jobs = nil
+	must.Eq(t, 0, p.Allocate(s).RequeueAt)
+}

@@ -92,6 +92,76 @@ func TestFfDL_GreedyIsOptimalForConcaveCurves(t *testing.T) {
 	})
 }
 
+// TestPollux_MaximisesTheHarmonicMean compares pollux with every split, among jobs that have
+// their minima and grow to at most twice the largest measured size. Some of them run.
+func TestPollux_MaximisesTheHarmonicMean(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, jobs := drawFew(t, rapid.Custom(drawCurve))
+		s.ResizeCost = rapid.Float64Range(0, 300).Draw(t, "cost")
+		for i := range s.Jobs {
+			s.Jobs[i].Weight = rapid.SampledFrom([]float64{1, 3}).Draw(t, "weight")
+			s.Jobs[i].Count = rapid.IntRange(0, s.Jobs[i].Max).Draw(t, "count")
+			s.Jobs[i].Resizes = rapid.IntRange(0, 5).Draw(t, "resizes")
+		}
+		gpus, all := s.Nodes[0].GPUs, len(jobs)
+		p := &pool{gpus: gpus, free: gpus, jobs: jobs}
+		p.minima(jobs, "")
+		var in []*candidate
+		for _, c := range jobs {
+			if c.n > 0 {
+				in = append(in, c)
+			}
+		}
+		loss := func(c *candidate, n int) float64 {
+			if n > c.low && n > 2*c.Curve.Largest() && n > c.Count {
+				return math.Inf(-1)
+			}
+			factor := 1.0
+			if c.Count > 0 && n != c.Count {
+				age := s.Now - c.Submit
+				factor = max(leastRestart, (age-float64(c.Resizes)*s.ResizeCost)/(age+max(s.ResizeCost, leastResizeCost)))
+			}
+			fair := c.speed(max(c.low, c.floor(gpus/all/c.per)))
+			return -c.weight() * fair / (c.speed(n) * factor)
+		}
+		rule, err := Policies.New("pollux", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, got := rule.Allocate(s), 0.0
+		for _, c := range in {
+			got += loss(c, d.Allocations[c.place].Count)
+		}
+		if want := bestSum(in, gpus, loss); math.Abs(got-want) > 1e-9*math.Abs(want) {
+			t.Fatalf("sum %v, the best is %v", got, want)
+		}
+	})
+}
+
+// TestPollux_ManyJobs compares dynamic programming with the steps that replace it where its
+// table would be too large.
+func TestPollux_ManyJobs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, _ := drawFew(t, concave)
+		for i := range s.Jobs {
+			s.Jobs[i].PerWorker = 1
+		}
+		sum := func(limit int) (out float64) {
+			_, pools := split(s)
+			pollux{}.plan(s, pools[0], limit)
+			for _, c := range pools[0].jobs {
+				if c.n > 0 {
+					out += c.score / c.speed(c.n)
+				}
+			}
+			return out
+		}
+		if exact, steps := sum(ffdlLimit), sum(0); math.Abs(steps-exact) > 1e-9*exact {
+			t.Fatalf("sum %v, the best is %v", steps, exact)
+		}
+	})
+}
+
 // ffdlSum is the total speed-up that a method of FfDL reaches.
 func ffdlSum(t *rapid.T, method string, s *policy.Snapshot, in []*candidate) float64 {
 	p, err := Policies.Parse(fmt.Sprintf("ffdl(method=%q)", method))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
@@ -30,6 +31,9 @@ func toWire(s *policy.Snapshot) *policypb.Snapshot {
 			RunTime: j.RunTime, Remaining: j.Remaining, Done: j.Done,
 		}
 		w.Sizes, w.Step = sizesToWire(j.Sizes, j.Min, j.Max)
+		if a := &j.Alike; a.Count > 0 {
+			w.Alike = &policypb.Lengths{Origin: string(a.Origin), Count: int64(a.Count), Median: a.Median, Spread: a.Spread}
+		}
 		for _, p := range j.Curve.Points() {
 			w.Curve = append(w.Curve, &policypb.Point{Size: int64(p.Size), StepTime: p.StepTime, Samples: int64(p.Samples), Spread: p.Spread})
 		}
@@ -50,6 +54,9 @@ func fromWire(s *policypb.Snapshot) *policy.Snapshot {
 			Min: int(j.GetMin()), Max: int(j.GetMax()), Preferred: int(j.GetPreferred()), PerWorker: int(j.GetPerWorker()),
 			Count: int(j.GetCount()), Preemptible: j.GetPreemptible(), Resizes: int(j.GetResizes()), Attained: j.GetAttained(),
 			RunTime: j.GetRunTime(), Remaining: j.GetRemaining(), Done: j.GetDone(),
+		}
+		if a := j.GetAlike(); a != nil {
+			o.Alike = length.Sample{Origin: length.Origin(a.GetOrigin()), Count: int(a.GetCount()), Median: a.GetMedian(), Spread: a.GetSpread()}
 		}
 		o.Sizes = sizesFromWire(j.GetSizes(), j.GetStep())
 		var points []speedup.Point

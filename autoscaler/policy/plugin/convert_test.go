@@ -10,10 +10,28 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 )
 
 // TestSizes_OnTheWire: a policy gets a list where that is short, and never one
 // of as many numbers as a job may have workers.
+// TestConvert_Lengths sends what is known of similar jobs. Older policies do not know the
+// field, and a job without it has a zero Sample.
+func TestConvert_Lengths(t *testing.T) {
+	known := length.NewSample(length.Namespace, []float64{100, 400, 900, 1600})
+	s := &policy.Snapshot{Jobs: []policy.Job{{ID: "a", Alike: known}, {ID: "b"}}}
+	wire := toWire(s)
+	must.Eq(t, "namespace", wire.Jobs[0].GetAlike().GetOrigin())
+	must.Nil(t, wire.Jobs[1].GetAlike())
+
+	back := fromWire(wire)
+	must.Eq(t, known, back.Jobs[0].Alike)
+	must.Eq(t, length.Sample{}, back.Jobs[1].Alike)
+	left, trust := known.Left(50)
+	sameLeft, sameTrust := back.Jobs[0].Alike.Left(50)
+	must.Eq(t, []float64{left, trust}, []float64{sameLeft, sameTrust}, must.Sprint("a policy in Go predicts the same"))
+}
+
 func TestSizes_OnTheWire(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set        sizes.Set

@@ -22,12 +22,15 @@ type appKey struct {
 // batch_size, gpus, step_time_s for 1, 2, 3 … GPUs. A job never grows beyond the largest
 // measured size.
 func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
-	if o.Curves == "" {
+	var curves map[appKey]*Curve
+	switch {
+	case o.Curves != "":
+		var err error
+		if curves, err = readStepTimes(o.Curves); err != nil {
+			return err
+		}
+	case o.Phases == nil:
 		return fmt.Errorf("%s: no step_times.csv next to this trace; name one with -curves", file)
-	}
-	curves, err := readStepTimes(o.Curves)
-	if err != nil {
-		return err
 	}
 	tab, err := newTable(r, file, "name", "submit_s", "application", "np", "batch_size", "max_replicas", "steps")
 	if err != nil {
@@ -58,7 +61,10 @@ func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
 			return tab.err
 		}
 		j.Batch = key.batch
-		if j.Curve = curves[key]; j.Curve == nil {
+		if j.Curve = o.Phases.curve(j.App); j.Curve == nil {
+			j.Curve = curves[key]
+		}
+		if j.Curve == nil {
 			tab.fail("application", fmt.Errorf("no step times for %s with batch size %d in %s", key.app, key.batch, o.Curves))
 			return tab.err
 		}

@@ -65,6 +65,10 @@ type Options struct {
 	// Grow is how many times its size in the trace such a job may grow to. 0 is 4.
 	Grow int
 
+	// Phases, if not nil, makes the jobs of its applications adapt their batch size
+	// (Phases.Apply). In a Pollux trace, they need no step times then.
+	Phases *Phases
+
 	// MaxJobs is the largest number of jobs to read; 0 means no limit.
 	MaxJobs int
 }
@@ -149,6 +153,11 @@ func Read(r io.Reader, name string, o Options) (*Trace, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	t.order()
+	if o.Phases != nil {
+		if err := o.Phases.Apply(t); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
 }
 

@@ -59,6 +59,10 @@ type Job struct {
 	// Spans are step times by placement, nil if step times depend on the number of workers
 	// alone.
 	Spans *Spans
+
+	// Goodput, if not nil, is the progress of a job that adapts its batch size. A step is
+	// then a unit of progress, and Curve that of the first phase.
+	Goodput *Goodput
 }
 
 // Node is one machine.
@@ -104,6 +108,14 @@ type NodeEvent struct {
 
 // StepTime returns the true time of one global step on n workers, in seconds.
 func (j *Job) StepTime(n int) float64 { return j.Curve.StepTime(n) }
+
+// Duration returns how long all steps of the job take on n workers, in seconds.
+func (j *Job) Duration(n int) float64 {
+	if j.Goodput != nil {
+		return j.Goodput.Time(n)
+	}
+	return j.Steps * j.StepTime(n)
+}
 
 // GPUs returns how many GPUs n workers hold.
 func (j *Job) GPUs(n int) int { return n * max(1, j.PerWorker) }

@@ -216,7 +216,8 @@ type Job struct {
 	Curve         []*Point               `protobuf:"bytes,20,rep,name=curve,proto3" json:"curve,omitempty"`           // measured step times
 	Remaining     float64                `protobuf:"fixed64,21,opt,name=remaining,proto3" json:"remaining,omitempty"` // global steps, 0 is unknown
 	Done          float64                `protobuf:"fixed64,22,opt,name=done,proto3" json:"done,omitempty"`
-	Step          int64                  `protobuf:"varint,23,opt,name=step,proto3" json:"step,omitempty"` // not 0: allowed is every step-th count from the one in sizes on
+	Step          int64                  `protobuf:"varint,23,opt,name=step,proto3" json:"step,omitempty"`  // not 0: allowed is every step-th count from the one in sizes on
+	Alike         *Lengths               `protobuf:"bytes,24,opt,name=alike,proto3" json:"alike,omitempty"` // of similar jobs that have completed; not set if too few have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +413,83 @@ func (x *Job) GetStep() int64 {
 	return 0
 }
 
+func (x *Job) GetAlike() *Lengths {
+	if x != nil {
+		return x.Alike
+	}
+	return nil
+}
+
+// Lengths describes the services of completed jobs by a log-normal distribution. Service
+// is the GPU-seconds that a job held, so reports of a training have no influence on it.
+type Lengths struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        string                 `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`   // the similar jobs: of the same kind or namespace, or of the pool
+	Count         int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`    // of jobs
+	Median        float64                `protobuf:"fixed64,3,opt,name=median,proto3" json:"median,omitempty"` // GPU-seconds
+	Spread        float64                `protobuf:"fixed64,4,opt,name=spread,proto3" json:"spread,omitempty"` // standard deviation of the logarithm
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lengths) Reset() {
+	*x = Lengths{}
+	mi := &file_policypb_policy_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lengths) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lengths) ProtoMessage() {}
+
+func (x *Lengths) ProtoReflect() protoreflect.Message {
+	mi := &file_policypb_policy_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lengths.ProtoReflect.Descriptor instead.
+func (*Lengths) Descriptor() ([]byte, []int) {
+	return file_policypb_policy_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Lengths) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Lengths) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Lengths) GetMedian() float64 {
+	if x != nil {
+		return x.Median
+	}
+	return 0
+}
+
+func (x *Lengths) GetSpread() float64 {
+	if x != nil {
+		return x.Spread
+	}
+	return 0
+}
+
 type Point struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`                          // workers
@@ -424,7 +502,7 @@ type Point struct {
 
 func (x *Point) Reset() {
 	*x = Point{}
-	mi := &file_policypb_policy_proto_msgTypes[3]
+	mi := &file_policypb_policy_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +514,7 @@ func (x *Point) String() string {
 func (*Point) ProtoMessage() {}
 
 func (x *Point) ProtoReflect() protoreflect.Message {
-	mi := &file_policypb_policy_proto_msgTypes[3]
+	mi := &file_policypb_policy_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +527,7 @@ func (x *Point) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Point.ProtoReflect.Descriptor instead.
 func (*Point) Descriptor() ([]byte, []int) {
-	return file_policypb_policy_proto_rawDescGZIP(), []int{3}
+	return file_policypb_policy_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Point) GetSize() int64 {
@@ -491,7 +569,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_policypb_policy_proto_msgTypes[4]
+	mi := &file_policypb_policy_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +581,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_policypb_policy_proto_msgTypes[4]
+	mi := &file_policypb_policy_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +594,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_policypb_policy_proto_rawDescGZIP(), []int{4}
+	return file_policypb_policy_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Decision) GetAllocations() []*Allocation {
@@ -551,7 +629,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_policypb_policy_proto_msgTypes[5]
+	mi := &file_policypb_policy_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +641,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_policypb_policy_proto_msgTypes[5]
+	mi := &file_policypb_policy_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +654,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_policypb_policy_proto_rawDescGZIP(), []int{5}
+	return file_policypb_policy_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Allocation) GetJob() string {
@@ -618,7 +696,7 @@ const file_policypb_policy_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x03R\x04gpus\x12\x12\n" +
-	"\x04free\x18\x04 \x01(\x03R\x04free\"\xde\x04\n" +
+	"\x04free\x18\x04 \x01(\x03R\x04free\"\x8d\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -646,7 +724,13 @@ const file_policypb_policy_proto_rawDesc = "" +
 	"\x05curve\x18\x14 \x03(\v2\x15.kolo.policy.v1.PointR\x05curve\x12\x1c\n" +
 	"\tremaining\x18\x15 \x01(\x01R\tremaining\x12\x12\n" +
 	"\x04done\x18\x16 \x01(\x01R\x04done\x12\x12\n" +
-	"\x04step\x18\x17 \x01(\x03R\x04step\"j\n" +
+	"\x04step\x18\x17 \x01(\x03R\x04step\x12-\n" +
+	"\x05alike\x18\x18 \x01(\v2\x17.kolo.policy.v1.LengthsR\x05alike\"g\n" +
+	"\aLengths\x12\x16\n" +
+	"\x06origin\x18\x01 \x01(\tR\x06origin\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x16\n" +
+	"\x06median\x18\x03 \x01(\x01R\x06median\x12\x16\n" +
+	"\x06spread\x18\x04 \x01(\x01R\x06spread\"j\n" +
 	"\x05Point\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x1b\n" +
 	"\tstep_time\x18\x02 \x01(\x01R\bstepTime\x12\x18\n" +
@@ -677,27 +761,29 @@ func file_policypb_policy_proto_rawDescGZIP() []byte {
 	return file_policypb_policy_proto_rawDescData
 }
 
-var file_policypb_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_policypb_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_policypb_policy_proto_goTypes = []any{
 	(*Snapshot)(nil),   // 0: kolo.policy.v1.Snapshot
 	(*Node)(nil),       // 1: kolo.policy.v1.Node
 	(*Job)(nil),        // 2: kolo.policy.v1.Job
-	(*Point)(nil),      // 3: kolo.policy.v1.Point
-	(*Decision)(nil),   // 4: kolo.policy.v1.Decision
-	(*Allocation)(nil), // 5: kolo.policy.v1.Allocation
+	(*Lengths)(nil),    // 3: kolo.policy.v1.Lengths
+	(*Point)(nil),      // 4: kolo.policy.v1.Point
+	(*Decision)(nil),   // 5: kolo.policy.v1.Decision
+	(*Allocation)(nil), // 6: kolo.policy.v1.Allocation
 }
 var file_policypb_policy_proto_depIdxs = []int32{
 	1, // 0: kolo.policy.v1.Snapshot.nodes:type_name -> kolo.policy.v1.Node
 	2, // 1: kolo.policy.v1.Snapshot.jobs:type_name -> kolo.policy.v1.Job
-	3, // 2: kolo.policy.v1.Job.curve:type_name -> kolo.policy.v1.Point
-	5, // 3: kolo.policy.v1.Decision.allocations:type_name -> kolo.policy.v1.Allocation
-	0, // 4: kolo.policy.v1.Policy.Allocate:input_type -> kolo.policy.v1.Snapshot
-	4, // 5: kolo.policy.v1.Policy.Allocate:output_type -> kolo.policy.v1.Decision
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 2: kolo.policy.v1.Job.curve:type_name -> kolo.policy.v1.Point
+	3, // 3: kolo.policy.v1.Job.alike:type_name -> kolo.policy.v1.Lengths
+	6, // 4: kolo.policy.v1.Decision.allocations:type_name -> kolo.policy.v1.Allocation
+	0, // 5: kolo.policy.v1.Policy.Allocate:input_type -> kolo.policy.v1.Snapshot
+	5, // 6: kolo.policy.v1.Policy.Allocate:output_type -> kolo.policy.v1.Decision
+	6, // [6:7] is the sub-list for method output_type
+	5, // [5:6] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_policypb_policy_proto_init() }
@@ -711,7 +797,7 @@ func file_policypb_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_policypb_policy_proto_rawDesc), len(file_policypb_policy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
