@@ -64,6 +64,7 @@ class Group:
         self.place = place
         self.pending = pending
         self.failed = False
+        self.proposal = 0  # rank 0's, in the last call of agree() whose result is known; 0 if there is none
         self.connections: Dict[int, sockets.Ends] = {}
         self._store = store
         self._control = control
@@ -72,20 +73,24 @@ class Group:
         self._flag_work: Any = None
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
-    def agree(self, flag: int) -> int:
+    def agree(self, flag: int, proposal: Optional[int] = None) -> int:
         """Returns the highest flag that any member passed to the previous call. All members call it equally often and get the same result.
 
         If the result is 0, there is nothing to do, and this call's flag is sent. The flags arrive while the members train, so
         no member waits, and no member is ahead by more than one call.
+
+        A proposal travels with the flag: a number of rank 0, and 0 on the other ranks. All members pass one, or none does.
         """
         if self._control is None:
+            self.proposal = proposal or 0
             return flag
         if self._flag_work is not None:
             self._finish(self._flag_work, PATIENCE)
             self._flag_work = None
-            if self._flag.item():
-                return int(self._flag)
-        self._flag.fill_(flag)
+            self.proposal = int(self._flag[-1]) if proposal is not None else 0
+            if self._flag[0].item():
+                return int(self._flag[0])
+        self._flag = torch.tensor([flag] if proposal is None else [flag, proposal], dtype=torch.int32)
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX  # type: ignore[assignment] # pybind converts it
         self._flag_work = self._control.allreduce([self._flag], options)
