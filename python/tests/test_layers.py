@@ -25,6 +25,7 @@ LAYERS = (
     ("kolo.torch.background", "kolo.torch.broadcast"),  # two ways to send the state, which do not know each other
     ("kolo.torch.group",),
     ("kolo.torch.state",),
+    ("kolo.torch.adaptive",),
     ("kolo.torch.backends", "kolo.torch.batch", "kolo.torch.meshes", "kolo.torch.place", "kolo.torch.reporting", "kolo.torch.sampler"),
     ("kolo.torch.context",),
     ("kolo.torch.compat", "kolo.torch.log"),
@@ -35,10 +36,11 @@ LAYERS = (
     ("kolo.hold",),
     ("kolo.imports", "kolo.store"),
 )
-PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
+PACKAGES = {"kolo.torch.adaptive", "kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 
 # Pure rules, which need neither PyTorch nor a network, and are tested alone.
-PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.state.ranges",
+PURE = {"kolo.integrations.batches",
+        "kolo.torch.adaptive.noise", "kolo.torch.adaptive.rules", "kolo.torch.adaptive.sizes", "kolo.torch.state.ledger", "kolo.torch.state.ranges",
         "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
 
 # The private names of other objects that a module may access: those of its own classes, and others if there is no public way.

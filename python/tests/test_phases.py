@@ -15,6 +15,7 @@ class Commit(unittest.TestCase):
     def setUp(self):
         self.calls = mock.Mock()
         self.calls.stream.complete = False
+        self.calls.core.batch = None
 
     def commit(self, phase, agreed=NOTHING, changing=False):
         """Returns the phase that follows a commit, and the names of the calls in their order."""
@@ -59,7 +60,17 @@ class Commit(unittest.TestCase):
             with self.subTest(phase=type(phase), complete=complete, changing=changing):
                 stream.complete = complete
                 self.commit(phase, changing=changing)
-                group.agree.assert_called_with(flag)
+                group.agree.assert_called_with(flag, 0)
+
+    def test_a_batch_changes_in_a_group_that_goes_on(self):
+        """A member that leaves its group does not adopt rank 0's proposal: the next group gets another."""
+        core, group = self.calls.core, self.calls.group
+        for agreed, adopted in ((NOTHING, [mock.call(512)]), (SWITCH, []), (CHANGE, [])):
+            with self.subTest(agreed=agreed):
+                core.batch, group.proposal = mock.Mock(), 512
+                self.commit(Member(group), agreed)
+                group.agree.assert_called_with(NOTHING, core.batch.proposal.return_value)
+                self.assertEqual(adopted, core.batch.adopt.mock_calls)
 
 
 class Waits(unittest.TestCase):

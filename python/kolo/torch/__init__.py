@@ -22,6 +22,7 @@ The semantics are in the package's README.
 """
 
 from ..worker import AgentError
+from .adaptive.batch import AdaptiveBatch
 from .batch import Batch, global_batch, scaled_lr
 from .meshes import mesh
 from .parallel import wrap
@@ -35,7 +36,7 @@ from .state.sharded import Sharded
 from .state.state import State
 
 __all__ = [
-    "AgentError", "Batch", "ElasticIterable", "ElasticSampler", "Handler", "RNG", "Sharded", "State", "StateDictHandler",
+    "AdaptiveBatch", "AgentError", "Batch", "ElasticIterable", "ElasticSampler", "Handler", "RNG", "Sharded", "State", "StateDictHandler",
     "device", "elastic", "generation", "global_batch", "load_checkpoint", "local_rank", "local_size", "mesh", "progress",
     "rank", "register_handler", "save_checkpoint", "scaled_lr", "size", "wrap",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any, Callable
 
 import torch.distributed as dist
 
@@ -14,7 +15,9 @@ from ..worker import Place
 from . import compat, meshes, reporting
 from . import place as places
 from .group.group import Group
+from .phases import NOTHING
 from .session import Session
+from .state.state import State, core_of
 
 REPLICA = "KOLO_REPLICA_SIZE"
 
@@ -47,3 +50,15 @@ class Alone(Session):
         places.enter(place)
         reporting.connect(reporting.to_file())
         return self.group
+
+    def check(self) -> None:
+        batch = self._core.batch if self._core is not None else None
+        if batch is not None and self.group is not None:
+            self.group.agree(NOTHING, batch.proposal())
+            batch.adopt(self.group.proposal)
+
+    def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
+        result = super().train(function, state, *args, **kwargs)
+        if core_of(state).batch is not None and self.group is not None:
+            self.group.finish()
+        return result

@@ -58,8 +58,11 @@ class Member(Phase):
         return self._agree(core, CHANGE if changing else NOTHING)
 
     def _agree(self, core: Core, flag: int) -> Phase:
-        agreed = self._group.agree(flag)
+        batch = core.batch
+        agreed = self._group.agree(flag, batch.proposal() if batch is not None else 0)
         if agreed == NOTHING:
+            if batch is not None:
+                batch.adopt(self._group.proposal)
             return self
         core.seal()
         pending = self._group.pending

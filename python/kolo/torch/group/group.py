@@ -65,34 +65,39 @@ class Group:
         self.place = place
         self.pending = pending
         self.failed = False
+        self.proposal = 0  # rank 0's, in the last call of agree() whose result is known; 0 if there is none
         self.connections: Dict[int, sockets.Ends] = {}
         self._store = store
         self._control = control
         self._timeout = timeout
-        self._flags = torch.zeros(1 + place.size, dtype=torch.int32)  # the flag of agree(), and the wait of each rank
+        self._flags = torch.zeros(2 + place.size, dtype=torch.int32)  # the flag and the proposal of agree(), and the wait of each rank
         self._waits = Waits()
         self._flag_work: Any = None
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
-    def agree(self, flag: int) -> int:
+    def agree(self, flag: int, proposal: int = 0) -> int:
         """Returns the highest flag that any member passed to the previous call. All members call it equally often and get the same result.
 
         If the result is 0, there is nothing to do, and this call's flag is sent. The flags arrive while the members train, so
-        no member waits, and no member is ahead by more than one call. The members' waits for each other (see waits) are
-        sent along.
+        no member waits, and no member is ahead by more than one call.
+
+        Two more things travel with the flag: the members' waits for each other (see waits), and a proposal, which is a
+        number of rank 0, and 0 on the other ranks.
         """
         if self._control is None:
+            self.proposal = proposal
             return flag
         if self._flag_work is not None:
             self._finish(self._flag_work, PATIENCE)
             self._flag_work = None
-            agreed, *waited = self._flags.tolist()
+            agreed, proposed, *waited = self._flags.tolist()
+            self.proposal = proposed
             if agreed:
                 return int(agreed)
             if self.place.rank == 0 and self.pending is None:  # with observers, ranks differ from those that the agents know
                 reporting.arrived(last(waited))
         self._flags.zero_()
-        self._flags[0], self._flags[1 + self.place.rank] = flag, self._waits.take()
+        self._flags[0], self._flags[1], self._flags[2 + self.place.rank] = flag, proposal, self._waits.take()
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX  # type: ignore[assignment] # pybind converts it
         self._flag_work = self._control.allreduce([self._flags], options)

@@ -18,8 +18,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 import torch
 
 from .. import reporting
+from ..adaptive.batch import AdaptiveBatch
 from . import transfer
-from .handlers import Handler, ModuleHandler, SamplerHandler, handler_for
+from .handlers import BatchHandler, Handler, ModuleHandler, SamplerHandler, handler_for
 from .ledger import NONE, Ledger
 from .snapshot import NotWhole, Snapshot
 from .tree import join, split
@@ -66,6 +67,9 @@ class Core:
         except Refused as err:
             raise err.within("state." + name) from None
         split(handler.tree(), "state." + name)
+        conflict = _conflict(handler, [other for key, other in self.handlers.items() if key != name])
+        if conflict:
+            raise Refused("in a State with an AdaptiveBatch, " + conflict).within("state." + name)
         self.handlers[name] = handler
 
     # The session.
@@ -300,9 +304,15 @@ class Core:
         """The samplers of the state."""
         return self.values(SamplerHandler)
 
+    @property
+    def batch(self) -> Optional[AdaptiveBatch]:
+        """The AdaptiveBatch of the state; None if its batches do not adapt."""
+        return next(iter(self.values(BatchHandler)), None)
+
     def report(self) -> Dict[str, Any]:
         """Returns the progress that a commit reports."""
-        return {name: self.handlers[name].value for name in reporting.FIELDS if name in self.handlers}
+        fields = {name: self.handlers[name].value for name in reporting.FIELDS if name in self.handlers}
+        return fields if self.batch is None else {**fields, "progress": self.batch.progress}
 
     # Checkpoints.
 
@@ -350,6 +360,12 @@ class Core:
         for handler in self.handlers.values():
             handler.drop()
 
+
+def _conflict(handler: Handler, others: List[Handler]) -> str:
+    """Returns why a value cannot be in a State with these others; empty if it can."""
+    if isinstance(handler, BatchHandler):
+        return next((other.fixed_batch for other in others if other.fixed_batch), "")
+    return handler.fixed_batch if any(isinstance(other, BatchHandler) for other in others) else ""
 
 
 def _copy(tree: Dict[str, Any]) -> Dict[str, Any]:

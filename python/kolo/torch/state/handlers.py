@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data.distributed import DistributedSampler
 
 from .. import compat
+from ..adaptive.batch import AdaptiveBatch
 from ..context import context
 from ..sampler import Progress
 from .tree import without_class
@@ -41,6 +42,7 @@ class Handler:
 
     copies = False  # load() copies the tensors instead of keeping them
     shared = True  # newcomers get it from a member; otherwise each process has its own
+    fixed_batch = ""  # why an AdaptiveBatch cannot be in the same State; empty if it can
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -158,6 +160,8 @@ class OptimizerHandler(StateDictHandler):
 class ScalerHandler(StateDictHandler):
     """A GradScaler. It forgets which gradients are unscaled, because gradients do not outlive a group."""
 
+    fixed_batch = "a GradScaler scales the gradients whose norms are measured: use bfloat16, which needs none"
+
     def drop(self) -> None:
         compat.forget_unscaled(self.value)
 
@@ -174,6 +178,18 @@ class SamplerHandler(StateDictHandler):
 
     def reset(self) -> None:
         self.value.reset()
+
+
+class BatchHandler(StateDictHandler):
+    """An AdaptiveBatch."""
+
+    fixed_batch = "a State has one AdaptiveBatch"
+
+    def reset(self) -> None:
+        self.value.reset()
+
+    def drop(self) -> None:
+        self.value.drop()
 
 
 class DistributedSamplerHandler(Handler):
@@ -237,6 +253,7 @@ _own: List[Tuple[_Match, Type[Handler]]] = [
     (Progress, SamplerHandler),
     (lambda value: isinstance(value, DistributedSampler) and not _has_state_dict(value), DistributedSamplerHandler),
     (compat.is_scaler, ScalerHandler),
+    (AdaptiveBatch, BatchHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),
 ]

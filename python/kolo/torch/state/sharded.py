@@ -248,6 +248,8 @@ class Sharded:
 class ShardedHandler(Handler):
     """Handles a Sharded. Its value in the state is the checkpoint's name and this process's part; the model is made for each group."""
 
+    fixed_batch = "the gradients of a kolo.Sharded (FSDP2, HSDP) are not measured: keep the batch fixed, with kolo.global_batch"
+
     @property
     def parts(self) -> bool:
         return replicated()

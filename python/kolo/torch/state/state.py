@@ -106,15 +106,21 @@ class State:
             for sampler in self._core.samplers():
                 sampler.set_epoch(self.epoch)
 
-    def batches(self, loader: Iterable[Any], samples: Optional[Callable[[Any], int]] = None) -> Iterator[Any]:
+    def batches(self, loader: Any, samples: Optional[Callable[[Any], int]] = None) -> Iterator[Any]:
         """Yields the batches of a loader and records each in the samplers of this state, and in state.samples.
 
         A batch is recorded before the loop's body runs, so that the commit at the end
         of the body includes it. samples returns the number of samples of a batch; by
         default it is the length of the first tensor in it.
+
+        With an AdaptiveBatch in the state, loader is a function that makes a loader for a
+        number of samples. It is called again when that number changes.
         """
-        for batch in loader:
+        adaptive = self._core.batch
+        for batch in loader if adaptive is None else adaptive.batches(loader):
             count = samples(batch) if samples else _length(batch)
+            if adaptive is not None:
+                adaptive.record(count)
             for sampler in self._core.samplers():
                 sampler.record(count)
             if "samples" in self._core.handlers:
