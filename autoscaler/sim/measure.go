@@ -148,7 +148,7 @@ func (e *engine) advance(j *job) {
 		if e.aware() {
 			s := j.seen.here(j, e.cfg.Seed)
 			if _, changed := s.take(steps, j.step*j.misjudged()); changed {
-				j.learn(s.step * s.wrong(e.cfg.Info.Noise))
+				j.learn(s.step * s.wrong(e.cfg.Info.Noise) * j.inFirstPhase())
 			}
 		}
 	}

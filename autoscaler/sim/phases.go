@@ -77,6 +77,15 @@ func (j *job) misjudged() float64 {
 	return p.Seen.StepTime(j.n) / p.Curve.StepTime(j.n)
 }
 
+// inFirstPhase returns the factor that converts a measured time of a step to the first phase,
+// so that times at two placements are comparable.
+func (j *job) inFirstPhase() float64 {
+	if j.phases == nil {
+		return 1
+	}
+	return j.phases[0].Seen.StepTime(j.n) / j.shown().StepTime(j.n)
+}
+
 // timeOn returns the true time of a step with so many workers on each node.
 func (j *job) timeOn(workers []int) float64 {
 	if j.phases == nil {

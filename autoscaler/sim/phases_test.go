@@ -4,6 +4,8 @@
 package sim_test
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -195,4 +197,30 @@ func TestRunTicks_RefusesPhases(t *testing.T) {
 		Nodes: sim.Uniform(1, 2, ""), Trace: adaptive(t), Policy: fifo{}, Info: sim.Info{Curves: true},
 	}, 60)
 	must.ErrorContains(t, err, "jobs cannot adapt their batch size in ticks")
+}
+
+// TestRun_PhasesAreNoReasonToMove has steps that do not depend on where the workers are. That
+// later phases are faster must not be taken for a faster placement.
+func TestRun_PhasesAreNoReasonToMove(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("application,phase,end,gpus,step_time_s\n")
+	for k := range 20 {
+		for n := 1; n <= 8; n++ {
+			fmt.Fprintf(&b, "net,%d,%d,%d,%g\n", k, 200*(k+1), n, math.Pow(0.8, float64(k))/float64(n))
+		}
+	}
+	tr := withPhases(t, b.String(), "")
+	tr.Jobs[0].Max = 8
+	for i := 1; i < 12; i++ {
+		j := tr.Jobs[0]
+		j.ID, j.Submit = strconv.Itoa(i), float64(60*i)
+		tr.Jobs = append(tr.Jobs, j)
+	}
+	res := run(t, sim.Config{
+		Nodes: sim.Uniform(4, 4, ""), Trace: tr, Policy: parse(t, "kolo"), Placement: sim.Migrate, Resize: sim.ResizeCost{Constant: 1},
+		Info: sim.Info{Kinds: true},
+	})
+	for _, j := range res.Jobs {
+		must.Eq(t, 0, j.Moves)
+	}
 }
