@@ -27,7 +27,7 @@
 // remaining work, and whether it knows exact curves or only noisy measurements at sizes at
 // which the job has run.
 //
-// # What is not
+// # What is not modelled
 //
 // Starting a worker takes no time beyond the gap. Jobs do not slow each other
 // down. A job never fails on its own.
