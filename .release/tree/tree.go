@@ -42,7 +42,7 @@ func (f Files) WithDirs() (Files, error) {
 			return nil, fmt.Errorf("%q is no clean relative path", file.Path)
 		}
 		if _, twice := all[file.Path]; twice {
-			return nil, fmt.Errorf("%s is there twice", file.Path)
+			return nil, fmt.Errorf("%s is listed twice", file.Path)
 		}
 		all[file.Path] = file
 	}

@@ -81,5 +81,5 @@ func TestWithDirs_Refuses(t *testing.T) {
 		must.ErrorContains(t, err, "is no clean relative path")
 	}
 	_, err := tree.Files{{Path: "a"}, {Path: "a"}}.WithDirs()
-	must.ErrorContains(t, err, "a is there twice")
+	must.ErrorContains(t, err, "a is listed twice")
 }

@@ -100,7 +100,7 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 
 // ErrNotServed is returned if the server at the address does not know the requested
 // path.
-var ErrNotServed = errors.New("is it an autoscaler of this version? Nomad has another address")
+var ErrNotServed = errors.New("is this the address of an autoscaler of the same version, and not of Nomad?")
 
 // ErrNotFound is returned, with the autoscaler's words, if it does not know what the request
 // names.

@@ -50,7 +50,7 @@ func TestParse_TopologyMistakes(t *testing.T) {
 	for name, tc := range map[string]struct{ src, want string }{
 		"a cycle": {
 			"topology {\n levels = [\n  \"meta.block\",\n  \"meta.rack\",\n  \"meta.block\",\n ]\n}",
-			`kolo.hcl:7: Wrong value for levels: Level "meta.block" is there twice, and a level cannot be inside itself; keep one of the two.`,
+			`kolo.hcl:7: Wrong value for levels: Level "meta.block" is listed twice, and a level cannot be inside itself; keep one of the two.`,
 		},
 		"an unknown level":      {`topology { levels = ["meta.block", "rack"] }`, `kolo.hcl:3: Wrong value for levels: Level "rack" is not known`},
 		"a rack inside a node":  {`topology { levels = ["node", "meta.rack"] }`, `kolo.hcl:3: Wrong value for levels: Level "meta.rack" is inside "node"`},

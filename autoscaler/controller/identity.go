@@ -54,7 +54,7 @@ func (c *Controller) followLeader(ctx context.Context) error {
 			c.holder = c.self
 			c.mu.Unlock()
 		} else if _, _, err := c.Leader(ctx); err != nil && ctx.Err() == nil {
-			c.log.Debug("unknown who leads", "error", err)
+			c.log.Debug("the leader is unknown", "error", err)
 		}
 		pause(ctx, c.Config().Leader.TTL/3)
 		if ctx.Err() != nil {

@@ -34,7 +34,7 @@ func (c *Controller) lead(ctx context.Context) {
 		c.mu.Lock()
 		c.loaded = false
 		c.mu.Unlock()
-		c.publish(api.Event{Type: "leader", Reason: name + " leads no more"})
+		c.publish(api.Event{Type: "leader", Reason: name + " no longer leads"})
 	}()
 
 	var keeping sync.WaitGroup

@@ -51,7 +51,7 @@ func newMetrics(c *Controller) *metrics {
 			Name: "kolo_job_queueing_seconds", Help: "From the first sight of a completed job to its first worker.", Buckets: prometheus.ExponentialBuckets(1, 3, 12),
 		}),
 		gaps: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kolo_resize_gap_seconds", Help: "Time in which no slot of a job trained, per resize of which it is known.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
+			Name: "kolo_resize_gap_seconds", Help: "Time in which no slot of a job trained, for each resize for which it is known.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat, as far as they are known."}),
 	}

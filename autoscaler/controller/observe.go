@@ -107,7 +107,7 @@ func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *hi
 		}
 		if cluster.SetByHand(changes, group, n) {
 			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
-			c.log.Info("a count was set by hand; leaving it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
+			c.log.Info("a count was set by hand; keeping it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
 		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
 			// The last leader wrote the count, but could not save that it did.
 			h.LastChange = at

@@ -43,7 +43,7 @@ func (c *Controller) keepUsage(ctx context.Context) {
 			break
 		}
 		if ctx.Err() == nil {
-			c.log.Warn("the account of usage cannot be read; trying again", "error", err)
+			c.log.Warn("the usage cannot be read; trying again", "error", err)
 		}
 		pause(ctx, 5*time.Second)
 		if ctx.Err() != nil {

@@ -28,7 +28,7 @@
 // which the job has run. A job that adapts its batch size has one true curve for each phase
 // of its training (trace.Goodput).
 //
-// # What is not
+// # What is not modelled
 //
 // Starting a worker takes no time beyond the gap. Jobs do not slow each other
 // down. A job never fails on its own.

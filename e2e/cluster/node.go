@@ -36,7 +36,7 @@ func (n *Node) Cut(ctx context.Context) error {
 	return n.cluster.network.setLink(ctx, n.index, "down")
 }
 
-// Restore plugs the node in again.
+// Restore reconnects the node to the network.
 func (n *Node) Restore(ctx context.Context) error {
 	n.cluster.log("cluster: connecting %s again", n.Name)
 	return n.cluster.network.setLink(ctx, n.index, "up")

@@ -87,7 +87,7 @@ func (c *policyCommand) Run(args []string) int {
 	if len(args) == 0 {
 		c.UI.Error("which? write kolo policy followed by one of " + strings.Join(next, ", "))
 	} else {
-		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor all of it: kolo policy -help", "policy "+args[0], suggest.Hint("policy ", args[0], next)))
+		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor the whole help: kolo policy -help", "policy "+args[0], suggest.Hint("policy ", args[0], next)))
 	}
 	return exitUsage
 }

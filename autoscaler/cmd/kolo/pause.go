@@ -23,7 +23,7 @@ func (c *pauseCommand) Synopsis() string {
 	if c.resume {
 		return "Scale jobs again after a pause"
 	}
-	return "Leave a job, or all jobs, at their counts"
+	return "Keep a job, or all jobs, at their counts"
 }
 
 // Help implements cli.Command.

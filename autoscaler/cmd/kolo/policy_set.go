@@ -75,6 +75,6 @@ func (c *policySetCommand) Run(args []string) int {
 		if *reset {
 			return fmt.Sprintf("Pool %s uses its configured policy again.", *pool)
 		}
-		return fmt.Sprintf("Pool %s goes by %s now.", *pool, in.Policy)
+		return fmt.Sprintf("Pool %s now uses the policy %s.", *pool, in.Policy)
 	})
 }

@@ -90,7 +90,7 @@ func parsePlacements(s string) ([]sim.Placement, error) {
 			return nil, badFlag("-placement: %v", err)
 		}
 		if slices.Contains(out, p) {
-			return nil, badFlag("-placement: %s is there twice", p)
+			return nil, badFlag("-placement: %s is listed twice", p)
 		}
 		out = append(out, p)
 	}

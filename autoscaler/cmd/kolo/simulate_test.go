@@ -112,7 +112,7 @@ func TestSimulate_Mistakes(t *testing.T) {
 		"placements of others":  {[]string{"-placements", "testdata/placements.csv"}, "no application and batch size in it is one of"},
 		"placements in ticks":   {[]string{"-trace", "testdata/day.jsonl", "-placements", "testdata/placements.csv", "-tick", "60s"}, "there is no placement in ticks"},
 		"placements nowhere":    {[]string{"-trace", "testdata/day.jsonl", "-placements", "testdata/placements.csv", "-placement", "count"}, "-placement count ignores nodes"},
-		"placed twice":          {[]string{"-placement", "pack,nomad,pack"}, "-placement: pack is there twice"},
+		"placed twice":          {[]string{"-placement", "pack,nomad,pack"}, "-placement: pack is listed twice"},
 		"racks":                 {[]string{"-cluster", "16x4/0"}, "-cluster: want NODESxGPUS[/RACK]"},
 		"too many nodes":        {[]string{"-cluster", "99999999999x9"}, `-cluster "99999999999x9": want at most 1000000 nodes`},
 		"too many in sum":       {[]string{"-cluster", "4x4,1000000x1:b"}, `-cluster "1000000x1:b": want at most`},

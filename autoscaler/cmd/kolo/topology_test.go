@@ -145,7 +145,7 @@ func TestNoAutoscaler(t *testing.T) {
 	defer s.Close()
 	ui := cli.NewMockUi()
 	must.Eq(t, 1, (&topologyCommand{apiCommand{meta: meta{UI: ui}}}).Run([]string{"-address", s.URL}))
-	must.StrContains(t, ui.ErrorWriter.String(), s.URL+": it has no /v1/topology: is it an autoscaler of this version? Nomad has another address")
+	must.StrContains(t, ui.ErrorWriter.String(), s.URL+": it has no /v1/topology: is this the address of an autoscaler of the same version, and not of Nomad?")
 }
 
 func TestTopologyVars(t *testing.T) {

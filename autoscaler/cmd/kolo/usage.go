@@ -96,7 +96,7 @@ func (m meta) usage(err error, f *flag.FlagSet, help string) int {
 	}
 	m.UI.Error(text + form(text, f))
 	if name, _, ok := strings.Cut(strings.TrimPrefix(help, "Usage: "), " ["); ok {
-		m.UI.Error("For all of it: " + name + " -help")
+		m.UI.Error("For the whole help: " + name + " -help")
 	}
 	return exitUsage
 }

@@ -19,10 +19,10 @@ import (
 
 // Metrics for a node autoscaler.
 var (
-	slotsWantedDesc = prometheus.NewDesc("kolo_slots_wanted", "Slots that jobs would use if there was room, beyond those they have and get.", []string{"pool", "queue", "level"}, nil)
+	slotsWantedDesc = prometheus.NewDesc("kolo_slots_wanted", "Slots that jobs would use if there were room, in addition to those that they have or get now.", []string{"pool", "queue", "level"}, nil)
 	nodesDesc       = prometheus.NewDesc("kolo_nodes", "Nodes that take workers, by Nomad's node class.", []string{"pool", "class"}, nil)
 	idleDesc        = prometheus.NewDesc("kolo_nodes_idle", "Nodes that take workers and have none.", []string{"pool", "class"}, nil)
-	nodesWantedDesc = prometheus.NewDesc("kolo_nodes_wanted", "More nodes that jobs could use: waiting ones, and on top of them those that would grow.", []string{"pool", "class", "state"}, nil)
+	nodesWantedDesc = prometheus.NewDesc("kolo_nodes_wanted", "Additional nodes that jobs could use: for jobs that wait, and for jobs that would grow.", []string{"pool", "class", "state"}, nil)
 )
 
 // jobLabels name a job. Not "job": Prometheus sets that label itself, to the name
@@ -41,7 +41,7 @@ var (
 	decayedDesc    = prometheus.NewDesc("kolo_queue_borrowed_slot_hours", "Slot-hours that a queue borrowed, decayed by its half-life.", []string{"pool", "queue"}, nil)
 	budgetDesc     = prometheus.NewDesc("kolo_queue_budget_slot_hours", "Budget of a queue for the present period.", []string{"pool", "queue"}, nil)
 	spentDesc      = prometheus.NewDesc("kolo_queue_budget_used_slot_hours", "Slot-hours that count in the budget of a queue in the present period.", []string{"pool", "queue"}, nil)
-	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that ask for Kolo and are not managed because of an error.", nil, nil)
+	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs with a kolo block that are not scaled because of an error.", nil, nil)
 	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
 	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
 	idleJobDesc    = prometheus.NewDesc("kolo_job_idle_seconds", "Seconds for which an idle job has not used its slots; absent for any other job.", jobLabels, nil)

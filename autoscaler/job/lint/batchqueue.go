@@ -34,7 +34,7 @@ func (c *checker) batchQueue() {
 			}
 			return steps
 		}
-		const why = "registers workers, and in node pool %q, which has a batch_queue, the job holds up all later ones until they fit; %s"
+		const why = "registers workers, and in node pool %q, which has a batch_queue, the job blocks all later jobs until its workers fit; %s"
 		if n := deref(g.Scaling.Min, 0); n > 0 {
 			c.warnf("batch-queue", c.src.at(to("scaling", "min")...), "scaling.min = %d "+why, n, pool, "write min = 0 there, and min in the kolo block")
 		} else if n := deref(g.Count, 0); n > 0 {

@@ -79,7 +79,7 @@ func (c *checker) checkRing(r *ring) {
 		value int
 	}{{"min_np", t.MinNP}, {"np", t.NP}} {
 		if n.value > r.most {
-			c.errorf("counts", c.fieldAt(r.first, inConfig+n.name), "%s = %d: training waits for so many processes, and %s; lower it, or raise scaling.max", n.name, n.value, can)
+			c.errorf("counts", c.fieldAt(r.first, inConfig+n.name), "%s = %d: training waits for this many processes, and %s; lower it, or raise scaling.max", n.name, n.value, can)
 			return
 		}
 	}

@@ -19,7 +19,7 @@ type Job struct {
 	Attained   float64        `json:"attained"`             // slot-seconds
 	RunTime    float64        `json:"run_time"`             // seconds with workers
 	Pardoned   float64        `json:"pardoned,omitzero"`    // of these, seconds before it was registered again after a stop
-	StoppedAt  uint64         `json:"stopped_at,omitempty"` // version of the job that ran as long as it may; 0 if it may run
+	StoppedAt  uint64         `json:"stopped_at,omitempty"` // version of the job that has run for as long as it may; 0 if it may run
 	Resizes    int            `json:"resizes"`
 	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
 	LastIndex  uint64         `json:"last_index,omitempty"` // JobModifyIndex after our last write

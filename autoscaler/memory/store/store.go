@@ -63,8 +63,8 @@ type Snapshot struct {
 }
 
 // SaveHistory saves a snapshot, and removes variables that it no longer contains. Before
-// each write it calls may, which must return an error once this autoscaler no longer
-// leads.
+// each write, it calls the function may, which must return an error once this autoscaler
+// no longer leads.
 func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

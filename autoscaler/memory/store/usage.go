@@ -99,10 +99,10 @@ func (u *Usage) read(ctx context.Context, path string) (string, error) {
 	return got.Items[dataItem], nil
 }
 
-// Save saves a snapshot, and then archives the days that are due. Before each write it
-// calls may, which must return an error if this autoscaler no longer leads. It returns the
-// archived days, which the caller must close in its ledger. In a ledger that is loaded
-// later, they are closed.
+// Save saves a snapshot, and then archives the days that are due. Before each write, it
+// calls the function may, which must return an error if this autoscaler no longer leads.
+// It returns the archived days, which the caller must close in its ledger. In a ledger
+// that is loaded later, they are closed.
 func (u *Usage) Save(ctx context.Context, snap *UsageSnapshot, may func() error) (archived []usage.Day, err error) {
 	u.store.mu.Lock()
 	defer u.store.mu.Unlock()

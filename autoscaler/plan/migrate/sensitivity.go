@@ -155,9 +155,9 @@ const (
 	// is too small to justify a move back before the placement was measured.
 	curiosity = 0.048
 
-	harmful     = 1.15 // a job that is slower by this factor further apart does not try
+	harmful     = 1.15 // a job whose steps are slower by this factor with workers further apart does not try
 	alarm       = 1.5  // the same for times at two sizes, which differ anyway
-	alarms      = 4    // a kind stops trying after so many jobs that are slower by this
+	alarms      = 4    // a kind stops trying after this many jobs that are slower by alarm
 	enoughOfJob = 22   // number of a job's times after which it stops trying
 )
 

@@ -191,7 +191,7 @@ type Options struct {
 	Hold             time.Duration // time after a change in which a job does not change again
 	PlacementTimeout time.Duration // workers not placed for this long are relocated or rolled back
 	PlacementRetry   time.Duration // and their group does not grow for this long
-	GCProtection     time.Duration // a parked job is protected this long before it would be collected
+	GCProtection     time.Duration // a job without workers is protected this long before Nomad would remove it
 	MoveTimeout      time.Duration // a move whose new workers do not train for this long is undone
 	MaxWrites        int           // actions per plan, 0 is no limit
 	Migrate          migrate.Options
@@ -224,7 +224,7 @@ const (
 	Move     Cause = "move"     // the same, to groups that have room
 	Migrate  Cause = "migrate"  // half of a move of workers that train, to other groups
 	Repair   Cause = "repair"   // of a gang that is not whole
-	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
+	Keep     Cause = "keep"     // no change: protects a job without workers from garbage collection
 )
 
 // Action holds the writes for one job, which belong together. Nomad carries out the first

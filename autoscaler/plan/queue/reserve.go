@@ -52,8 +52,8 @@ func (a *Account) counted(n, used int) int {
 	return max(used, guaranteed)
 }
 
-// Fits reports whether a leaf may use this many more slots. If not, at is the node whose
-// limit this would exceed; the pool counts as a node.
+// Fits reports whether a leaf may use additional slots, given by more. If not, at is the
+// node whose limit this would exceed; the pool counts as a node.
 func (a *Account) Fits(leaf, more int) (at int, ok bool) {
 	ok = true
 	a.l.Path(leaf, func(n int) bool {
@@ -83,7 +83,7 @@ func (a *Account) Room(leaf int) int {
 	})
 }
 
-// Add counts this many more slots of a leaf.
+// Add counts additional slots as used by a leaf.
 func (a *Account) Add(leaf, more int) {
 	a.l.Path(leaf, func(n int) bool {
 		before := a.counted(n, a.used[n])

@@ -149,7 +149,7 @@ func usable(key string) bool {
 // misplaced returns a complaint about a level that cannot be inside those before it, or "".
 func misplaced(names []string, before []Level, l Level) string {
 	if slices.Contains(names, l.Name) {
-		return fmt.Sprintf("Level %q is there twice, and a level cannot be inside itself; keep one of the two.", l.Name)
+		return fmt.Sprintf("Level %q is listed twice, and a level cannot be inside itself; keep one of the two.", l.Name)
 	}
 	for _, outer := range before {
 		switch {

@@ -70,7 +70,7 @@ func TestParseLevels(t *testing.T) {
 		"no key":               {[]string{"meta."}, `0: Level "meta." has no usable key`},
 		"a key with a brace":   {[]string{"meta.a}b"}, `0: Level "meta.a}b" has no usable key`},
 		"a key that is long":   {[]string{"meta." + strings.Repeat("k", 129)}, "0: Level"},
-		"twice, so cyclic":     {[]string{"meta.block", "meta.rack", "meta.block"}, `2: Level "meta.block" is there twice, and a level cannot be inside itself; keep one of the two.`},
+		"twice, so cyclic":     {[]string{"meta.block", "meta.rack", "meta.block"}, `2: Level "meta.block" is listed twice, and a level cannot be inside itself; keep one of the two.`},
 		"a rack inside a node": {[]string{"node", "meta.rack"}, `1: Level "meta.rack" is inside "node", but all of a node has one value of it; write levels outermost first.`},
 		"a node inside a GPU":  {[]string{"device.island", "node"}, `1: Level "node" is inside "device.island", but a device is inside a node; write levels outermost first.`},
 		"a node in two ways":   {[]string{"node", "device.island", "device.numa_node"}, `2: Level "device.numa_node" is inside "device.island", but a node is divided in one way only`},

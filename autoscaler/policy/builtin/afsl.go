@@ -31,7 +31,7 @@ func (a afsl) Check() (string, string) {
 
 var afslEntry = registry.Define(registry.Info{
 	Name:   "afs-l",
-	Doc:    "For each GPU, jobs are compared in pairs by length and efficiency, and the winner of all pairs gets the GPU; plans again on events only.",
+	Doc:    "Jobs are compared in pairs by length and efficiency, and each GPU goes to the job that wins all its comparisons; plans again only on events.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
 	Needs:  "speed-up curves and remaining work; a job of unknown length is taken to have its attained service plus `prior` of work left",
 	Trusts: registry.Times,

@@ -197,7 +197,7 @@ func (d *decision) holds(m *member) []int {
 // explain completes the reason of an allocation with the part that the queue has in it.
 func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	if j.Priority == last && a.Count <= j.Count {
-		a.Reason += "; it ran as long as max_time of its queue, and other jobs go first"
+		a.Reason += "; it has run for the max_time of its queue, so other jobs go first"
 	}
 	least, most := j.Sizes.Above(max(1, j.Min)-1)*max(1, j.PerWorker), m.most
 	if a.Wait == waiting.NoRoom {

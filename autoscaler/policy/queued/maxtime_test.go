@@ -25,7 +25,7 @@ func TestPolicy_MaxTime(t *testing.T) {
 	must.Eq(t, 101, w.last.RequeueAt)
 	w.s.Now, w.s.Jobs[0].RunTime, w.s.Jobs[2].RunTime = 101, 100, 100
 	must.Eq(t, "a1=0 a2=8 b1=8", w.decide().counts())
-	must.StrHasSuffix(t, "; it ran as long as max_time of its queue, and other jobs go first", w.reason("a1"))
+	must.StrHasSuffix(t, "; it has run for the max_time of its queue, so other jobs go first", w.reason("a1"))
 }
 
 // A job that ran for the max_time of a queue that stops jobs has no workers, also if it is

@@ -145,7 +145,7 @@ func (r *run) simulate(ctx context.Context, f *future, rng *rand.Rand) (err erro
 	case err != nil:
 		return fmt.Errorf("forecast: %w", err)
 	}
-	r.ended = r.until // whatever has not started is never served
+	r.ended = r.until // jobs that have not started are never served
 	return nil
 }
 

@@ -41,7 +41,7 @@ func newTable(r io.Reader, file string, needed ...string) (*table, error) {
 		h = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")))
 		if _, twice := t.cols[h]; twice {
 			line, col := t.r.FieldPos(i)
-			return nil, &Error{File: file, Line: line, Column: col, Field: h, Err: errors.New("this column is there twice")}
+			return nil, &Error{File: file, Line: line, Column: col, Field: h, Err: errors.New("this column is listed twice")}
 		}
 		t.cols[h] = i
 	}

@@ -100,7 +100,7 @@ func (p *Placements) add(tab *table) {
 		s = &Spans{exact: map[string]float64{}, bySize: map[int][]span{}}
 	}
 	if _, twice := s.exact[spell(parts)]; twice && tab.err == nil {
-		tab.fail("placement", fmt.Errorf("%s of %s with batch size %d is there twice", spell(parts), key.app, key.batch))
+		tab.fail("placement", fmt.Errorf("%s of %s with batch size %d is listed twice", spell(parts), key.app, key.batch))
 	}
 	if tab.err != nil {
 		return

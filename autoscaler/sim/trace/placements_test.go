@@ -95,7 +95,7 @@ func TestReadPlacements_Mistakes(t *testing.T) {
 		"nodes":             {head + "bert,8,2+1,3,1,3\n", "p.csv:2:14: nodes: placement 2+1 has 2 nodes"},
 		"no time":           {head + "bert,8,2+1,3,2,0\n", "p.csv:2:16: step_time_s: want more than 0 seconds"},
 		"not a number":      {head + "bert,8,2+1,3,2,NaN\n", "p.csv:2:16: step_time_s: want a number from 0"},
-		"twice":             {head + "bert,8,2+1,3,2,3\nbert,8,1+2,3,2,3\n", "p.csv:3:8: placement: 2+1 of bert with batch size 8 is there twice"},
+		"twice":             {head + "bert,8,2+1,3,2,3\nbert,8,1+2,3,2,3\n", "p.csv:3:8: placement: 2+1 of bert with batch size 8 is listed twice"},
 		"a field too few":   {head + "bert,8,1,1,1\n", "p.csv:2:1: wrong number of fields"},
 		"the same in quote": {head + "bert,8,\"1\n", "p.csv:2:"},
 	} {

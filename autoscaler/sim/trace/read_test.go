@@ -262,7 +262,7 @@ func TestRead_Mistakes(t *testing.T) {
 		"no name":           {text: header + good + "1,,1,resnet,2,64,8,1\n", want: "t.csv:3:3: name: a job needs a name"},
 		"bare quote":        {text: header + good + "1,a\"b,1,resnet,2,64,8,1\n", want: "t.csv:3:4: "},
 		"missing column":    {text: "name,submit_s,application\n", want: "t.csv:1: np: this column is missing", fatal: true},
-		"column twice":      {text: "name,submit_s,application,name\n", want: "t.csv:1:27: name: this column is there twice", fatal: true},
+		"column twice":      {text: "name,submit_s,application,name\n", want: "t.csv:1:27: name: this column is listed twice", fatal: true},
 		"unknown format":    {text: "when,what\n1,2\n", want: "t.csv:1:1: no known format has the columns", fatal: true},
 		"empty":             {text: "", want: "t.csv: the file is empty", fatal: true},
 		"no jobs":           {text: header, want: "no jobs in this trace", fatal: true},

@@ -16,14 +16,14 @@ const (
 	// Young is the shortest limit in a ring that has made fewer than Enough steps, because
 	// it may compile or start its data loader.
 	Young = time.Minute
-	// Factor is the ratio of the longest step that is allowed to the slowest recent one.
+	// Factor is the limit of a step as a multiple of the slowest recent step.
 	Factor = 20
 	// StoppedFloor is the shortest limit of a step while a signal has stopped a process of the
 	// ring. It is short, also in a young ring, because the ring makes no step until the process
 	// is continued.
 	StoppedFloor = 2 * time.Second
-	// StoppedFactor is the ratio of the longest such step that is allowed to the median of the
-	// recent steps, so that a single slow step does not count.
+	// StoppedFactor is the limit of such a step as a multiple of the median of the recent
+	// steps, so that a single slow step does not count.
 	StoppedFactor = 5
 	// Again is a factor: a step may always take Again times as long as the longest step of the
 	// job, even if Factor allows less. So a recurring pause, such as an evaluation, is within
