@@ -33,6 +33,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"events":          func() (cli.Command, error) { return &eventsCommand{apiCommand: api}, nil },
 		"history":         func() (cli.Command, error) { return &historyCommand{api}, nil },
 		"job":             func() (cli.Command, error) { return &jobCommand{api}, nil },
+		"logs":            func() (cli.Command, error) { return &logsCommand{apiCommand: api}, nil },
 		"mcp":             func() (cli.Command, error) { return &mcpCommand{api}, nil },
 		"pause":           func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
 		"plan":            func() (cli.Command, error) { return &planCommand{api}, nil },
