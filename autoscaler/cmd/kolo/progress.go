@@ -9,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/cli"
 	"github.com/mattn/go-isatty"
 )
 
 // progress shows the progress of a long command: a bar if standard error is a
-// terminal, else an occasional line, so that logs stay readable.
+// terminal, else an occasional line, so that logs stay readable. Nothing goes to standard
+// output, which may be a report.
 type progress struct {
-	ui    cli.Ui
 	file  *os.File
 	tty   bool
 	start time.Time
@@ -24,9 +23,9 @@ type progress struct {
 	drawn bool
 }
 
-func newProgress(ui cli.Ui, f *os.File) *progress {
+func newProgress(f *os.File) *progress {
 	now := time.Now()
-	return &progress{ui: ui, file: f, tty: isatty.IsTerminal(f.Fd()), start: now, last: now}
+	return &progress{file: f, tty: isatty.IsTerminal(f.Fd()), start: now, last: now}
 }
 
 // step reports that done of total units are complete.
@@ -42,7 +41,7 @@ func (p *progress) step(done, total int) {
 	p.last = now
 	left := time.Duration(float64(now.Sub(p.start)) / float64(done) * float64(total-done)).Round(time.Second)
 	if !p.tty {
-		p.ui.Info(fmt.Sprintf("%d of %d runs done, %s left", done, total, left))
+		p.draw("%d of %d runs done, %s left\n", done, total, left)
 		return
 	}
 	const width = 30
@@ -58,7 +57,7 @@ func (p *progress) end() {
 	}
 }
 
-// draw writes to the terminal. It ignores errors, because a closed terminal is no
+// draw writes to standard error. It ignores errors, because a closed terminal is no
 // reason to stop.
 func (p *progress) draw(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.file, format, args...)

@@ -121,7 +121,7 @@ func (c *simulateCommand) simulate(ctx context.Context) error {
 		}
 		c.UI.Warn("skipped: " + e.Error())
 	}
-	bar := newProgress(c.UI, os.Stderr)
+	bar := newProgress(os.Stderr)
 	sweep.Progress = bar.step
 	out, err := sweep.Run(ctx)
 	bar.end()
