@@ -73,7 +73,9 @@ def measured():
     plain, ours = (torch.nn.Linear(200, 1, bias=False) for _ in range(2))
     plain.load_state_dict(ours.state_dict())
     mean = 0.5 * torch.randn(200)
-    optimizers = [torch.optim.SGD(model.parameters(), 0.01, momentum=0.9) for model in (plain, ours)]
+    adam = os.environ["TEST_OPTIMIZER"] == "adam"
+    optimizers = [torch.optim.AdamW(model.parameters(), 0.001, betas=(0.9, 0.99)) if adam else torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+                  for model in (plain, ours)]
     batch = kolo.AdaptiveBatch(initial=32, max=32, local_max=8, lr="adascale", every=2)
     state = kolo.State(plain=plain, ours=ours, first=optimizers[0], second=optimizers[1], batch=batch, step=0)
 
@@ -95,7 +97,8 @@ def measured():
             scales.append(batch.noise_scale)
             state.step += 1
             state.commit()
-        true = 200 * 4 / mean.square().sum()
+        divisor = mean.square() + 4 / batch.total if adam else torch.ones(200)  # Adam's second moment
+        true = (4 / divisor).sum() / (mean.square() / divisor).sum()
         scales = [scale for scale in scales if scale]
         print("noise", kolo.size(), batch.passes, float(sum(scales) / len(scales) / true), float((plain.weight - ours.weight).abs().max()), flush=True)
 

@@ -3,14 +3,18 @@
 
 """Measures what an AdaptiveBatch costs, and what training with it reaches. Prints tables; asserts nothing.
 
-    python3 -m tests.measure_adaptive cost 100 8     # MB of parameters, rounds
-    python3 -m tests.measure_adaptive training 5     # seeds
+    python3 -m tests.measure_adaptive norms 100                                # MB of parameters
+    python3 -m tests.measure_adaptive cost 100 8                               # MB of parameters, rounds
+    python3 -m tests.measure_adaptive training 5 32 256 adaptive progress      # seeds, ways
+
+norms: processor time of the norms of a sampled step, which does not depend on the machine's load.
 
 cost: two processes on this machine train in turns with plain DistributedDataParallel and with an AdaptiveBatch
 whose size stays the same, so that only the measuring differs.
 
-training: each model is trained with a fixed batch by one process, and with an AdaptiveBatch by one to three
-processes whose number changes at random while they train. Both see the same number of samples.
+training: each model is trained with a fixed batch of 32 or 256 samples by one process, and with an AdaptiveBatch
+by one to three processes whose number changes at random while they train: "adaptive" for as many epochs, "progress"
+until its progress is that of the smaller fixed batch.
 """
 
 import json
@@ -21,7 +25,7 @@ import sys
 import time
 
 RESIZE = 40  # mean number of steps between two changes of the group
-TRAIN, TEST = 4096, 4096
+TRAIN, TEST = 2048, 2048
 
 
 def mlp():
@@ -42,18 +46,18 @@ def cnn():
     """Images with one of ten random patterns at a random place, and noise. AdamW and the square-root rule."""
     import torch
 
-    patterns = torch.randn(10, 6, 6)
+    patterns = torch.randn(10, 4, 4)
     y = torch.randint(0, 10, (TRAIN + TEST,))
-    x = 0.8 * torch.randn(TRAIN + TEST, 1, 12, 12)
-    for number, (row, column) in enumerate(torch.randint(0, 7, (TRAIN + TEST, 2)).tolist()):
-        x[number, 0, row:row + 6, column:column + 6] += patterns[y[number]]
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 16, 5), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(16, 32, 3), torch.nn.ReLU(),
-                                torch.nn.Flatten(), torch.nn.Linear(128, 10))
-    return x, y, model, torch.optim.AdamW(model.parameters(), 0.002), "sqrt"
+    x = 0.7 * torch.randn(TRAIN + TEST, 1, 8, 8)
+    for number, (row, column) in enumerate(torch.randint(0, 5, (TRAIN + TEST, 2)).tolist()):
+        x[number, 0, row:row + 4, column:column + 4] += patterns[y[number]]
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 32, 4), torch.nn.ReLU(), torch.nn.AdaptiveMaxPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10))
+    return x, y, model, torch.optim.AdamW(model.parameters(), 0.003), "sqrt"
 
 
 EPOCHS = {"mlp": 12, "cnn": 8}
 INITIAL, LARGEST, LOCAL = 32, 512, 128
+ADAPTIVE = ("adaptive", "progress")
 
 
 def train_once():
@@ -67,11 +71,13 @@ def train_once():
     torch.manual_seed(int(os.environ["TEST_SEED"]))
     x, y, model, optimizer, rule = globals()[name]()
     data = TensorDataset(x[:TRAIN], y[:TRAIN])
-    most = LARGEST if way == "adaptive" else int(way)
+    adaptive = way in ADAPTIVE
+    most = LARGEST if adaptive else int(way)
+    goal = EPOCHS[name] * TRAIN // INITIAL
     rates = [group["lr"] for group in optimizer.param_groups]
     batch = kolo.AdaptiveBatch(initial=min(INITIAL, most), max=most, local_max=min(LOCAL, most), lr=rule, every=10)
     state = kolo.State(model=model, optimizer=optimizer, sampler=kolo.ElasticSampler(data), batch=batch, step=0, epoch=0, samples=0, groups=0)
-    if way != "adaptive":  # the same learning rate and the same size from the first step to the last
+    if not adaptive:  # the same learning rate and the same size from the first step to the last
         batch = kolo.AdaptiveBatch(initial=most, max=most, local_max=min(LOCAL, most), lr=lambda _: 1.0, every=10)
         state.batch = batch
 
@@ -79,9 +85,12 @@ def train_once():
     def train(state):
         ddp = kolo.wrap(state.model)
         state.groups += 1
-        for epoch in state.epochs(EPOCHS[name]):
+        for epoch in state.epochs(EPOCHS[name] if way != "progress" else 1000):
+            if batch.progress >= goal and way == "progress":
+                break
             for group, rate in zip(optimizer.param_groups, rates):
-                group["lr"] = rate * (0.1 if epoch >= EPOCHS[name] * 2 // 3 else 1)
+                late = batch.progress / goal if way == "progress" else epoch / EPOCHS[name]
+                group["lr"] = rate * (0.1 if late >= 0.6 else 1)
             for inputs, targets in state.batches(lambda local: DataLoader(data, local, sampler=state.sampler)):
                 with batch.accumulate(ddp):
                     torch.nn.functional.cross_entropy(ddp(inputs), targets).backward()
@@ -98,22 +107,22 @@ def train_once():
     train(state)
 
 
-def train_all(seeds):
+def train_all(seeds, ways):
     """Prints a table of trainings."""
     from .agent import Agent
 
     print("| model | batch | held-out loss | held-out accuracy, % | steps | progress | mean batch | groups |\n|---|---|---|---|---|---|---|---|")
     for name in EPOCHS:
-        for way in (str(INITIAL), "256", "adaptive"):
+        for way in ways:
             results = []
             for seed in range(seeds):
                 agent = Agent(script=os.path.abspath(__file__))
                 try:
                     environment = {"TEST_SCRIPT": "train_once", "TEST_MODEL": name, "TEST_BATCH": way, "TEST_SEED": str(seed)}
-                    workers = agent.start(3 if way == "adaptive" else 1, **environment)
+                    workers = agent.start(3 if way in ADAPTIVE else 1, **environment)
                     agent.arrived(workers)
                     agent.go(*workers[:1])
-                    if way == "adaptive":
+                    if way in ADAPTIVE:
                         disturb(agent, environment, random.Random(seed))
                     codes = agent.complete()
                     if any(code for worker, code in zip(agent.workers, codes) if not worker.killed):
@@ -129,7 +138,7 @@ def train_all(seeds):
                 return (form + " ± " + form) % (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0)
 
             print("| %s | %s | %s | %s | %s | %s | %s | %.0f |" % (
-                name, way if way == "adaptive" else "fixed, " + way, spread("loss", "%.3f"), spread("right", "%.1f", 100), spread("steps", "%.0f"),
+                name, way if way in ADAPTIVE else "fixed, " + way, spread("loss", "%.3f"), spread("right", "%.1f", 100), spread("steps", "%.0f"),
                 spread("progress", "%.0f"), spread("batch", "%.0f"), statistics.mean(result["groups"] for result in results)), flush=True)
 
 
@@ -167,7 +176,7 @@ def cost_once():
     width, layers = 1024, max(1, int(os.environ["TEST_MB"]) * 1000 * 1000 // (4 * 1024 * 1024))
     models = [torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers))) for _ in range(2)]
     optimizers = [torch.optim.SGD(model.parameters(), 1e-6) for model in models]
-    every, count = 10, 20
+    every, count = 5, 10
     batch = kolo.AdaptiveBatch(initial=16, max=16, local_max=8, lr="adascale", every=every)
     state = kolo.State(step=0)
 
@@ -199,6 +208,22 @@ def cost_once():
     train(state)
 
 
+def norms(megabytes):
+    """Prints the processor time of the norms of a sampled step."""
+    import torch
+
+    torch.set_num_threads(1)
+    buckets = [torch.randn(25 * 1000 * 1000 // 4) for _ in range(max(1, megabytes // 25))]
+    times = []
+    for _ in range(15):
+        begin = time.process_time()
+        sum(float(torch.linalg.vector_norm(bucket)) ** 2 for bucket in buckets)
+        times.append(1000 * (time.process_time() - begin))
+    middle = statistics.median(times)
+    print("norm of %d MB: %.1f ms [%.1f, %.1f] of one core; before and after the reduction, with every=50: %.2f ms a step" % (
+        megabytes, middle, min(times), max(times), 2 * middle / 50))
+
+
 def cost(megabytes, rounds):
     """Prints a table of step times."""
     from .agent import Agent
@@ -225,7 +250,9 @@ def cost(megabytes, rounds):
 if __name__ == "__main__":
     if "TEST_SCRIPT" in os.environ:
         globals()[os.environ["TEST_SCRIPT"]]()
+    elif sys.argv[1] == "norms":
+        norms(int(sys.argv[2]))
     elif sys.argv[1] == "cost":
         cost(*map(int, sys.argv[2:4]))
     else:
-        train_all(int(sys.argv[2]))
+        train_all(int(sys.argv[2]), sys.argv[3:])

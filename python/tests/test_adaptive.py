@@ -56,7 +56,10 @@ class Gradients(Alone):
         for x in data:
             with batch.accumulate(ddp):
                 ddp(x).square().mean().backward()
-            if batch.step(optimizer):
+            complete = batch.complete
+            self.assertEqual(complete, batch.step(optimizer))
+            self.assertFalse(batch.complete)
+            if complete:
                 after()
                 made += 1
         self.assertEqual(steps, made)
@@ -259,7 +262,7 @@ class Values(Alone):
         self.assertEqual(committed, batch.state_dict())
         self.assertEqual((8, 3), (batch.local, batch.passes))
         steps(1)
-        self.assertEqual(batch.progress, state.report()["progress"])
+        self.assertEqual({"step": 0, "samples": 8 * batch.progress}, state.report())
 
     def test_members_and_newcomers_measure_the_same_steps(self):
         """Measuring is collective. A newcomer has not seen the optimizer before its first step."""

@@ -61,8 +61,8 @@ class Adapting(Training):
         agent.shrink(workers[1:])
         agent.formed(2)
         self.finish(agent)
-        reported = [message["progress"] for worker in agent.workers for message in worker.progress if "progress" in message]
-        self.assertEqual(max(entry["progress"] for entry in agent.entries() if entry["kolo"] == "done"), max(reported))
+        reported = [message["samples"] for worker in agent.workers for message in worker.progress if "samples" in message]
+        self.assertAlmostEqual(24 * max(entry["progress"] for entry in agent.entries() if entry["kolo"] == "done"), max(reported))
 
     def test_receives_the_state_in_the_background(self):
         """Observers make the optimizer's steps with the learning rate of the step, and go on with that of the scheduler."""
@@ -84,9 +84,9 @@ class Adapting(Training):
         self.finish(agent, lost=1)
 
     def test_measures_what_distributed_data_parallel_reduces(self):
-        for size in 2, 1:
+        for size, optimizer in ((2, "sgd"), (1, "sgd"), (2, "adam")):
             agent = self.agent(script=SCRIPT)
-            workers = agent.start(size, TEST_SCRIPT="measured")
+            workers = agent.start(size, TEST_SCRIPT="measured", TEST_OPTIMIZER=optimizer)
             agent.arrived(workers)
             agent.go()
             self.assertEqual([0] * size, agent.complete(), agent.report())
@@ -95,6 +95,21 @@ class Adapting(Training):
                 self.assertEqual((size, 4 // size), (int(line[0]), int(line[1])))
                 self.assertAlmostEqual(1, float(line[2]), delta=0.15)
                 self.assertLess(float(line[3]), 1e-5)  # the weights of a plain training
+
+    def test_the_script_of_the_page(self):
+        with open(os.path.join(ROOT, "docs", "howto", "let-the-batch-adapt.md")) as page:
+            script = page.read().split("```python\n")[1].split("```")[0]
+        with tempfile.TemporaryDirectory() as directory:
+            path, log = os.path.join(directory, "train.py"), os.path.join(directory, "log")
+            with open(path, "w") as file:
+                file.write(script)
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
+            process = Forked([path], {**environment, "PYTHONPATH": os.path.join(ROOT, "python"), "OMP_NUM_THREADS": "1"}, log)
+            process.wait()
+            with open(log) as file:
+                output = file.read()
+            self.assertEqual(0, process.returncode, output)
+            self.assertRegex(output, r"epoch 9: \d+ steps, worth \d+ of 32 samples; the next has \d+")
 
     def test_under_torchrun(self):
         with tempfile.TemporaryDirectory() as directory:

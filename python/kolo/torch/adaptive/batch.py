@@ -108,6 +108,20 @@ class AdaptiveBatch:
         return self._progress
 
     @property
+    def complete(self) -> bool:
+        """Whether the present gradients are those of a whole step, which step() will make. Clip them only then."""
+        return self._complete
+
+    @property
+    def work(self) -> float:
+        """The samples that training with the initial batch would have needed. Commits report it as samples.
+
+        The autoscaler compares numbers of ranks by the time of a sample, so it sees the
+        time of a unit of progress at the chosen batch.
+        """
+        return self._progress * self._bounds.initial
+
+    @property
     def noise_scale(self) -> Optional[float]:
         """The gradient noise scale in samples; None if it is not known yet."""
         return self._noise.scale
@@ -288,11 +302,10 @@ class AdaptiveBatch:
         """
         own, passes, size = self._own(), self._passes, self._ranks
         seconds = statistics.median(self._durations) if len(self._durations) >= TIMED else 0.0
-        if size > 1:
+        if size > 1:  # all ranks take the means, because CPUs of two kinds may differ in the last bits of a norm
             local, reduced = meter.reduced_norms()
-            sums = meter.total(torch.stack([local, torch.full_like(local, seconds)]))
-            seconds = sums[1] / size
-            self._noise.observe(Norm(sums[0] / size / passes ** 2, own), Norm(float(reduced) / passes ** 2, own * size))
+            small, big, seconds = (value / size for value in meter.total(torch.stack([local, reduced, torch.full_like(local, seconds)])))
+            self._noise.observe(Norm(small / passes ** 2, own), Norm(big / passes ** 2, own * size))
         elif self._first is not None:
             self._noise.observe(self._first, Norm(float(meter.norm()) / passes ** 2, own))
         elif self._kept_samples == own:

@@ -27,7 +27,7 @@ class State:
     once. The package's README lists the types.
 
     Each commit reports step, samples, epoch, total_steps and loss to Kolo, as far
-    as the State holds them.
+    as the State holds them. With an AdaptiveBatch, samples are its work.
     """
 
     def __init__(self, **values: Any) -> None:
