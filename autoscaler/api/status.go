@@ -196,6 +196,11 @@ type JobStatus struct {
 	Idle   float64 `json:"idle,omitempty"`
 	IdleBy string  `json:"idle_by,omitempty"`
 
+	// Hangs is the number of seconds for which a job that hangs has made no step: its training
+	// answers, but has made no step for a minute and for ten times its step time. It is absent
+	// for other jobs, and while the step time is unknown.
+	Hangs float64 `json:"hangs,omitempty"`
+
 	Straggler *Straggler `json:"straggler,omitempty"` // absent if no rank makes the others wait
 
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed

@@ -73,10 +73,8 @@ func gapText(g history.Gap) string {
 	return text + ", lost steps unknown"
 }
 
-// idleText returns for how long an idle job has not used its slots.
-func idleText(j *api.JobStatus) string {
-	return (time.Duration(j.Idle) * time.Second).String()
-}
+// secondsText returns a duration in whole seconds.
+func secondsText(s float64) string { return (time.Duration(s) * time.Second).String() }
 
 // ratioText returns the workers of each group in one unit, or "" if there is no ratio.
 func ratioText(ratio map[string]int) string {
@@ -101,7 +99,10 @@ func drawJob(j *api.Job) string {
 			if s.IdleBy == api.IdleByGPUs {
 				what = "GPUs unused for "
 			}
-			rows = append(rows, []string{"Idle", what + idleText(s)})
+			rows = append(rows, []string{"Idle", what + secondsText(s.Idle)})
+		}
+		if s.Hangs > 0 {
+			rows = append(rows, []string{"Hangs", "no step for " + secondsText(s.Hangs)})
 		}
 		rows = append(rows, trainingRows(s)...)
 		if s.Usage != nil {

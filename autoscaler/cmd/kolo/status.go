@@ -249,8 +249,11 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 		}
 	}
 	state := j.State
-	if j.Idle > 0 {
-		state += ", idle for " + idleText(j)
+	switch {
+	case j.Hangs > 0:
+		state += ", hangs for " + secondsText(j.Hangs)
+	case j.Idle > 0:
+		state += ", idle for " + secondsText(j.Idle)
 	}
 	return []string{
 		j.JobKey.String(), state, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),

@@ -134,12 +134,14 @@ func TestJob_Straggler(t *testing.T) {
 	must.StrNotContains(t, drawJob(&api.Job{Job: &api.JobStatus{}}), "Straggler")
 }
 
-// A job that is idle is shown with the time since its last step.
+// A job that is idle or hangs is shown with the time since its last step.
 func TestStatus_Idle(t *testing.T) {
 	j := api.JobStatus{State: api.StateRunning, Idle: 1920.7}
 	must.Eq(t, "running, idle for 32m0s", statusRow(&j, time.Now())[1])
+	j.Hangs = 1920
+	must.Eq(t, "running, hangs for 32m0s", statusRow(&j, time.Now())[1])
 	must.StrContains(t, drawJob(&api.Job{Job: &j}), "no step for 32m0s")
-	j.Idle = 0
+	j.Idle, j.Hangs = 0, 0
 	must.Eq(t, "running", statusRow(&j, time.Now())[1])
 	must.StrNotContains(t, drawJob(&api.Job{Job: &j}), "no step for")
 }

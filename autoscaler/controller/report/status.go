@@ -49,6 +49,7 @@ type Job struct {
 	Idle       time.Duration // for how long the job has not used its slots, if it is idle; else 0
 	IdleBy     string        // see api.JobStatus
 	Straggler  *api.Straggler
+	Hangs      time.Duration // for how long it has made no step, if it hangs; else 0
 }
 
 // Policy is a pool's policy.
@@ -169,7 +170,7 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
 		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.Work(f.Spec.TotalWork), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Repeated(),
-		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.WriteError, Idle: h.Idle.Seconds(), IdleBy: h.IdleBy, Straggler: h.Straggler,
+		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.WriteError, Idle: h.Idle.Seconds(), IdleBy: h.IdleBy, Straggler: h.Straggler, Hangs: h.Hangs.Seconds(),
 		Requests: api.Requests{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Preemptible: j.Preemptible, Deadline: f.Spec.DeadlineOf(h.Submitted),

@@ -32,9 +32,9 @@ func TestPage_Views(t *testing.T) {
 		name, hash string
 		shows      []string
 	}{
-		{"overview", "/", []string{"Pool gpu", "protein-fold", "research takes back 4 slots", "Entitled now", "93 %", "whisper-finetune"}},
-		{"nodes", "/nodes", []string{"gpu / rack-1", "gpu-04", "Xid 79", "llama-pretrain 4, resnet-sweep 4"}},
-		{"plan", "/plan", []string{"What the policies would do now", "Another policy"}},
+		{"overview", "/", []string{"Pool gpu", "protein-fold", "research takes back 4 slots", "Entitled now", "93 %", "1 job hangs", "3 slots are free, but each of these jobs needs at least 4."}},
+		{"nodes", "/nodes", []string{"gpu / rack-1", "gpu-04", "Xid 79", "llama-pretrain 4, resnet-sweep 4", "8 slots unused: whisper-finetune hangs", "only with problems (2)"}},
+		{"plan", "/plan", []string{"What the policies would do now", "Another policy", "3 jobs with workers keep their sizes, and 3 jobs without workers get none"}},
 		{"job", "/job/default/resnet-sweep", []string{"Last change 12 → 8 workers", "12 → 8", "240 ms", "91 %", "Samples per second", "0, 1, 2, 3", "GPU-00005127"}},
 		{"hangs", "/job/default/whisper-finetune", []string{"no step for 6 min"}},
 		{"waits", "/job/default/protein-fold", []string{"number 1 in queue research", "Expected start"}},
@@ -73,11 +73,14 @@ func TestPage_FourQuestions(t *testing.T) {
 		question, hash, role, name string
 		answers                    []string
 	}{
-		{"why does my job wait, and until when?", "/", "tr", "protein-fold", []string{"came first", "–"}},
+		{"why does my job wait, and until when?", "/", "tr", "protein-fold", []string{"came first", "unknown"}},
 		{"and on its own view", "/job/default/protein-fold", "li", "Waits", []string{"16 slots", "llama-pretrain, whisper-finetune"}},
 		{"who took my GPUs?", "/", "li", "12 → 8", []string{"resnet-sweep", "for llama-pretrain"}},
 		{"did the last resize cost anything?", "/job/default/resnet-sweep", "li", "Last resize", []string{"240 ms without training", "0 steps made again"}},
-		{"which rank hangs?", "/job/default/whisper-finetune", "li", "Hangs", []string{"no step for 6 min", "ring of 8 ranks", "cannot tell which"}},
+		{"which rank hangs?", "/job/default/whisper-finetune", "li", "Hangs", []string{"no step for 6 min", "8 ranks still run", "cannot tell which", "Logs of its ranks"}},
+		{"does a job hang?", "/", "section", "1 job hangs", []string{"whisper-finetune holds 8 slots", "no step for 6 min"}},
+		{"which GPUs are held for nothing?", "/nodes", "tr", "gpu-03", []string{"8 slots unused: whisper-finetune hangs"}},
+		{"does my queue get what it is owed?", "/", "tr", "4 over its guarantee", []string{"teaching", "3 below the 11 that it is entitled to"}},
 	} {
 		p.Go(q.hash)
 		p.Shows(q.answers[0])
@@ -92,7 +95,24 @@ func TestPage_FourQuestions(t *testing.T) {
 	}
 }
 
-// On a phone, why a job waits and until when are in sight without scrolling sideways.
+// The line about a hang leads to the logs of the ranks. A job that has never run has no empty
+// sections, and one of fixed size has no button to pause its scaling.
+func TestPage_OnlyWhatHelps(t *testing.T) {
+	p := Open(t, serve(t, lab()).URL+"/#/job/default/whisper-finetune", 1280, 800)
+	p.Shows("Logs of its ranks", "Pause scaling", "Never resized.")
+	p.Do(chromedp.Click(".answers .bad button", chromedp.ByQuery))
+	must.Eq(t, "allocs-title", Eval[string](p, `document.activeElement.id`))
+	p.Go("/job/default/protein-fold")
+	p.Shows("number 1 in queue research")
+	must.Eq(t, 1, Eval[int](p, `document.querySelectorAll("main .card").length`))
+	must.StrNotContains(t, p.Text(), "Pause scaling")
+	Eval[bool](p, `(() => { [...document.querySelectorAll(".waits a")].find(a => a.textContent.trim() === "llama-pretrain").click(); return true; })()`)
+	p.Shows("Where the time of its slots went")
+	must.Eq(t, "llama-pretrain – Kolo", Eval[string](p, `document.title`))
+}
+
+// On a phone, why a job waits and until when are in sight without scrolling sideways, and so is
+// the state of each node.
 func TestPage_NarrowWaiting(t *testing.T) {
 	p := Open(t, serve(t, lab()).URL, 400, 800)
 	p.Shows("protein-fold")
@@ -102,6 +122,11 @@ func TestPage_NarrowWaiting(t *testing.T) {
 	for _, column := range []string{"Why it waits", "Expected start"} {
 		must.True(t, Eval[bool](p, fmt.Sprintf(`(() => { const b = [...document.querySelectorAll(".waiting th")].find(e => e.innerText === %q).getBoundingClientRect(); return b.width > 0 && b.left >= 0 && b.right <= innerWidth; })()`, column)), must.Sprint(column))
 	}
+	p.Shows("16 slots, research, waited")
+	p.Go("/nodes")
+	p.Shows("8 slots unused: whisper-finetune hangs")
+	p.Screenshot("narrow-nodes")
+	must.LessEq(t, 400, Eval[float64](p, `Math.max(...[...document.querySelectorAll(".nodes td:last-child")].map(e => e.getBoundingClientRect().right))`))
 }
 
 // The last report of a complete training may come before its last step; "278 of 280 steps"
@@ -154,7 +179,7 @@ func TestPage_RolesAndKeyboard(t *testing.T) {
 	has("navigation", "Views")
 	has("searchbox", "Filter jobs")
 	has("radio", "30 min")
-	has("button", "Pause all")
+	has("button", "Pause all scaling")
 
 	p.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter)) // skips to the content
 	must.Eq(t, "pool-title", Eval[string](p, `document.activeElement.id`))

@@ -49,7 +49,7 @@ func TestReplay(t *testing.T) {
 	must.SliceContains(t, p.Nodes("slider"), Node{"slider", "Recorded time"})
 	buttons := p.Nodes("button")
 	must.True(t, slices.Contains(buttons, Node{"button", "Pause"}))
-	must.False(t, slices.ContainsFunc(buttons, func(n Node) bool { return n.Name == "Pause all" || n.Name == "Token" }))
+	must.False(t, slices.ContainsFunc(buttons, func(n Node) bool { return n.Name == "Pause all scaling" || n.Name == "Sign in with token" }))
 
 	before := spoken()
 	p.Until("that the replay plays", func(string) bool { return spoken() != before })

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http/httptest"
 	"slices"
@@ -41,9 +42,10 @@ type standIn struct {
 	history  map[identity.JobKey][]api.Change
 	events   chan api.Event
 	commands []string
-	guarded  bool // changes require a token
-	secret   bool // reads, too
-	asked    int  // how often the timeline was asked for
+	hung     time.Time // last step of the jobs that hang
+	guarded  bool      // changes require a token
+	secret   bool      // reads, too
+	asked    int       // how often the timeline was asked for
 }
 
 // serve serves the API of a stand-in and its page.
@@ -82,6 +84,12 @@ func (s *standIn) Status() *api.Status {
 	defer s.locked()()
 	out := s.status
 	out.Time = time.Now()
+	out.Jobs = slices.Clone(out.Jobs)
+	for i := range out.Jobs {
+		if j := &out.Jobs[i]; j.Hangs > 0 {
+			j.Hangs = out.Time.Sub(s.hung).Seconds()
+		}
+	}
 	return &out
 }
 
@@ -109,7 +117,15 @@ func (s *standIn) Series(key identity.JobKey) *api.Series {
 func (s *standIn) JobDetail(key identity.JobKey) *api.JobDetail {
 	defer s.locked()()
 	if d := s.details[key]; d != nil {
-		return d
+		out := *d
+		if t := d.Training; t != nil {
+			heard := *t
+			if heard.Heard = time.Now(); t.Stepped.Equal(t.Heard) {
+				heard.Stepped = heard.Heard
+			}
+			out.Training = &heard
+		}
+		return &out
 	}
 	return &api.JobDetail{}
 }
@@ -190,12 +206,10 @@ func pointer[T any](v T) *T { return &v }
 func lab() *standIn {
 	now := time.Now()
 	ago := func(minutes float64) time.Time { return now.Add(-time.Duration(minutes * float64(time.Minute))) }
-	running := func(id, queue string, size, most int, share float64) api.JobStatus {
+	running := func(id, queue string, size, most int, started float64) api.JobStatus {
 		return api.JobStatus{
 			JobKey: key(id), Pool: "gpu", Queue: queue, State: api.StateRunning, Count: size, Running: size, Want: size, Min: 2, Max: most,
-			Reason: "its step is faster with each of these", Seen: ago(200), Started: ago(190), Size: size, Step: 41_230, Total: 120_000, Progress: 0.3436, Loss: pointer(1.8431), ETA: now.Add(5 * time.Hour),
-			StepTimes: []speedup.Point{{Size: 4, StepTime: 0.91}, {Size: 8, StepTime: 0.52}, {Size: size, StepTime: 0.41}}, Resizes: 3,
-			Usage: &api.Usage{Held: 90_000, Productive: share * 90_000, Starting: 2400, Resizing: 900, Lost: 300, Idle: 90_000*(1-share) - 3600, Waiting: 420, Share: &share, Resizes: 3},
+			Reason: fmt.Sprintf("%d workers: each one still speeds it up", size), Seen: ago(started + 1), Started: ago(started), Size: size,
 		}
 	}
 	waits := func(id, queue string, position, slots int, reason waiting.Reason, sentence string, e *api.Expected) api.JobStatus {
@@ -209,17 +223,17 @@ func lab() *standIn {
 	s.status = api.Status{
 		Autoscaler: "gpu-control-1", Leading: true, Ready: true, Leader: api.Leader{Name: "gpu-control-1"},
 		Jobs: []api.JobStatus{
-			running("llama-pretrain", "research", 12, 24, 0.948), running("whisper-finetune", "research", 8, 8, 0.871), running("resnet-sweep", "teaching", 8, 16, 0.913),
-			waits("protein-fold", "research", 1, 16, waiting.InQueue, "jobs of queue research that came first have the slots: llama-pretrain, whisper-finetune", soon),
-			waits("ocr-large", "teaching", 1, 8, waiting.OverLimit, "queue teaching may hold 12 slots and holds 8, and ocr-large needs 8", &api.Expected{Earliest: now.Add(3 * time.Hour), Made: now, Unknown: "the lengths of most jobs are unknown"}),
-			waits("segmentation", "teaching", 2, 4, waiting.InQueue, "ocr-large is before it in queue teaching", nil),
+			running("llama-pretrain", "research", 12, 24, 120), running("whisper-finetune", "research", 8, 8, 120), running("resnet-sweep", "teaching", 8, 16, 60),
+			waits("protein-fold", "research", 1, 16, waiting.InQueue, "jobs of queue research that came first have the slots: llama-pretrain, whisper-finetune", &api.Expected{Made: now, Unknown: "the end of whisper-finetune is unknown, because it makes no steps"}),
+			waits("ocr-large", "teaching", 1, 8, waiting.OverLimit, "queue teaching holds 8 slots: with the 8 of ocr-large it would hold 16, and its limit is 12", soon),
+			waits("segmentation", "teaching", 2, 4, waiting.InQueue, "ocr-large is before it in queue teaching", &api.Expected{Earliest: soon.Earliest, Made: now, Unknown: "the length of ocr-large is unknown"}),
 		},
 		Pools: []api.PoolStatus{{
 			Name: "gpu", Policy: "kolo", Capacity: 31, Used: 28, Waiting: 3,
-			Queues: []api.QueueStatus{{Name: "research", Guarantee: 16}, {Name: "teaching", Guarantee: 8, Limit: 12}, {Name: "vision", Parent: "teaching", Guarantee: 4}},
+			Queues: []api.QueueStatus{{Name: "research", Guarantee: 20}, {Name: "teaching", Guarantee: 4, Limit: 12}, {Name: "vision", Guarantee: 4}},
 			Use: []api.QueueUse{
-				{Queue: "research", Used: 20, Borrowed: 4, Waiting: 1, Entitled: pointer(20), Reasons: map[waiting.Reason]int{waiting.InQueue: 1}},
-				{Queue: "teaching", Used: 8, Waiting: 2, Entitled: pointer(11), Reasons: map[waiting.Reason]int{waiting.InQueue: 1, waiting.OverLimit: 1}},
+				{Queue: "research", Used: 20, Waiting: 1, Entitled: pointer(20), Reasons: map[waiting.Reason]int{waiting.InQueue: 1}},
+				{Queue: "teaching", Used: 8, Borrowed: 4, Waiting: 2, Entitled: pointer(11), Reasons: map[waiting.Reason]int{waiting.InQueue: 1, waiting.OverLimit: 1}},
 				{Queue: "vision", Lent: 4, Entitled: pointer(0)}, {Queue: "*", Entitled: pointer(0)},
 			},
 		}},
@@ -232,16 +246,17 @@ func lab() *standIn {
 			{JobKey: key("whisper-finetune"), Pool: "gpu", Slots: []api.SlotsAt{at(120, 8)}},
 			{JobKey: key("resnet-sweep"), Pool: "gpu", Slots: []api.SlotsAt{at(60, 4), at(30, 12), at(6, 8)}},
 			{JobKey: key("bert-eval"), Pool: "gpu", Slots: []api.SlotsAt{at(120, 8), at(95, 0)}},
-			{JobKey: key("vit-small"), Pool: "gpu", Slots: []api.SlotsAt{at(110, 4), at(60, 4), at(22, 0)}},
+			{JobKey: key("vit-small"), Pool: "gpu", Slots: []api.SlotsAt{at(110, 4), at(32, 0)}},
 		},
 		Events: []api.Event{
 			{Time: ago(60), Type: "resize", Job: "resnet-sweep", Namespace: "default", ID: "resnet-sweep", To: 4, Cause: "start", Reason: "its minimum fits"},
+			{Time: ago(32), Type: "complete", Job: "vit-small", Namespace: "default", ID: "vit-small", Reason: "a worker has completed"},
 			{Time: ago(30), Type: "resize", Job: "resnet-sweep", Namespace: "default", ID: "resnet-sweep", From: 4, To: 12, Cause: "grow", Reason: "gains more than llama-pretrain loses"},
-			{Time: ago(22), Type: "complete", Job: "vit-small", Namespace: "default", ID: "vit-small", Reason: "a worker has completed"},
 			{Time: ago(6), Type: "resize", Job: "resnet-sweep", Namespace: "default", ID: "resnet-sweep", From: 12, To: 8, Cause: "shrink", Reason: "queue research takes back 4 slots of its guarantee for llama-pretrain"},
 			{Time: ago(6), Type: "resize", Job: "llama-pretrain", Namespace: "default", ID: "llama-pretrain", From: 8, To: 12, Cause: "grow", Reason: "its queue research is entitled to 20 slots"},
 		},
 	}
+	s.lines.Events = append(s.lines.Events, api.Event{Time: ago(5), Type: "stalled", Job: "whisper-finetune", Namespace: "default", ID: "whisper-finetune", From: 8, To: 8, Reason: "its ring of 8 made no step for 61 s"})
 	for i := range 4 {
 		n := api.Node{ID: fmt.Sprintf("node-%d", i), Name: fmt.Sprintf("gpu-%02d", i+1), Pool: "gpu", Path: []string{fmt.Sprintf("rack-%d", i/2+1), fmt.Sprintf("gpu-%02d", i+1)}, State: "ready", Slots: 8, Held: []api.Held{}}
 		for _, h := range [][]any{{"llama-pretrain", 8}, {"llama-pretrain", 4, "resnet-sweep", 4}, {"whisper-finetune", 8}, {"resnet-sweep", 4}}[i : i+1] {
@@ -262,46 +277,102 @@ func lab() *standIn {
 	for _, id := range []string{"llama-pretrain", "whisper-finetune", "resnet-sweep"} {
 		s.train(key(id), now, id == "whisper-finetune")
 	}
+	for i := range s.status.Jobs[:3] {
+		s.agree(&s.status.Jobs[i], now)
+	}
 	return s
+}
+
+// agree fills in what the status of a job says about its training, from its series.
+func (s *standIn) agree(j *api.JobStatus, now time.Time) {
+	of := s.series[j.JobKey]
+	n := len(of.Time) - 1
+	j.Step, j.Loss = math.Floor(of.Step[n]), of.Loss[n]
+	j.Total = j.Step + 9000
+	j.Progress = j.Step / j.Total
+	j.Resizes = len(s.lineOf(j.ID)) - 1
+	for _, p := range s.details[j.JobKey].Curve {
+		if p.Measured {
+			j.StepTimes = append(j.StepTimes, speedup.Point{Size: p.Size, StepTime: p.StepTime})
+		}
+	}
+	u := &api.Usage{Waiting: 60, Resizes: j.Resizes}
+	for i := 1; i <= n; i++ {
+		took := float64(of.Size[i-1]) * (of.Time[i] - of.Time[i-1])
+		u.Held += took
+		if of.Step[i] == of.Step[i-1] {
+			u.Idle += took
+		}
+	}
+	for _, r := range of.Resizes {
+		if r.Cause == "failure" {
+			u.Lost += float64(r.From) * (*r.Seconds + *r.Lost/2)
+		} else {
+			u.Resizing += float64(r.To) * *r.Seconds
+		}
+	}
+	u.Starting = 0.085 * u.Held
+	u.Productive = u.Held - u.Starting - u.Resizing - u.Lost - u.Idle
+	u.Share = pointer(u.Productive / u.Held)
+	j.Usage = u
+	if u.Idle > 0 {
+		s.hung = now.Add(-6 * time.Minute)
+		j.Hangs = now.Sub(s.hung).Seconds()
+	} else {
+		j.ETA = now.Add(time.Duration((j.Total - j.Step) * (of.Time[n] - of.Time[n-1]) / (of.Step[n] - of.Step[n-1]) * float64(time.Second)))
+	}
+}
+
+// lineOf returns the slots of a job over time.
+func (s *standIn) lineOf(id string) []api.SlotsAt {
+	for _, l := range s.lines.Jobs {
+		if l.ID == id {
+			return l.Slots
+		}
+	}
+	return []api.SlotsAt{{Slots: 4}}
 }
 
 // train writes the series and the details of a training. One that hangs has made no step for
 // six minutes.
 func (s *standIn) train(k identity.JobKey, now time.Time, hangs bool) {
-	out, step, samples := &api.Series{Resizes: []api.RingResize{}}, 30_000.0, 0.0
-	size := func(minutes int) int {
-		switch {
-		case k.ID == "whisper-finetune":
-			return 8
-		case minutes > 30:
-			return 4
-		case minutes > 6:
-			return 12
-		}
-		return 8
-	}
+	out, step, samples, line := &api.Series{Resizes: []api.RingResize{}}, 30_000.0, 0.0, s.lineOf(k.ID)
 	for i := 120; i >= 0; i-- {
-		n := size(i)
-		if !hangs || i > 6 {
+		at, n := now.Add(-time.Duration(i)*time.Minute), 0
+		for _, p := range line {
+			if !p.At.After(at) {
+				n = p.Slots
+			}
+		}
+		if n == 0 {
+			continue // it has not started
+		}
+		if !hangs || i >= 6 {
 			step += 60 / (0.16 + 3/float64(n) + 0.02*float64(i%5))
 			samples += 60 * 90 * float64(n) / 12
 		}
-		out.Time = append(out.Time, float64(now.Add(-time.Duration(i)*time.Minute).Unix()))
+		out.Time = append(out.Time, float64(at.Unix()))
 		out.Size, out.Step, out.Samples = append(out.Size, n), append(out.Step, step), append(out.Samples, samples)
-		out.Loss = append(out.Loss, pointer(1.2+40/(20+float64(120-i))+0.03*float64(i%3)))
+		out.Loss = append(out.Loss, pointer(1.2+40/(20+float64(len(out.Time)))+0.03*float64(i%3)))
 	}
 	stepped := now
 	if hangs {
 		stepped = now.Add(-6 * time.Minute)
-	} else {
-		out.Resizes = append(out.Resizes,
-			api.RingResize{Time: now.Add(-30 * time.Minute), From: 4, To: 12, Cause: "resize", Seconds: pointer(0.31), Lost: pointer(0.0)},
-			api.RingResize{Time: now.Add(-17 * time.Minute), From: 12, To: 12, Cause: "failure", Seconds: pointer(6.4), Lost: pointer(3.0)},
-			api.RingResize{Time: now.Add(-6 * time.Minute), From: 12, To: 8, Cause: "resize", Seconds: pointer(0.24), Lost: pointer(0.0)})
+	}
+	for i := 1; i < len(line); i++ {
+		out.Resizes = append(out.Resizes, api.RingResize{Time: line[i].At, From: line[i-1].Slots, To: line[i].Slots, Cause: "resize", Seconds: pointer(0.24), Lost: pointer(0.0)})
+	}
+	if k.ID == "resnet-sweep" {
+		failure := api.RingResize{Time: now.Add(-17 * time.Minute), From: 12, To: 12, Cause: "failure", Seconds: pointer(6.4), Lost: pointer(3.0)}
+		out.Resizes = slices.Insert(out.Resizes, 1, failure)
 	}
 	d := &api.JobDetail{Training: &api.Training{Phase: "training", Heard: now, Stepped: stepped}}
 	for _, n := range []int{2, 4, 6, 8, 10, 12, 14, 16} {
-		d.Curve = append(d.Curve, api.CurvePoint{Size: n, StepTime: 0.16 + 3/float64(n), Measured: n == 4 || n == 8 || n == 12})
+		if k.ID == "whisper-finetune" && n > 8 {
+			break // its maximum
+		}
+		measured := slices.ContainsFunc(line, func(p api.SlotsAt) bool { return p.Slots == n })
+		d.Curve = append(d.Curve, api.CurvePoint{Size: n, StepTime: 0.16 + 3/float64(n), Measured: measured})
 	}
 	for i := range 2 {
 		a := api.JobAllocation{ID: fmt.Sprintf("%08d-89ab-4cde-8f01-23456789abcd", i+1), Group: "workers", Node: fmt.Sprintf("gpu-%02d", i+2), Slots: 4, Created: now.Add(-time.Hour)}

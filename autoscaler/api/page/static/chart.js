@@ -67,9 +67,9 @@ export class Chart extends Component {
   host() { return this.el.querySelector(".chart-host"); }
 
   make() {
-    const { data, lines, height = 150, time = true, unit = "", xName = "" } = this.props, ink = valueOf("ink-soft"), rule = valueOf("rule");
+    const { data, lines, height = 150, time = true, xName = "", format = short } = this.props, ink = valueOf("ink-soft"), rule = valueOf("rule");
     const axis = { stroke: ink, font: "11px system-ui, sans-serif", grid: { stroke: rule, width: 1 }, ticks: { show: false } };
-    const value = v => v === null || v === undefined ? UNKNOWN : short(v);
+    const value = v => v === null || v === undefined ? UNKNOWN : format(v);
     this.plot = new uPlot({
       width: this.host().clientWidth || 300, height, legend: { show: false },
       cursor: { y: false, points: { size: 6 }, ...(time ? { sync: { key: sync.key } } : {}) },
@@ -88,7 +88,7 @@ export class Chart extends Component {
           const i = u.cursor.idx, out = this.el.querySelector(".chart-value");
           if (i === null || i === undefined) { out.textContent = this.props.summary; return; }
           const at = time ? clock(new Date(1000 * u.data[0][i]), true) : `${xName} ${u.data[0][i]}`;
-          out.textContent = `${at}: ${lines.map((l, k) => u.data[k + 1][i] === null || u.data[k + 1][i] === undefined ? "" : `${l.name ? `${l.name} ` : ""}${value(u.data[k + 1][i])}${unit}`).filter(Boolean).join(", ") || UNKNOWN}`;
+          out.textContent = `${at}: ${lines.map((l, k) => u.data[k + 1][i] === null || u.data[k + 1][i] === undefined ? "" : `${l.name ? `${l.name} ` : ""}${value(u.data[k + 1][i])}`).filter(Boolean).join(", ") || UNKNOWN}`;
         }],
       },
     }, data, this.host());

@@ -4,11 +4,11 @@
 // One job: what it does now, how it went, what resizes cost, and where it runs.
 import { html } from "./html.js";
 import { ago, jobName, number, parse, percent, plural, seconds, shell, short, UNKNOWN } from "./format.js";
-import { Bar, State, Table, Time, expectedStart } from "./parts.js";
+import { Bar, Linked, State, Table, Time, byName, expectedStart } from "./parts.js";
 import { Chart } from "./chart.js";
 
-// A training counts as hung if it has made no step for a minute and for ten times its usual
-// step time.
+// A shaded stall in the charts is at least a minute and ten times the usual step time, like the
+// autoscaler's hangs.
 const HUNG_STEPS = 10, HUNG_SECONDS = 60;
 
 // rates returns the step time and samples per second between reports. Reports without a new
@@ -31,29 +31,24 @@ export function rates(s) {
   return { step, samples, stalls, usual };
 }
 
-// hung returns the seconds since a hung training made a step, or 0 if the training does not
-// hang.
-export function hung(detail, series) {
-  const t = detail.training, j = detail.job;
-  if (!t || !j || j.state !== "running" || (t.phase && t.phase !== "training")) return 0;
-  const heard = parse(t.heard), stepped = parse(t.stepped), usual = series ? rates(series).usual : 0;
-  if (!heard || !stepped) return 0;
-  const quiet = (heard - stepped) / 1000;
-  return quiet > Math.max(HUNG_SECONDS, HUNG_STEPS * usual) ? quiet : 0;
-}
-
 const Facts = ({ items }) => html`<dl class="facts">${items.filter(Boolean).map(([name, value, note]) => html`<div key=${name}><dt>${name}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`)}</dl>`;
 
+const showLogs = () => {
+  const title = document.getElementById("allocs-title");
+  title.scrollIntoView();
+  title.focus({ preventScroll: true });
+};
+
 // Answers states what a viewer most often asks about this job, each in one line.
-const Answers = ({ detail, series, now }) => {
-  const j = detail.job, t = detail.training, quiet = hung(detail, series), silent = t && j.running > 0 ? (now - parse(t.heard)) / 1000 : 0;
+const Answers = ({ detail, series, now, jobs }) => {
+  const j = detail.job, t = detail.training, quiet = j.hangs || 0, silent = t && j.running > 0 ? (now - parse(t.heard)) / 1000 : 0;
   const last = series?.resizes.at(-1), lines = [];
   if (j.waits) {
     const e = expectedStart(j.waits);
-    lines.push(["waits", html`<b>Waits</b> for ${plural(j.waits.slots, "slot")}${j.waits.position ? html`, number ${number(j.waits.position)} in ${j.waits.queue === "*" ? "the pool" : `queue ${j.waits.queue}`}` : ""}: ${j.waits.sentence || j.waits.reason}`]);
+    lines.push(["waits", html`<b>Waits</b> for ${plural(j.waits.slots, "slot")}${j.waits.position ? html`, number ${number(j.waits.position)} in ${j.waits.queue === "*" ? "the pool" : `queue ${j.waits.queue}`}` : ""}: <${Linked} text=${j.waits.sentence || j.waits.reason} names=${byName(jobs)} except=${jobName(j)}/>`]);
     lines.push(["start", html`<b>Expected start</b> ${e.text}${e.why && ` (${e.why})`}`]);
   }
-  if (quiet) lines.push(["bad", html`<b>Hangs:</b> no step for ${seconds(quiet)}. Its ring of ${plural(j.size, "rank")} answers, so one process keeps the others waiting. Kolo cannot tell which; the logs below show which rank stopped writing.`]);
+  if (quiet) lines.push(["bad", html`<b>Hangs:</b> no step for ${seconds(quiet)}, although its ${plural(j.size || j.running, "rank")} still run${(j.size || j.running) === 1 ? "s" : ""}. Often one rank makes the others wait. Kolo cannot tell which: look for the rank whose log stops first. <button class="copy" onClick=${showLogs}>Logs of its ranks</button>`]);
   if (j.idle > 0 && !quiet) lines.push(["bad", html`<b>Idle:</b> ${j.idle_by === "gpus" ? "holds GPUs and did not use them" : "holds slots and made no step"} for ${seconds(j.idle)}.`]);
   if (!quiet && silent > HUNG_SECONDS) lines.push(["bad", html`<b>Silent:</b> its training has not answered for ${seconds(silent)}.`]);
   if (t?.hold) lines.push(["held", html`<b>Ring held:</b> ${t.hold}`]);
@@ -65,27 +60,28 @@ const Answers = ({ detail, series, now }) => {
   return lines.length > 0 && html`<ul class="answers" role="list">${lines.map(([kind, text]) => html`<li key=${kind} class=${kind}>${text}</li>`)}</ul>`;
 };
 
-const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing"], ["lost", "Lost steps"], ["idle", "Idle"], ["unknown", "Unknown"]];
+const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing, all so far"], ["lost", "Lost steps"], ["idle", "Idle"], ["unknown", "Unknown"]];
 
 const Usage = ({ usage: u, leading }) => !u ? html`<p class="empty">${leading ? "Nothing is known yet." : "Only the leader knows this."}</p>` : html`<div class="usage">
   <span class="stack" aria-hidden="true">${PARTS.map(([key]) => html`<i key=${key} class="use-${key}" style=${{ flexGrow: Math.max(0, u[key] || 0) }}></i>`)}</span>
-  <table><caption class="quiet">Slot-time by use</caption><tbody>${PARTS.filter(([key]) => u[key] > 0).map(([key, name]) => html`<tr key=${key}><th scope="row"><i class="swatch use-${key}" aria-hidden="true"></i>${name}</th>
+  <table><caption class="hint">Times are added up over its slots: 8 slots for 1 h are 8 h.</caption><tbody>${PARTS.filter(([key]) => u[key] > 0).map(([key, name]) => html`<tr key=${key}><th scope="row"><i class="swatch use-${key}" aria-hidden="true"></i>${name}</th>
     <td class="n">${seconds(u[key])}</td><td class="n">${percent(u.held > 0 ? u[key] / u.held : undefined)}</td></tr>`)}
     <tr class="sum"><th scope="row">Waited</th><td class="n">${seconds(u.waiting)}</td><td></td></tr></tbody></table></div>`;
 
 const Charts = ({ series: s, job: j }) => {
   if (!s || s.time.length < 2) return html`<section class="card"><h2>Training over time</h2><p class="empty">No report of its training yet.</p></section>`;
+  const failures = s.resizes.filter(m => m.cause === "failure");
   const r = rates(s), marks = s.resizes.map(m => ({ at: Date.parse(m.time) / 1000, failure: m.cause === "failure" }));
   const known = list => list.filter(v => v !== null && v !== undefined).at(-1), common = { marks, stalls: r.stalls };
   return html`<section class="card" aria-labelledby="charts-title"><h2 id="charts-title">Training over time</h2>
     <div class="charts">
-      <${Chart} key="size" ...${common} title="Size" summary=${plural(s.size.at(-1), "slot")} data=${[s.time, s.size]} lines=${[{ colour: "c0", stepped: true }]}/>
-      <${Chart} key="step" ...${common} title="Step time" unit=" s" summary=${seconds(known(r.step))} data=${[s.time, r.step]} lines=${[{ colour: "c1" }]}/>
+      <${Chart} key="size" ...${common} title="Slots" summary=${plural(s.size.at(-1), "slot")} data=${[s.time, s.size]} lines=${[{ colour: "c0", stepped: true }]}/>
+      <${Chart} key="step" ...${common} title="Step time" format=${seconds} summary=${seconds(known(r.step))} data=${[s.time, r.step]} lines=${[{ colour: "c1" }]}/>
       ${s.samples && html`<${Chart} key="samples" ...${common} title="Samples per second" summary=${short(known(r.samples))} data=${[s.time, r.samples]} lines=${[{ colour: "c3" }]}/>`}
       ${s.loss && html`<${Chart} key="loss" ...${common} title="Loss" summary=${short(known(s.loss))} data=${[s.time, s.loss]} lines=${[{ colour: "c6" }]}/>`}
       ${!s.samples && !s.loss && html`<p class="empty">Its script reports neither samples nor loss.</p>`}
     </div>
-    <p class="hint">Lines mark resizes${s.resizes.some(m => m.cause === "failure") ? ", dashed ones failures" : ""}${r.stalls.length ? "; shaded: no step was made" : ""}.</p>
+    <p class="hint">Lines mark resizes${failures.length ? html`; dashed: a process failed and the ring formed again, last at <${Time} at=${parse(failures.at(-1).time)} precise/>` : ""}${r.stalls.length ? "; shaded: no step was made" : ""}.</p>
   </section>`;
 };
 
@@ -93,7 +89,7 @@ const Curve = ({ points, job: j }) => {
   if (!points?.length) return html`<p class="empty">No step time is measured yet.</p>`;
   const sizes = points.map(p => p.size), measured = points.map(p => p.measured ? p.step_time : null), believed = points.map(p => p.step_time);
   const next = j.want !== j.running && j.state !== "complete" ? html` Next: ${number(j.want)} workers, because it ${j.reason || "is the policy’s choice"}.` : "";
-  return html`<${Chart} key=${sizes.join()} title="Step time by workers" unit=" s" time=${false} xName="workers" summary="dots: measured, dashes: expected" label=${`Step time by workers: ${points.map(p => `${p.size} workers ${seconds(p.step_time)}${p.measured ? "" : " expected"}`).join(", ")}`}
+  return html`<${Chart} key=${sizes.join()} title="Step time by number of workers" format=${seconds} time=${false} xName="workers" summary="dots: measured, dashes: expected" label=${`Step time by workers: ${points.map(p => `${p.size} workers ${seconds(p.step_time)}${p.measured ? "" : " expected"}`).join(", ")}`}
     data=${[sizes, believed, measured]} lines=${[{ name: "expected", colour: "ink-soft", dash: [4, 4] }, { name: "measured", colour: "c0", points: true }]}/>
     <p class="hint">${plural(points.filter(p => p.measured).length, "size")} measured.${next}</p>`;
 };
@@ -101,7 +97,7 @@ const Curve = ({ points, job: j }) => {
 const Resizes = ({ series, history }) => {
   const rings = [...(series?.resizes || [])].reverse();
   return html`<section class="card" aria-labelledby="resizes-title"><h2 id="resizes-title">What changed its size</h2>
-    <${Table} caption="Changes of the count, newest first" hideCaption rows=${history} rowKey=${c => `${c.time} ${c.group} ${c.to}`} empty="Its count has not changed."
+    <${Table} caption="Changes of its size, newest first" hideCaption rows=${history} rowKey=${c => `${c.time} ${c.group} ${c.to}`} empty="Never resized."
       columns=${[
         { name: "When", cell: c => html`<${Time} at=${parse(c.time)} precise/>` },
         { name: "Workers", numeric: true, cell: c => `${number(c.from)} → ${number(c.to)}` },
@@ -118,7 +114,7 @@ const Resizes = ({ series, history }) => {
       ]}/>`}</section>`;
 };
 
-const Allocations = ({ list, job: j, copy }) => html`<section class="card" aria-labelledby="allocs-title"><h2 id="allocs-title">Where it runs <span class="count">${number(list.length)}</span></h2>
+const Allocations = ({ list, job: j, copy }) => html`<section class="card" aria-labelledby="allocs-title"><h2 id="allocs-title" tabindex="-1">Where it runs <span class="count">${number(list.length)}</span></h2>
   <${Table} caption="Allocations that hold slots" hideCaption rows=${list} rowKey=${a => a.id} empty="It has no allocation."
     columns=${[
       { name: "Ranks", cell: a => a.ranks?.length ? (a.ranks.length > 12 ? `${a.ranks[0]} … ${a.ranks.at(-1)}` : a.ranks.join(", ")) : UNKNOWN },
@@ -142,13 +138,13 @@ export const JobView = ({ store, actions, now }) => {
   return html`<div class="job-view">
     <section class="card" aria-labelledby="job-title">
       <header><h1 id="job-title" tabindex="-1">${name}</h1> <${State} job=${j}/>
-        ${!store.replay && html`<button onClick=${() => actions.pause(j, !paused)}>${paused ? "Resume" : "Pause"} scaling</button>`}</header>
-      <${Answers} detail=${detail} series=${series} now=${now}/>
+        ${!store.replay && (paused || j.min !== j.max) && html`<button onClick=${() => actions.pause(j, !paused)}>${paused ? "Resume" : "Pause"} scaling</button>`}</header>
+      <${Answers} detail=${detail} series=${series} now=${now} jobs=${store.status.jobs}/>
       <${Facts} items=${[
         ["Workers", html`<b>${number(j.running)}</b> of ${number(j.min)} – ${number(j.max)}`, j.want !== j.running && j.state !== "complete" ? `wants ${number(j.want)}` : ""],
         ["Progress", j.state === "complete" ? "complete" : j.total > 0 ? html`<${Bar} part=${j.progress || 0}/> ${percent(j.progress || 0)}` : j.step > 0 ? `step ${number(j.step)}` : UNKNOWN, j.total > 0 && j.state !== "complete" ? `${number(j.step || 0)} of ${number(j.total)} steps` : ""],
         ["Loss", short(j.loss)],
-        j.state === "complete" ? ["Completed", html`<${Time} at=${parse(j.completed)}/>`] : ["Ends", html`<${Time} at=${parse(j.eta)}/>`],
+        j.state === "complete" ? ["Completed", html`<${Time} at=${parse(j.completed)}/>`] : ["Ends", html`<${Time} at=${j.hangs > 0 ? null : parse(j.eta)}/>`],
         ["Productive", percent(j.usage?.productive_share)],
         ["Last step", t ? ago(parse(t.stepped), now) : UNKNOWN],
         ["Pool, queue", `${j.pool}, ${j.queue || "none"}`],
@@ -157,11 +153,11 @@ export const JobView = ({ store, actions, now }) => {
       ${j.reason && !j.waits && html`<p class="reason"><b>Why this size:</b> ${j.reason}</p>`}
       ${(j.notes || []).map(n => html`<p class="hint" key=${n}>${n}</p>`)}
     </section>
-    <${Charts} series=${series} job=${j}/>
-    <div class="pair"><section class="card" aria-labelledby="usage-title"><h2 id="usage-title">Where its slot-time went</h2><${Usage} usage=${j.usage} leading=${store.status.leading}/></section>
-      <section class="card" aria-labelledby="curve-title"><h2 id="curve-title">How it scales</h2><${Curve} points=${detail.curve} job=${j}/></section></div>
-    <${Resizes} series=${series} history=${detail.history || []}/>
-    <${Allocations} list=${detail.allocations || []} job=${j} copy=${actions.copy}/>
+    ${(!j.waits || series?.time.length > 1) && html`<${Charts} series=${series} job=${j}/>`}
+    ${(!j.waits || j.usage?.held > 0 || detail.curve?.length > 0) && html`<div class="pair"><section class="card" aria-labelledby="usage-title"><h2 id="usage-title">Where the time of its slots went</h2><${Usage} usage=${j.usage} leading=${store.status.leading}/></section>
+      <section class="card" aria-labelledby="curve-title"><h2 id="curve-title">How it scales</h2><${Curve} points=${detail.curve} job=${j}/></section></div>`}
+    ${(!j.waits || detail.history?.length > 0) && html`<${Resizes} series=${series} history=${detail.history || []}/>`}
+    ${(!j.waits || detail.allocations?.length > 0) && html`<${Allocations} list=${detail.allocations || []} job=${j} copy=${actions.copy}/>`}
   </div>`;
 };
 

@@ -135,7 +135,7 @@ async function seek(change) {
   poll();
 }
 
-const NAV = [["overview", "#/", "Overview"], ["nodes", "#/nodes", "Nodes"], ["plan", "#/plan", "Next"]];
+const NAV = [["overview", "#/", "Overview"], ["nodes", "#/nodes", "Nodes"], ["plan", "#/plan", "Plan"]];
 
 function App() {
   const { status: s, route: r } = store, now = s ? Date.parse(s.time) : 0; // by the autoscaler's clock, like all times of the API
@@ -151,9 +151,9 @@ function App() {
       <nav aria-label="Views">${NAV.map(([name, href, title]) => html`<a key=${name} href=${href} aria-current=${r.view === name ? "page" : undefined}>${title}</a>`)}
         ${r.view === "job" && html`<a href=${jobHref(r)} aria-current="page">${jobName(r)}</a>`}</nav>
       ${s && html`<p class="who"><i class="dot ${store.gone || s.problem ? "bad" : s.paused ? "held" : "good"}" aria-hidden="true"></i>
-        ${s.autoscaler} ${s.leading ? "leads" : s.leader?.name ? `follows ${s.leader.name}` : "follows"}${s.paused ? ", paused" : ""} ${!store.replay && html`<time datetime=${s.time} title=${zone}>${clock(new Date(s.time), true)}</time>`}</p>
-      ${!s.replay && html`<button onClick=${() => actions.pause(null, !s.paused)}>${s.paused ? "Resume all" : "Pause all"}</button>`}`}
-      ${!s?.replay && html`<button aria-expanded=${store.asked || store.login} onClick=${() => store.set({ asked: !store.asked })}>Token</button>`}
+        autoscaler ${s.autoscaler}${s.leading ? "" : s.leader?.name ? `, standby of ${s.leader.name}` : ", standby"}${s.paused ? ", paused" : ""}${!store.replay && html`, updated <time datetime=${s.time} title=${zone}>${clock(new Date(s.time), true)}</time>`}</p>
+      ${!s.replay && html`<button onClick=${() => actions.pause(null, !s.paused)}>${s.paused ? "Resume all scaling" : "Pause all scaling"}</button>`}`}
+      ${!s?.replay && html`<button aria-expanded=${store.asked || store.login} onClick=${() => store.set({ asked: !store.asked })}>Sign in with token</button>`}
     </header>
     ${store.replay && html`<${Player} replay=${store.replay} seek=${seek}/>`}
     <main id="main">

@@ -3,7 +3,7 @@
 
 // Small parts that several views use.
 import { html } from "./html.js";
-import { clock, jobHref, jobName, number, UNKNOWN } from "./format.js";
+import { clock, jobHref, jobKey, jobName, number, UNKNOWN } from "./format.js";
 import { colourOf } from "./colours.js";
 
 // MOST_ROWS bounds the rows of a table, so that a cluster with thousands of jobs stays fast.
@@ -47,7 +47,17 @@ export const STATES = new Map([
   ["running", "Running"], ["waiting", "Waiting"], ["suspended", "Suspended"], ["complete", "Complete"], ["held", "Held"],
 ]);
 
-export const State = ({ job }) => html`<span class="state ${STATES.has(job.state) ? job.state : ""}">${STATES.get(job.state) || job.state}</span>`;
+// unused returns the jobs that hold slots and do not use them, by key.
+export const unused = status => new Map(status.jobs.filter(j => j.running > 0 && (j.hangs > 0 || j.idle > 0)).map(j => [jobKey(j), j]));
+
+// slotsOf returns the number of slots that a job holds.
+export const slotsOf = j => j.running * (j.requests?.slots || 1);
+
+// Linked shows a sentence of the autoscaler. The names of jobs in it are links.
+export const byName = jobs => new Map(jobs.map(j => [jobName(j), j]));
+export const Linked = ({ text, names, except }) => text.split(/([\s,;:()]+)/).map(word => names.has(word) && word !== except ? html`<${Job} job=${names.get(word)}/>` : word);
+
+export const State = ({ job }) => job.hangs > 0 ? html`<span class="state bad">Hangs</span>` : html`<span class="state ${STATES.has(job.state) ? job.state : ""}">${STATES.get(job.state) || job.state}</span>`;
 
 // expectedStart states when a waiting job starts.
 export function expectedStart(w) {

@@ -10,7 +10,7 @@ import { Job, Table } from "./parts.js";
 export const changed = proposal => proposal.jobs.filter(j => j.want !== j.count || j.move);
 
 export const Changes = ({ proposal, caption }) => {
-  const rows = changed(proposal);
+  const rows = changed(proposal), running = proposal.jobs.filter(j => j.count > 0).length, others = proposal.jobs.length - running;
   const columns = [
     { name: "Job", cell: j => html`<${Job} job=${j}/>` },
     { name: "Now", numeric: true, cell: j => number(j.count) },
@@ -20,7 +20,7 @@ export const Changes = ({ proposal, caption }) => {
     { name: "Why", className: "why", cell: j => [j.reason, j.move, j.hold_reason].filter(Boolean).join("; ") },
   ];
   return html`<${Table} caption=${caption} columns=${columns} rows=${rows} rowKey=${j => `${j.namespace}/${j.id}`}
-    empty=${`No change: the sizes of all ${plural(proposal.jobs.length, "job")} stay as they are.`}/>`;
+    empty=${`No change: ${plural(running, "job")} with workers ${running === 1 ? "keeps its size" : "keep their sizes"}${others ? `, and ${plural(others, "job")} without workers ${others === 1 ? "gets" : "get"} none` : ""}.`}/>`;
 };
 
 export const Plan = ({ store, actions }) => {
@@ -29,13 +29,13 @@ export const Plan = ({ store, actions }) => {
   return html`<div class="plan">
     <section class="card" aria-labelledby="plan-title"><h1 id="plan-title" tabindex="-1">What the policies would do now</h1>
       ${store.planError && html`<p class="problem" role="alert">${store.planError}</p>`}
-      ${plan ? plan.map(p => html`<${Changes} key=${p.pool} proposal=${p} caption=${`${p.pool}: ${p.policy}`}/>`) : html`<p class="empty">Loading …</p>`}
+      ${plan ? plan.map(p => html`<${Changes} key=${p.pool} proposal=${p} caption=${`Pool ${p.pool}, policy ${p.policy}`}/>`) : html`<p class="empty">Loading …</p>`}
     </section>
     ${!store.replay && html`<section class="card" aria-labelledby="switch-title"><h2 id="switch-title">Another policy</h2>
       <form class="switch" onSubmit=${e => { e.preventDefault(); actions.preview(store.draft); }}>
         <label><span>Node pool</span><select value=${store.draft.pool} onChange=${e => store.set({ draft: { ...store.draft, pool: e.target.value }, preview: null })}>
           ${store.status.pools.map(p => html`<option key=${p.name} value=${p.name} selected=${p.name === store.draft.pool}>${p.name}</option>`)}</select></label>
-        <label><span>Policy</span><input list="policies" required value=${store.draft.policy} placeholder="weighted-fair(shares={research=3})" spellcheck=${false} autocomplete="off"
+        <label><span>Policy</span><input list="policies" required value=${store.draft.policy} placeholder="e.g. weighted-fair(shares={research=3})" spellcheck=${false} autocomplete="off"
           onInput=${e => store.set({ draft: { ...store.draft, policy: e.target.value }, preview: null })}/></label>
         <datalist id="policies">${names.map(n => html`<option key=${n} value=${n}></option>`)}</datalist>
         <button type="submit">Preview</button>

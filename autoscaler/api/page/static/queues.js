@@ -20,6 +20,22 @@ function tree(pool) {
   return out;
 }
 
+// balance states how the slots of a queue compare with its guarantee and with the slots that it is entitled to.
+function balance(r) {
+  const parts = [];
+  if (r.borrowed > 0) parts.push(`${number(r.borrowed)} over its guarantee`);
+  if (r.used > r.entitled) parts.push(`${number(r.used - r.entitled)} more than the ${number(r.entitled)} that it is entitled to`);
+  if (r.used < r.entitled && r.waiting > 0) parts.push(`${number(r.entitled - r.used)} below the ${number(r.entitled)} that it is entitled to`);
+  if (r.lent > 0) parts.push(`lends ${number(r.lent)} of its guarantee`);
+  return parts.join("; ") || "even";
+}
+
+const REASONS = new Map([["in-queue", "behind another job"], ["over-limit", "over the limit"], ["no-room", "without room"]]);
+const reasonText = reason => REASONS.get(reason) || reason.replaceAll("-", " ");
+
+// waitingText counts the waiting jobs of a queue, by reason if the autoscaler states them.
+const waitingText = r => Object.entries(r.reasons || {}).map(([reason, n]) => `${number(n)} ${reasonText(reason)}`).join(", ") || number(r.waiting);
+
 const positive = n => n > 0 ? number(n) : UNKNOWN;
 
 export const Queues = memo(({ pool }) => {
@@ -31,15 +47,15 @@ export const Queues = memo(({ pool }) => {
     { name: "", cell: r => html`<${Bar} part=${pool.capacity ? r.used / pool.capacity : 0} mark=${r.rule.guarantee > 0 && pool.capacity ? r.rule.guarantee / pool.capacity : undefined}/>` },
     { name: "Used", numeric: true, cell: r => number(r.used) },
     ...(divided ? [
+      { name: "Balance, slots", className: "why", cell: balance },
       { name: "Entitled now", numeric: true, cell: r => number(r.entitled) },
       { name: "Guarantee", numeric: true, cell: r => positive(r.rule.guarantee) },
       { name: "Limit", numeric: true, cell: r => positive(r.rule.limit) },
-      { name: "Borrowed", numeric: true, cell: r => number(r.borrowed || 0) },
-      { name: "Lent", numeric: true, cell: r => number(r.lent || 0) },
     ] : []),
     ...(rows.some(r => r.budget) ? [{ name: "Budget, slot-hours", numeric: true, cell: r => r.budget ? `${number(r.budget.used, 1)} of ${number(r.budget.slot_hours)} per ${r.budget.per}` : UNKNOWN }] : []),
-    { name: "Waiting", cell: r => r.waiting ? html`<b>${number(r.waiting)}</b> ${Object.entries(r.reasons || {}).map(([reason, n]) => `${reason}: ${number(n)}`).join(", ")}` : "0" },
+    { name: "Waiting", cell: r => waitingText(r) },
   ];
   return html`<section class="card queues" aria-labelledby="queues-title"><h2 id="queues-title">Queues</h2>
-    <${Table} caption="Slots by queue; the mark in a bar is the guarantee" hideCaption columns=${columns} rows=${rows} rowKey=${r => r.queue} empty=""/></section>`;
+    <${Table} caption="Slots by queue; the mark in a bar is the guarantee" hideCaption columns=${columns} rows=${rows} rowKey=${r => r.queue} empty=""/>
+    ${divided && html`<p class="hint">A bar shows the used part of the pool, and its mark the guarantee. A queue is entitled to the slots that its jobs may hold now: its guarantee, and its part of the slots that other queues do not need.</p>`}</section>`;
 });

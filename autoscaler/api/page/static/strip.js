@@ -156,7 +156,7 @@ function ticks(from, to) {
   const span = to - from, every = [10, 60, 300, 600, 900, 1800, 3600, 7200].find(s => span / s <= 8) || 14400;
   const offset = new Date(from * 1000).getTimezoneOffset() * 60, out = [];
   for (let t = Math.ceil((from - offset) / every) * every + offset; t < to; t += every) out.push([t, (t - from) / span]);
-  return out.filter(([, part]) => part < 0.92);
+  return out.filter(([, part]) => part > 0.03 && part < 0.9);
 }
 
 export const Strip = ({ timeline, pool, span, onSpan }) => {
@@ -167,7 +167,7 @@ export const Strip = ({ timeline, pool, span, onSpan }) => {
   const label = `Slots of pool ${pool} from ${clock(new Date(from * 1000))} to ${clock(new Date(to * 1000))} by job. Now ${used} of ${room} are held.`;
   const others = rest.reduce((n, l) => n + l.now, 0);
   return html`<section class="card strip" aria-labelledby="strip-title">
-    <header><h2 id="strip-title">Slots over time</h2>
+    <header><h2 id="strip-title">Slots over time <span class="count">by job; line: all usable slots, now ${number(room)}</span></h2>
       <fieldset class="choice"><legend class="quiet">Period</legend>${[["30m", "30 min"], ["2h", "2 h"], ["6h", "6 h"]].map(([value, name]) =>
         html`<label key=${value}><input type="radio" name="span" checked=${span === value} onChange=${() => onSpan(value)}/><span>${name}</span></label>`)}</fieldset></header>
     <div class="strip-body">
