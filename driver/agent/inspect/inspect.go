@@ -121,6 +121,10 @@ func (t *taker) process(ctx context.Context, p process, file string) stacks.Proc
 		out.Missing = "it does not run Python"
 		return out
 	}
+	if ctx.Err() != nil {
+		out.Missing = "there was no time left"
+		return out
+	}
 	threads, err := t.spy.dump(ctx, p)
 	if err == nil {
 		out.Source, out.Threads = stacks.FromPySpy, threads

@@ -174,6 +174,12 @@ func TestTake_NoHandler(t *testing.T) {
 	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), process{pid: os.Getpid()}, "").Missing)
 	must.NoError(t, cmd.Process.Signal(syscall.Signal(0)))
 
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, err := Take(ended, j.dir)
+	must.NoError(t, err)
+	must.Eq(t, "there was no time left", r.Ranks[0].Missing)
+
 	// The same ID, but another process.
 	j.ranks.Processes[0].Started++
 	r = j.take(func(stacks.Report) bool { return true })
