@@ -113,17 +113,8 @@ func TestStacks(t *testing.T) {
 		Unanswered []any
 	}
 	var job answer
-	stacks := func(ctx context.Context, args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, filepath.Join(root(t), "bin", "kolo"), append(append([]string{"stacks"}, args...), tr.id)...)
-		cmd.Env = append(os.Environ(), "NOMAD_ADDR="+c.API.Address())
-		out, err := cmd.Output()
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
-		return out, err
-	}
 	must.NoError(t, cluster.Until(ctx, "every rank to be where it hangs", func(ctx context.Context) error {
-		out, err := stacks(ctx, "-o=json")
+		out, err := tr.stacks(ctx, "-o=json")
 		if err != nil {
 			return err
 		}
@@ -155,9 +146,48 @@ func TestStacks(t *testing.T) {
 		}
 	}
 	must.Len(t, 2, job.Groups[4].Ranks)
-	out, err := stacks(ctx)
+	out, err := tr.stacks(ctx)
 	must.NoError(t, err)
 	t.Logf("%s", out)
 	must.StrContains(t, string(out), "rank 3 (suspect): stopped by a signal (SIGSTOP)")
 	must.StrContains(t, string(out), "\n2 ranks (0, 1): ")
+}
+
+// The command finds its way in a task with a file system and processes of its own. The
+// script, for the client's Python, registers as the package kolo does.
+func TestStacksIsolated(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	c := startTorchCluster(t)
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("no " + python)
+	}
+	const hang = `import faulthandler, os, time
+faulthandler.register(62, file=open(os.environ["KOLO_STACKS_FILE"], "a"))
+def hang():
+    time.sleep(3600)
+hang()`
+	tr := startTorch(ctx, t, c, trainingOptions{vars: cluster.Vars{"python": python}, config: map[string]any{"isolation": "exec"},
+		edit: func(job *api.Job) { job.TaskGroups[0].Tasks[0].Config["args"] = []any{"-c", hang} }})
+	must.NoError(t, cluster.Until(ctx, "the stack of an isolated task", func(ctx context.Context) error {
+		out, err := tr.stacks(ctx)
+		if err != nil {
+			return err
+		}
+		if text := string(out); !strings.Contains(text, "a process without a rank: sleeping") || !strings.Contains(text, "    hang      <string>:4\n") {
+			return fmt.Errorf("it is %s", text)
+		}
+		return nil
+	}))
+}
+
+// stacks runs kolo stacks for the job.
+func (tr *training) stacks(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(root(tr.t), "bin", "kolo"), append(append([]string{"stacks"}, args...), tr.id)...)
+	cmd.Env = append(os.Environ(), "NOMAD_ADDR="+tr.c.API.Address())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return out, err
 }
