@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/port"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
@@ -108,6 +109,9 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 		a.events.Emit(fmt.Sprintf("this agent cannot prove to others who it is, and tries again: %v", err))
 	}
 	a.makeHost(self.Addr)
+	if err := inspect.Link(c.ProgressDir); err != nil {
+		a.log.Warn("kolo stacks cannot look at this allocation", "error", err)
+	}
 	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Namespace: c.Namespace, Registry: a.registry,
 		Dial: func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 			return session.Dial(addr, a.transport.Client(alloc))

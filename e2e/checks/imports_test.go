@@ -93,7 +93,7 @@ type rule struct {
 // horovod and torch are two frameworks. Only the program lists these, and passes agent and
 // launcher their parts.
 func driverRules() map[string]rule {
-	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "task/plaintext", "agent/process", "agent/stall", "agent/wire"}
+	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "agent/inspect", "task/plaintext", "agent/process", "agent/stall", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "discovery/nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
@@ -132,6 +132,7 @@ func driverRules() map[string]rule {
 
 		"agent/config":     {uses: []string{"task/settings"}},
 		"agent/events":     {},
+		"agent/inspect":    {},
 		"agent/process":    {uses: []string{"discovery/hostnet", "sandbox/ownthread", "task/plaintext"}},
 		"agent/stall":      {pure: true},
 		"agent/wire":       {uses: []string{"sandbox/attest", "elastic"}},
@@ -276,7 +277,7 @@ func TestImports(t *testing.T) {
 }
 
 // shared are the packages that all programs may import. They import none of ours.
-var shared = []string{"driver/buildinfo", "driver/task/problem"}
+var shared = []string{"driver/buildinfo", "driver/task/problem", "driver/task/stacks"}
 
 // linted are the packages of the driver that `kolo job lint` uses: the checks of a user's
 // settings, which start nothing and read nothing of the machine.

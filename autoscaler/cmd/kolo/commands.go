@@ -47,6 +47,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"replay":          func() (cli.Command, error) { return &replayCommand{meta: m}, nil },
 		"resume":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
 		"simulate":        func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
+		"stacks":          func() (cli.Command, error) { return &stacksCommand{apiCommand: api}, nil },
 		"status":          func() (cli.Command, error) { return &statusCommand{api}, nil },
 		"topology":        func() (cli.Command, error) { return &topologyCommand{api}, nil },
 		"topology expand": func() (cli.Command, error) { return &topologyExpandCommand{meta: m, out: os.Stdout}, nil },

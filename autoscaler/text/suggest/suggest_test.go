@@ -10,9 +10,9 @@ import (
 )
 
 func TestWord(t *testing.T) {
-	words := []string{"status", "simulate", "plan", "pause", "policy", "job", "-pool"}
+	words := []string{"stacks", "status", "simulate", "plan", "pause", "policy", "job", "-pool"}
 	for word, want := range map[string]string{
-		"stauts": "status", "statu": "status", "Status": "status", "polcy": "policy", "plna": "plan", "jobs": "job", "-pol": "-pool",
+		"stauts": "status", "stacsk": "stacks", "statu": "status", "Status": "status", "polcy": "policy", "plna": "plan", "jobs": "job", "-pol": "-pool",
 		"version": "", "": "", "x": "", "jb": "job", "simulation": "",
 	} {
 		must.Eq(t, want, Word(word, words), must.Sprint(word))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
@@ -40,6 +41,7 @@ func (h *Host) environment(s *slot, a elastic.Start) []string {
 	maps.Copy(env, fixed)
 	env["KOLO_PROGRESS_FILE"] = s.progress.path
 	env["KOLO_STEP_FILE"] = s.progress.stepFile()
+	env[inspect.Variable] = s.progress.stacksFile()
 	env["KOLO_SLOT"] = strconv.Itoa(a.Assignment.LocalRank)
 	env["KOLO_INCARNATION"] = strconv.Itoa(h.starts(a.Proc.Slot.Local))
 	list := make([]string, 0, len(env))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -88,6 +89,9 @@ type Host struct {
 	result     *Result
 	over       bool // the leader ended the job
 	warned     map[string]bool
+
+	listed   inspect.Ranks // the list of ranks that was written last, at listedAt
+	listedAt time.Time
 
 	oomFile  string // of this cgroup; see cgroup.OOMFile
 	oomKills int    // kills counted in it at the last look

@@ -39,6 +39,7 @@ func (h *Host) poll() {
 		}
 	}
 	h.watchRing(time.Now())
+	h.listRanks(time.Now())
 	h.retireInTime()
 	if h.leaving && !h.killed && time.Now().After(h.deadline) {
 		h.killed = true

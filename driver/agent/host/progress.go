@@ -29,7 +29,7 @@ type progressFile struct {
 // that the previous process left at that path, which may not be a file.
 func newProgressFile(path string) (progressFile, error) {
 	p := progressFile{path: path}
-	for _, old := range []string{path, p.stepFile()} {
+	for _, old := range []string{path, p.stepFile(), p.stacksFile()} {
 		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return progressFile{}, fmt.Errorf("progress file: %w", err)
 		}
@@ -44,6 +44,10 @@ func newProgressFile(path string) (progressFile, error) {
 // stepFile returns the path of a file that shows steps of scripts without progress lines.
 // The script, or its launcher, touches the file after each step.
 func (p *progressFile) stepFile() string { return p.path + ".step" }
+
+// stacksFile returns the path of the file into which the process writes its stacks if it is
+// asked for them; see package inspect.
+func (p *progressFile) stacksFile() string { return p.path + ".stacks" }
 
 // stepped returns the time at which the step file was touched, 0 if it was not touched
 // since the last call.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -19,6 +20,7 @@ import (
 type slot struct {
 	elastic.SlotReport
 	proc     *process.Process
+	started  uint64 // the start of proc; see inspect.Entry
 	endpoint Endpoint
 	callers  *callerCheck
 	asked    bool      // it was asked to stop
@@ -136,6 +138,9 @@ func (h *Host) spawn(s *slot, a elastic.Start) error {
 		return err
 	}
 	s.proc = p
+	if s.started, err = inspect.Started(p.PID()); err != nil {
+		h.log.Debug("cannot note when a process started", "error", err) // it has ended
+	}
 	h.log.Debug("slot started", "slot", a.Proc, "rank", a.Assignment.Rank, "size", a.Assignment.Size, "pid", p.PID())
 	go func() {
 		<-p.Done()

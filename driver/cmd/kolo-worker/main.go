@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/entrypoint"
 	"github.com/kolo-nomad/kolo/driver/framework/horovod"
@@ -30,6 +31,9 @@ func main() {
 	if len(os.Args) == 2 && slices.Contains([]string{"version", "-version", "--version"}, os.Args[1]) {
 		fmt.Println(buildinfo.Line("kolo-worker"))
 		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == inspect.Subcommand {
+		os.Exit(inspect.Main(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
 	}
 	os.Exit(entrypoint.Main(context.Background(), frameworks, os.Args[1:], os.Stdout, os.Stderr))
 }

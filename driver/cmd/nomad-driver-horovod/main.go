@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/nomad/plugins"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
@@ -38,6 +39,8 @@ usage:
                          the driver
   PROGRAM confine        drop privileges and run a command in a task's
                          container; started by the driver
+  PROGRAM stacks <dir>   print the stacks of a task's training processes;
+                         started by kolo stacks
   PROGRAM version        print the version
   PROGRAM help           print this
 
@@ -76,6 +79,8 @@ func run(program string, args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "agent":
 		return agent.Main(context.Background(), agents())
+	case inspect.Subcommand:
+		return inspect.Main(context.Background(), args[1:], stdout, stderr)
 	case confine.Subcommand:
 		return confine.Main(args[1:])
 	case "run":

@@ -1,0 +1,15 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package inspect takes the stacks of an allocation's training processes.
+//
+//	kolo stacks ── nomad alloc exec ──> agent stacks <directory>     package inspect
+//	                                        │ ranks.json             who has which rank; the agent writes it
+//	                                        │ /proc                  state, system call, descendants
+//	                                        │ py-spy                 if there is one and it may look
+//	                                        └ Signal                 else: faulthandler writes into a file
+//
+// It runs next to the agent, as a command in the allocation with the rights of the task's
+// user, and needs no answer from the agent. All files that it reads may be written by the
+// task, so it bounds and distrusts them. It can do nothing that the task itself cannot do.
+package inspect

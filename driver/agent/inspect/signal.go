@@ -1,0 +1,148 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
+)
+
+// Variable is the environment variable of a training process that names the file into
+// which the process writes its stacks. The package kolo registers Python's faulthandler for
+// Signal with that file.
+const Variable = "KOLO_STACKS_FILE"
+
+// Signal asks a process for its stacks: SIGRTMAX-2. The Python package has the same number.
+const Signal = unix.Signal(62)
+
+const (
+	// answerTime bounds the wait for the stacks of one process.
+	answerTime = 2 * time.Second
+	// settled is how long a file of stacks must stay the same to be complete.
+	settled = 30 * time.Millisecond
+	// youngest is the age in clock ticks from which a process is asked.
+	youngest = userHZ
+	// maxStacks bounds a file of stacks. Faulthandler writes at most 100 threads.
+	maxStacks = 512 << 10
+)
+
+var (
+	errNoHandler = errors.New("the process has no handler for it: its script has not imported kolo")
+	errNoAnswer  = errors.New("the process has not answered the signal")
+	errYoung     = errors.New("the process has just been started")
+	errGone      = errors.New("the process has ended")
+)
+
+// askProcess makes a process write its stacks into a file, and returns them. A child of the
+// process has inherited the handler and the file; so no two of them may be asked at once.
+func askProcess(ctx context.Context, pid int, started uint64, path string) ([]stacks.Thread, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	// Without a handler, the signal would end the process. A process that has just been
+	// forked may be about to become another program, without one.
+	if !answers(pid, path) {
+		return nil, errNoHandler
+	}
+	if age(started) < youngest {
+		return nil, errYoung
+	}
+	f, err := openRegular(path, os.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := lock(ctx, f); err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, err
+	}
+	if err := send(pid, started); err != nil {
+		return nil, err
+	}
+	text, err := answer(ctx, f, pid)
+	if err != nil {
+		return nil, err
+	}
+	return stacks.ParseFaulthandler(text), nil
+}
+
+// lock waits until no other command asks the processes of this file.
+func lock(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || !pause(ctx) {
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+	}
+}
+
+// send sends Signal to a process, and to no later process with the same ID.
+func send(pid int, started uint64) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errGone
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// Even if the ID is reused by now, fd still refers to the process that was opened.
+	if now, err := readStat(pid); err != nil || now.started != started {
+		return errGone
+	}
+	if err := unix.PidfdSendSignal(fd, Signal, nil, 0); err != nil {
+		return fmt.Errorf("signal the process: %w", err)
+	}
+	return nil
+}
+
+// answer waits until a process has written its stacks. Faulthandler writes no mark at the
+// end. So an answer is complete if it has the current thread, the process runs its handler
+// no longer, and the file has stayed the same. Three dots stand for threads beyond the
+// hundredth.
+func answer(ctx context.Context, f *os.File, pid int) (string, error) {
+	var size int64
+	since := time.Now()
+	for {
+		info, err := f.Stat()
+		if err != nil {
+			return "", err
+		}
+		if now := info.Size(); now != size {
+			size, since = now, time.Now()
+		}
+		if size > 0 && time.Since(since) >= settled && (!handles(pid) || size >= maxStacks) {
+			text, err := io.ReadAll(io.NewSectionReader(f, 0, maxStacks))
+			if err != nil {
+				return "", err
+			}
+			if whole := string(text); strings.Contains(whole, "Current thread 0x") || strings.Contains(whole, "Stack (most recent") || strings.Contains(whole, "\n...\n") {
+				return whole, nil
+			}
+		}
+		if !pause(ctx) {
+			return "", errNoAnswer
+		}
+	}
+}
+
+// pause waits for some milliseconds. It reports whether ctx goes on.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(5 * time.Millisecond):
+		return true
+	}
+}
