@@ -142,6 +142,7 @@ func driverRules() map[string]rule {
 		"agent/statusapi":  {uses: []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}},
 		"agent/session":    {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}), nomad: true},
 		"agent/completion": {uses: slices.Concat(finding, []string{"task/settings", "agent/config"}), nomad: true},
+		"agent/scaling":    {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "task/settings", "agent/config"}), nomad: true},
 
 		"framework/horovod/options":    {uses: []string{"task/settings"}},
 		"framework/horovod/probe":      {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "task/plaintext", "framework/python"}},
@@ -160,12 +161,12 @@ func driverRules() map[string]rule {
 
 		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "task/commandline", "framework/horovod/options", "framework/torch/options"})},
 		"entrypoint": {
-			uses: slices.Concat(base, framework, finding, []string{"agent", "agent/port", "agent/statusapi", "agent/session", "agent/completion",
+			uses: slices.Concat(base, framework, finding, []string{"agent", "agent/port", "agent/statusapi", "agent/session", "agent/completion", "agent/scaling",
 				"task/commandline", "task/gpu", "task/taskconfig", "task/workerflags"}),
 			nomad: true,
 		},
 		"agent": {
-			uses:  slices.Concat(base, framework, finding, []string{"agent/port", "agent/statusapi", "agent/session", "agent/completion"}),
+			uses:  slices.Concat(base, framework, finding, []string{"agent/port", "agent/statusapi", "agent/session", "agent/completion", "agent/scaling"}),
 			nomad: true,
 		},
 	}
