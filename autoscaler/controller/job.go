@@ -39,6 +39,7 @@ type job struct {
 	idleAction string        // of its pool, if it is idle and not only to be reported
 	toldIdle   bool          // there was an event about it
 
+	spares   spareState
 	wasAlive bool             // the job has had workers since it last failed
 	series   *timeline.Series // reports of its training
 	training *api.Training    // the last report; nil if there is none

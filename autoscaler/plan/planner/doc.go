@@ -64,6 +64,14 @@
 // groups a job shrinks and grows; in a pool with a topology, it decides only between groups
 // that are equal by the topology. Packing never changes how many workers a job has.
 //
+// # Spares
+//
+// All counts are numbers of workers that train. A job may have more workers, its spares
+// (Job.Spare), which wait outside the ring. Plans are made as if their slots were free, except
+// that no worker can be placed there. A spare is given back as soon as a job needs more room
+// than there is, and added when no job of the pool needs any. Only the steps of an action count
+// spares, too.
+//
 // # Room for growth
 //
 // Shortages returns how many workers of each job find no room, and NodeClasses how many
