@@ -29,7 +29,7 @@
 //   - Frozen: after one of its workers has completed, a job is never touched again
 //     (Nomad would run the completed workers a second time).
 //   - Hold: a job is left alone for its hold time after a change (except for the second
-//     half of a move, and to give back what its queue borrowed), while a worker is on an unhealthy node, while a deployment runs,
+//     half of a move, and to give back a spare or what its queue borrowed), while a worker is on an unhealthy node, while a deployment runs,
 //     and while a count that a user set by hand is honoured.
 //   - Locality: a job may be forbidden to cross a level of its pool's topology. Unless it
 //     does so already, it gets no worker in another domain of that level.
