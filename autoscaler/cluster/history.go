@@ -54,7 +54,7 @@ func (c *Client) History(ctx context.Context, key identity.JobKey) ([]Change, er
 }
 
 // spareKey is the key of the number of spares in the data of a scaling event. The driver reads
-// it; see driver/agent/scaling.
+// it; see driver/agent/leader/scaling.
 const spareKey = "spare"
 
 func sparesOf(meta map[string]any) int {

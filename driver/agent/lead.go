@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
-	"github.com/kolo-nomad/kolo/driver/agent/scaling"
+	"github.com/kolo-nomad/kolo/driver/agent/leader/scaling"
 	"github.com/kolo-nomad/kolo/driver/agent/session"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/discovery"
