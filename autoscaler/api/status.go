@@ -146,7 +146,8 @@ type JobStatus struct {
 	Queue      string    `json:"queue"`
 	Tenant     string    `json:"tenant,omitempty"` // that the job counts for; absent from older autoscalers
 	State      string    `json:"state"`            // waiting, running, suspended, complete, held
-	Count      int       `json:"count"`            // as written in the job
+	Count      int       `json:"count"`            // as written in the job, without spares
+	Spares     int       `json:"spares,omitempty"` // workers beyond Count, outside the ring, ready to replace a lost one
 	Running    int       `json:"running"`
 	Want       int       `json:"want"` // what the policy wants
 	Min        int       `json:"min"`
@@ -258,8 +259,9 @@ type SpreadTime struct {
 type Requests struct {
 	Kind      string    `json:"kind,omitempty"`
 	Preferred int       `json:"preferred"`
-	Sizes     sizes.Set `json:"sizes,omitzero"` // allowed sizes; absent means all
-	Slots     int       `json:"slots"`          // of one worker or, with a ratio, of one unit
+	Spare     int       `json:"spare,omitempty"` // spares that it has if no one needs their slots
+	Sizes     sizes.Set `json:"sizes,omitzero"`  // allowed sizes; absent means all
+	Slots     int       `json:"slots"`           // of one worker or, with a ratio, of one unit
 	// Ratio is the number of workers of each group in one unit, if the groups scale together.
 	Ratio       map[string]int `json:"ratio,omitempty"`
 	Weight      float64        `json:"weight"`

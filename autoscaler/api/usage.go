@@ -17,6 +17,7 @@ type Usage struct {
 	Starting   float64 `json:"starting"`
 	Resizing   float64 `json:"resizing"`
 	Lost       float64 `json:"lost"`
+	Spare      float64 `json:"spare"`
 	Idle       float64 `json:"idle"`
 	Unknown    float64 `json:"unknown"`
 	// Share is the productive share. It is absent if all held time is unknown.
@@ -33,7 +34,7 @@ func NewUsage(c *usage.Counts) Usage {
 	seconds := func(ms int64) float64 { return float64(ms) / 1000 }
 	u := Usage{
 		Held: seconds(c.Held), Productive: seconds(c.Productive), Starting: seconds(c.Starting), Resizing: seconds(c.Resizing),
-		Lost: seconds(c.Lost), Idle: seconds(c.Idle()), Unknown: seconds(c.Unknown),
+		Lost: seconds(c.Lost), Spare: seconds(c.Spare), Idle: seconds(c.Idle()), Unknown: seconds(c.Unknown),
 		Waiting: seconds(c.Waiting), Resizes: c.Resizes, Failures: c.Failures, Evictions: c.Evictions,
 	}
 	if share, known := c.Share(); known {
@@ -42,8 +43,8 @@ func NewUsage(c *usage.Counts) Usage {
 	return u
 }
 
-// Wasted returns the slot-seconds that are neither productive nor unknown.
-func (u *Usage) Wasted() float64 { return u.Held - u.Productive - u.Unknown }
+// Wasted returns the slot-seconds that are neither productive nor unknown nor of spares.
+func (u *Usage) Wasted() float64 { return u.Held - u.Productive - u.Spare - u.Unknown }
 
 // UsageReport is the answer to GET /v1/usage: the sums of whole days in UTC.
 type UsageReport struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
 // Change is an entry of a job's scaling history: a changed count, or an event that
@@ -21,6 +22,7 @@ import (
 type Change struct {
 	api.Change
 	HasCount bool
+	Spares   int // of the count, as Kolo stated it
 }
 
 // History returns a job's scaling events, newest first.
@@ -42,12 +44,39 @@ func (c *Client) History(ctx context.Context, key identity.JobKey) ([]Change, er
 			}}
 			if e.Count != nil {
 				ch.To, ch.HasCount = int(*e.Count), true
+				ch.Spares = sparesOf(e.Meta)
 			}
 			out = append(out, ch)
 		}
 	}
 	slices.SortFunc(out, func(a, b Change) int { return b.Time.Compare(a.Time) })
 	return out, nil
+}
+
+// spareKey is the key of the number of spares in the data of a scaling event. The driver reads
+// it; see driver/agent/leader/scaling.
+const spareKey = "spare"
+
+func sparesOf(meta map[string]any) int {
+	data, _ := meta[metaKey].(map[string]any)
+	n, _ := data[spareKey].(float64)
+	return max(0, int(min(n, jobspec.MaxWorkers)))
+}
+
+// Spares returns how many workers of each group's count are spares. That is known only if Kolo
+// wrote the count.
+func Spares(history []Change, counts map[string]int) map[string]int {
+	out, seen := map[string]int{}, map[string]bool{}
+	for _, ch := range history {
+		if !ch.HasCount || seen[ch.Group] {
+			continue
+		}
+		seen[ch.Group] = true
+		if ch.Spares > 0 && ch.To == counts[ch.Group] {
+			out[ch.Group] = ch.Spares
+		}
+	}
+	return out
 }
 
 // SetByHand reports whether someone other than Kolo wrote a group's newest count

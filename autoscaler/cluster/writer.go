@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -80,7 +81,11 @@ func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[
 		}
 	}
 	for _, s := range a.Steps {
-		index, err := w.scale(ctx, a, s, out.Index, meta)
+		data := maps.Clone(meta)
+		if n, ok := a.Spares[s.Group]; ok {
+			data[spareKey] = n // together with the count, so that the driver never sees only one of them
+		}
+		index, err := w.scale(ctx, a, s, out.Index, data)
 		if err != nil {
 			if out.Steps > 0 || Classify(err) == Conflict || Classify(err) == Gone {
 				w.watcher.touch(a.Job)

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
@@ -65,10 +66,10 @@ func heldByLeaf(v *cluster.View, pool *config.Pool, leafOf func(int) int) (use [
 			use = append(use, ledger.Use{})
 		}
 		for g := range j.Groups {
-			for k := range j.Groups[g].Live {
+			for _, w := range slices.Concat(j.Groups[g].Live, j.Groups[g].Spares) {
 				slots := j.Groups[g].Need.Slots
 				use[leaf].Slots += slots
-				use[leaf].Cost += float64(slots) * costOf(&j.Groups[g].Live[k])
+				use[leaf].Cost += float64(slots) * costOf(&w)
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 	}
 	var shrinks, others []planner.Action
 	for _, act := range plan.Actions {
-		if act.To < act.From {
+		if act.To < act.From || act.Releases() {
 			shrinks = append(shrinks, act)
 		} else {
 			others = append(others, act)
@@ -96,11 +96,13 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 				j.Counts = map[string]int{}
 			}
 			j.Counts[s.Group] = s.To
+			j.wroteSpares(s.Group, act.Spares, now.Add(c.cfg.Planner.PlacementRetry))
 		}
 	}
 	switch {
 	case act.Cause == planner.Keep:
 		c.noteProtection(j, done, err, now)
+	case act.Cause == planner.Spare: // the ring stays as it is
 	case done.Steps > 0:
 		j.LastChange = now
 		if j.IdleAt > 0 {
@@ -132,6 +134,8 @@ func (c *Controller) announce(act planner.Action, done cluster.Written, err erro
 	switch {
 	case err == nil && len(act.Steps) == 0 && act.Moving != nil:
 		c.log.Info("a move waits for others", "job", act.Job, "reason", act.Reason)
+	case err == nil && act.Cause == planner.Spare:
+		c.log.Info("spares changed", "job", act.Job, "spares", act.Spares, "reason", act.Reason)
 	case err == nil && act.Cause != planner.Keep:
 		c.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
 		e := jobEvent("resize", act.Job)

@@ -136,5 +136,8 @@ func keeps(j *planner.Job, priority int, foreign bool, now time.Time) int {
 			keep = 0
 		}
 	}
+	if !movable(j, now) {
+		keep += j.HeldSpares()
+	}
 	return keep
 }

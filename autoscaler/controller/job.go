@@ -42,6 +42,7 @@ type job struct {
 	straggler *straggler // nil if no rank makes the others wait
 	promise   promise
 	stalls    stalls
+	spares    spareState
 
 	wasAlive bool             // the job has had workers since it last failed
 	series   *timeline.Series // reports of its training

@@ -40,7 +40,7 @@ func (c *Controller) addMobility(v *cluster.View, now time.Time) {
 			model = slowdown.New(j, tree.Tree, whereOf(f), own, alike, rooms)
 			j.Locality.Faster = model.Between
 		}
-		if pool.MaxMigrations == 0 || f.Running == 0 {
+		if pool.MaxMigrations == 0 || f.Running == 0 || j.HeldSpares() > 0 {
 			continue
 		}
 		if costs == nil {

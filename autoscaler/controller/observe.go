@@ -18,7 +18,7 @@ import (
 )
 
 // drifted returns the jobs whose counts changed since the last round, although the job is
-// the same and this autoscaler did not write them.
+// the same and this autoscaler did not write them, and those whose spares are not known.
 func (c *Controller) drifted(v *cluster.View) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,8 @@ func (c *Controller) drifted(v *cluster.View) []int {
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		h := c.history.Jobs[j.Key]
-		if h != nil && h.Created == f.Created && h.LastIndex != f.Changed && !maps.Equal(h.Counts, f.Counts) {
+		known := h != nil && h.Created == f.Created
+		if known && h.LastIndex != f.Changed && !maps.Equal(h.Counts, f.Counts) || !known && f.Spec.Spare > 0 && f.Running > 0 {
 			out = append(out, i)
 		}
 	}
@@ -67,6 +68,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		dt = min(max(0, now.Sub(c.observed)), time.Minute)
 	}
 	c.observed = now
+	c.separateSpares(v, changes)
 	known := len(c.history.Jobs) > 0
 	var kinds []string
 	for i := range v.Jobs {
@@ -118,6 +120,7 @@ func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *hi
 // fill sets the fields of the planner's job from its history.
 func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
+	known.noteSpares(j, f, now)
 	j.Started, j.Incomplete = !known.FirstStart.IsZero(), !known.Whole
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
 	if f.Newest > known.gpus.newest {

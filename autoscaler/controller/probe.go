@@ -169,6 +169,12 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	c.hear(j, t, got, now)
 	c.hearStall(j, t.key, got.Stall, j.training == nil, now)
 	c.hearStraggler(j, t.key, got.Straggler, now)
+	if takes := got.TakesSpares; !j.spares.answered || takes != j.spares.takes {
+		j.spares.answered, j.spares.takes = true, takes
+		if takes {
+			c.poke() // it can have a spare now
+		}
+	}
 	j.training = report.Training(got)
 	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)

@@ -47,7 +47,7 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 		}
 		maps.Copy(wanted, q.wants())
 	}
-	wants := c.proposedWants(view.Jobs, wanted)
+	wants := c.proposedWants(view, wanted)
 	plan := planner.Make(&view.Cluster, wants, now, options)
 	byPool := proposedJobs(view.Jobs, wants, plan)
 	for k := range out {
@@ -58,9 +58,10 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 }
 
 // proposedWants returns the wanted count of each job, given the counts that policies want.
-func (c *Controller) proposedWants(jobs []planner.Job, wanted map[identity.JobKey]planner.Want) []planner.Want {
+func (c *Controller) proposedWants(v *cluster.View, wanted map[identity.JobKey]planner.Want) []planner.Want {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	jobs := v.Jobs
 	wants := make([]planner.Want, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]
@@ -73,6 +74,7 @@ func (c *Controller) proposedWants(jobs []planner.Job, wanted map[identity.JobKe
 		}
 		wants[i] = w
 	}
+	c.lendSpares(v, wants)
 	return wants
 }
 
@@ -92,6 +94,7 @@ func (c *Controller) proposals(view *cluster.View, line string, poolOf func(stri
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	options := c.cfg.Planner.Options
+	c.separateSpares(view, nil)
 	for i := range view.Jobs {
 		j, f := &view.Jobs[i], &view.Facts[i]
 		c.history.Job(j.Key, &f.Observation, now)

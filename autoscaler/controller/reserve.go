@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
@@ -266,7 +267,7 @@ func unused(v *cluster.View, pool string) int {
 			continue
 		}
 		for _, g := range v.Jobs[i].Groups {
-			for _, w := range g.Live {
+			for _, w := range slices.Concat(g.Live, g.Spares) {
 				if w.Node < 0 || v.Nodes[w.Node].State == planner.Ready {
 					n -= g.Need.Slots
 				}

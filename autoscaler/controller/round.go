@@ -33,6 +33,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	settled, renewed := c.makeRoom(view, now), c.account(view, now)
 	wants, wake := c.decideAll(view, now)
 	wake = earliest(earliest(wake, settled), renewed)
+	c.lendSpares(view, wants)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
 	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {

@@ -95,10 +95,15 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[placement.Pl
 }
 
 // addWorkers subtracts the slots of a job's workers from the free ones and, if the policy
-// may not decide about the job, from all.
+// may not decide about the job, from all. Slots of spares are free if the autoscaler may give
+// them back.
 func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]int, j *planner.Job, movable bool) {
 	for _, g := range j.Groups {
-		for _, w := range g.Live {
+		workers := g.Live
+		if !movable {
+			workers = slices.Concat(workers, g.Spares) // else they give way to any worker
+		}
+		for _, w := range workers {
 			at, ok := bins[w.Place]
 			if !ok {
 				continue
@@ -123,7 +128,7 @@ func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]in
 func held(v *cluster.View, bins map[placement.Place]int, job int) int {
 	j, n := &v.Jobs[job], 0
 	for _, g := range j.Groups {
-		for _, w := range g.Live {
+		for _, w := range slices.Concat(g.Live, g.Spares) {
 			if _, ok := bins[w.Place]; ok && v.Nodes[w.Node].State != planner.Ineligible {
 				n += g.Need.Slots
 			}

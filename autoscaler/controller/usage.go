@@ -147,6 +147,9 @@ func (c *Controller) usageJob(v *cluster.View, i int) (out usage.Job, ok bool) {
 		Queue:   report.Queue(c.cfg.Pool(j.Pool), j.Key.Namespace, cmp.Or(f.Queue, f.Spec.Queue)),
 		Waiting: f.Running == 0 && !h.Frozen && j.Frozen == "" && j.HoldReason == "" && !j.Stopped,
 	}
+	for _, g := range j.Groups {
+		out.Spares += len(g.Spares) * g.Need.Slots
+	}
 	out.Suspended = out.Waiting && j.Started && j.Count() == 0
 	switch {
 	case h.Frozen:

@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
+	"github.com/kolo-nomad/kolo/driver/agent/leader/scaling"
 	"github.com/kolo-nomad/kolo/driver/agent/session"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // follow keeps the host in session with the leader, and leads if elected.
@@ -63,6 +66,7 @@ func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 		runCtx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		up, down := wire.Pipe()
+		a.watchScaling(runCtx, &wg, l)
 		wg.Go(func() { _ = l.Serve(down) })
 		wg.Go(func() { _ = a.host.Attach(up) })
 		err := l.Run(runCtx)
@@ -81,6 +85,22 @@ func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 		}
 	}
 	return floor
+}
+
+// watchScaling informs the leader of the job's counts while ctx lasts. It returns once they were
+// read for the first time, or can't be read.
+func (a *agent) watchScaling(ctx context.Context, wg *sync.WaitGroup, l *leader.Leader) {
+	if !a.framework.Elastic.LocalGaps || a.config.Restart.Mode == settings.ModeRestart {
+		return
+	}
+	reader, err := scaling.New(a.config, nomadapi.Token{File: a.config.TokenFile, Env: "NOMAD_TOKEN"}, a.log.Named("scaling"))
+	if err != nil {
+		a.log.Debug("the job's counts can't be read", "error", err)
+		return
+	}
+	ready := make(chan struct{})
+	wg.Go(func() { reader.Watch(ctx, l.Scaled, func() { close(ready) }) })
+	<-ready
 }
 
 // attendAgain is the pause between attempts to open a session with a leader that does not

@@ -29,6 +29,12 @@ type HostSlots struct {
 	Slots int
 }
 
+// Scaled reports the size of each group for which the autoscaler has stated it; see spare.go.
+type Scaled struct{ Groups map[string]GroupSize }
+
+// GroupSize is how many hosts of a group should train, and how many more should be spares.
+type GroupSize struct{ Train, Spare int }
+
 // HostLost reports that a host is gone or unreachable: its agent ended, its
 // connection timed out, or Nomad dropped it.
 type HostLost struct{ Host HostID }
@@ -121,6 +127,7 @@ type Tick struct{}
 func (HostJoined) event()     {}
 func (HostLeaving) event()    {}
 func (HostSlots) event()      {}
+func (Scaled) event()         {}
 func (HostLost) event()       {}
 func (SlotArrived) event()    {}
 func (SlotWaiting) event()    {}

@@ -20,11 +20,12 @@ type Machine struct {
 	restarts bool   // processes can't change their ring, as one of them has shown; see restart.go
 	asked    uint64 // generation of the last ring whose members were asked to end
 
-	phase  phase // of the newest ring; changes in phase.go only
-	last   *Ring // the newest ring, which is the current one unless the phase is noRing
-	resend bool  // some of its hosts may not know of it
-	resets int   // rings that replaced an earlier one
-	wanted int   // hosts that should train, if spares are kept; see spare.go
+	phase  phase                // of the newest ring; changes in phase.go only
+	last   *Ring                // the newest ring, which is the current one unless the phase is noRing
+	resend bool                 // some of its hosts may not know of it
+	resets int                  // rings that replaced an earlier one
+	wanted int                  // hosts that should train, if spares are kept; see spare.go
+	sizes  map[string]GroupSize // of groups, as far as the autoscaler has stated them; see spare.go
 
 	end *ending // the job's outcome, nil until it is decided
 
@@ -174,6 +175,8 @@ func (m *Machine) apply(ev Event) {
 		m.hostLeaving(ev)
 	case HostSlots:
 		m.hostSlots(ev)
+	case Scaled:
+		m.sizes = ev.Groups
 	case HostLost:
 		h := m.hosts[ev.Host]
 		delete(m.hosts, ev.Host)

@@ -24,10 +24,48 @@ import (
 // its replacement have the same index and count as one, because either of loss and replacement
 // may be noticed first. When a host leaves, the machine cannot know whether Nomad will replace it.
 // So the ring shrinks, even if the host was a spare, and grows again if a replacement joins.
+//
+// With the autoscaler, the number of spares changes while the job runs, and so a host that
+// leaves may or may not shrink the ring. Therefore the autoscaler states, with each count, how
+// many hosts of a group should train (Scaled). Nomad stops the host with the highest index,
+// which may be a member of the ring. A spare then replaces it.
 
 // keepsSpares reports whether spares are kept. A process that can't change its ring is
 // started for one rank, so it can't replace an arbitrary member.
-func (m *Machine) keepsSpares() bool { return m.opt.SpareHosts > 0 && !m.restarts }
+func (m *Machine) keepsSpares() bool {
+	return (m.opt.SpareHosts > 0 || m.sizes != nil) && m.CanKeepSpares()
+}
+
+// CanKeepSpares reports whether a process can take the place of any other, as far as is known.
+func (m *Machine) CanKeepSpares() bool { return m.opt.Framework.LocalGaps && !m.restarts }
+
+// trainers returns how many of the hosts should train, as the autoscaler has stated it. All
+// hosts of other groups train.
+func (m *Machine) trainers(hosts []*host) int {
+	var others []*host
+	members, unknown := 0, false
+	for _, h := range hosts {
+		_, stated := m.sizes[h.group]
+		unknown = unknown || !h.registered
+		if h.registered && !stated {
+			others = append(others, h)
+		}
+		if slices.Contains(m.last.Hosts(), h.id) {
+			members++
+		}
+	}
+	train, count := places(others), places(others)
+	for _, size := range m.sizes {
+		train += size.Train
+		count += size.Train + size.Spare
+	}
+	if unknown || places(hosts) > count {
+		// The group of a host is not known yet, or Nomad is about to stop hosts. It may stop
+		// members or spares, so the ring keeps its members until then.
+		return max(train, members)
+	}
+	return train
+}
 
 // countHosts updates the number of hosts that should train, and chooses the spares.
 func (m *Machine) countHosts() {
@@ -48,13 +86,18 @@ func (m *Machine) countHosts() {
 			hosts = append(hosts, h)
 		}
 	}
-	m.wanted = max(m.wanted, places(hosts)-m.opt.SpareHosts)
+	spares := m.opt.SpareHosts
+	if m.sizes != nil {
+		m.wanted, spares = m.trainers(hosts), len(hosts)
+	} else {
+		m.wanted = max(m.wanted, places(hosts)-spares)
+	}
 	m.sortByReadiness(hosts)
 	need := m.opt.MinNP
 	if m.last == nil {
 		need = m.opt.NP
 	}
-	spares, slots := m.opt.SpareHosts, 0
+	slots := 0
 	for i, h := range hosts {
 		full := i >= m.wanted || m.opt.MaxNP > 0 && slots >= m.opt.MaxNP
 		h.outside = full && slots >= need

@@ -161,7 +161,7 @@ func drawEff(e *efficiency) string {
 	}
 	rows := [][]string{
 		{"Job", e.JobKey.String()}, {"Since", e.Since}, {"Held", hours(u.Held) + " slot-hours"}, {"Productive share", shareText(u.Share)},
-		{"Productive", part(u.Productive)}, {"Starting", part(u.Starting)}, {"Resizing", part(u.Resizing)}, {"Lost", part(u.Lost)}, {"Idle", part(u.Idle)}, {"Unknown", part(u.Unknown)},
+		{"Productive", part(u.Productive)}, {"Starting", part(u.Starting)}, {"Resizing", part(u.Resizing)}, {"Lost", part(u.Lost)}, {"Spare", part(u.Spare)}, {"Idle", part(u.Idle)}, {"Unknown", part(u.Unknown)},
 		{"Waited", hours(u.Waiting) + " hours"}, {"Resizes", strconv.Itoa(u.Resizes)}, {"Failures", strconv.Itoa(u.Failures)}, {"Evictions", strconv.Itoa(u.Evictions)},
 	}
 	if e.End != "" {

@@ -90,7 +90,7 @@ func drawJob(j *api.Job) string {
 	if s := j.Job; s != nil {
 		rows := [][]string{
 			{"Job", s.JobKey.String()}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue}, {"Tenant", s.Tenant},
-			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)", s.Running, s.Want, s.Min, s.Max)},
+			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)%s", s.Running, s.Want, s.Min, s.Max, sparesText(s))},
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
 		}
@@ -187,6 +187,17 @@ func trainingRows(s *api.JobStatus) [][]string {
 	return append(rows, []string{"Write failed", s.WriteError})
 }
 
+// sparesText returns how many spares a job has, if it is to have any.
+func sparesText(s *api.JobStatus) string {
+	switch {
+	case s.Spares == 0 && s.Requests.Spare == 0:
+		return ""
+	case s.Spares == 1:
+		return ", 1 spare"
+	}
+	return fmt.Sprintf(", %d spares", s.Spares)
+}
+
 // usageText returns the productive share of a job, and what the rest of its slot-seconds
 // were used for.
 func usageText(u *api.Usage) string {
@@ -194,7 +205,7 @@ func usageText(u *api.Usage) string {
 	for _, part := range []struct {
 		name    string
 		seconds float64
-	}{{"starting", u.Starting}, {"resizing", u.Resizing}, {"lost", u.Lost}, {"idle", u.Idle}, {"unknown", u.Unknown}} {
+	}{{"starting", u.Starting}, {"resizing", u.Resizing}, {"lost", u.Lost}, {"spare", u.Spare}, {"idle", u.Idle}, {"unknown", u.Unknown}} {
 		if share := part.seconds / max(u.Held, 1e-3); share >= 0.0005 {
 			parts = append(parts, fmt.Sprintf("%.1f%% %s", 100*share, part.name))
 		}

@@ -86,8 +86,6 @@ func (c *logsCommand) AutocompleteFlags() complete.Flags {
 func (c *logsCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
 
 const (
-	anyRank = -1
-
 	mostTail = 1000 // lines
 
 	// mostLogs bounds the logs that are followed at the same time: each is a connection.

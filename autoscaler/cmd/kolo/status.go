@@ -230,6 +230,9 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 	if j.Running != j.Count {
 		workers = fmt.Sprintf("%d→%d", j.Running, j.Count)
 	}
+	if j.Spares > 0 {
+		workers += fmt.Sprintf("+%d", j.Spares)
+	}
 	progress, eta, gap := "-", "-", "-"
 	switch {
 	case j.State == api.StateComplete:

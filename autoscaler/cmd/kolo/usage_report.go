@@ -206,10 +206,10 @@ func drawUsage(r *api.UsageReport) string {
 		return title + "no slots were held"
 	}
 	heading, names := usageNames(r.By)
-	rows := [][]string{append(heading, "Held", "Share", "Productive", "Starting", "Resizing", "Lost", "Idle", "Unknown", "Waiting", "Resizes", "Failures", "Evictions")}
+	rows := [][]string{append(heading, "Held", "Share", "Productive", "Starting", "Resizing", "Lost", "Spare", "Idle", "Unknown", "Waiting", "Resizes", "Failures", "Evictions")}
 	for i := range r.Rows {
 		u := &r.Rows[i]
-		rows = append(rows, append(names(u), hours(u.Held), shareText(u.Share), hours(u.Productive), hours(u.Starting), hours(u.Resizing), hours(u.Lost), hours(u.Idle), hours(u.Unknown),
+		rows = append(rows, append(names(u), hours(u.Held), shareText(u.Share), hours(u.Productive), hours(u.Starting), hours(u.Resizing), hours(u.Lost), hours(u.Spare), hours(u.Idle), hours(u.Unknown),
 			hours(u.Waiting), strconv.Itoa(u.Resizes), strconv.Itoa(u.Failures), strconv.Itoa(u.Evictions)))
 	}
 	return title + table(rows)
@@ -233,7 +233,7 @@ func usageCSV(r *api.UsageReport) string {
 	for i := range heading {
 		heading[i] = strings.ToLower(heading[i])
 	}
-	rows := [][]string{append(heading, "held", "productive", "starting", "resizing", "lost", "idle", "unknown", "productive_share", "waiting", "resizes", "failures", "evictions")}
+	rows := [][]string{append(heading, "held", "productive", "starting", "resizing", "lost", "idle", "unknown", "productive_share", "waiting", "resizes", "failures", "evictions", "spare")}
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	for i := range r.Rows {
 		u, share := &r.Rows[i], ""
@@ -245,7 +245,7 @@ func usageCSV(r *api.UsageReport) string {
 			row[i] = formula(printable.Line(row[i]))
 		}
 		rows = append(rows, append(row, number(u.Held), number(u.Productive), number(u.Starting), number(u.Resizing), number(u.Lost), number(u.Idle), number(u.Unknown),
-			share, number(u.Waiting), strconv.Itoa(u.Resizes), strconv.Itoa(u.Failures), strconv.Itoa(u.Evictions)))
+			share, number(u.Waiting), strconv.Itoa(u.Resizes), strconv.Itoa(u.Failures), strconv.Itoa(u.Evictions), number(u.Spare)))
 	}
 	_ = w.WriteAll(rows) // a strings.Builder does not fail
 	return out.String()

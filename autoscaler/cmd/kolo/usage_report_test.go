@@ -77,8 +77,8 @@ func TestUsage(t *testing.T) {
 	must.Eq(t, 0, code)
 	must.Eq(t, `Slot-hours from 2026-11-01 to 2026-11-28 (UTC)
 
-Queue     Pool  Held   Share  Productive  Starting  Resizing  Lost  Idle  Unknown  Waiting  Resizes  Failures  Evictions
-research  gpu   24.50  89.0%  18.25       1.00      0.00      0.00  1.25  4.00     0.50     2        1         0
+Queue     Pool  Held   Share  Productive  Starting  Resizing  Lost  Spare  Idle  Unknown  Waiting  Resizes  Failures  Evictions
+research  gpu   24.50  89.0%  18.25       1.00      0.00      0.00  0.00   1.25  4.00     0.50     2        1         0
 `, out)
 	_, out = runUsage(url, "usage", "-by", "namespace", "-sort", "unknown")
 	must.StrContains(t, out, "\ncourses    4.00   unknown")
@@ -88,9 +88,9 @@ func TestUsage_FormatsAndMistakes(t *testing.T) {
 	url := accounted(t, &api.Status{Autoscaler: "host-1", Ready: true, Problem: "refused"})
 	code, out := runUsage(url, "usage", "-by", "job", "-format", "csv", "-sort", "name")
 	must.Eq(t, 0, code)
-	must.StrContains(t, out, "job,namespace,held,productive,starting,resizing,lost,idle,unknown,productive_share,waiting,resizes,failures,evictions\n")
+	must.StrContains(t, out, "job,namespace,held,productive,starting,resizing,lost,idle,unknown,productive_share,waiting,resizes,failures,evictions,spare\n")
 	must.StrContains(t, out, `'=exercise\x1b[2K,courses,14400,0,0,0,0,0,14400,,0,0,1,0`)
-	must.StrContains(t, out, "train,research,72000,64800,3600,0,0,3600,0,0.900000,1800,2,0,0\n")
+	must.StrContains(t, out, "train,research,72000,64800,3600,0,0,3600,0,0.900000,1800,2,0,0,0\n")
 	must.StrContains(t, out, "(others),research,1800,900,")
 	must.StrContains(t, out, "Nomad could not be read, so this may be old: refused")
 	_, out = runUsage(url, "usage", "-by", "day", "-format", "json")

@@ -71,7 +71,7 @@ func Status(r *Round) *api.Status {
 		js.Usage = usageOf(r, j.Key)
 		js.Remaining = remainingOf(r, i)
 		p := pools[j.Pool]
-		p.Used += f.SlotsOf(j.Alive())
+		p.Used += f.SlotsOf(j.Alive() + f.SparesRunning)
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
 			p.Waiting++
 		}
@@ -167,12 +167,12 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
 		JobKey: j.Key, Pool: j.Pool, Queue: cmp.Or(f.Queue, f.Spec.Queue), Tenant: f.Tenant,
-		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
+		Count: j.Count(), Running: f.Training(), Spares: j.HeldSpares(), Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
 		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.Work(f.Spec.TotalWork), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Repeated(),
 		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.WriteError, Idle: h.Idle.Seconds(), IdleBy: h.IdleBy, Straggler: h.Straggler, Hangs: h.Hangs.Seconds(),
 		Requests: api.Requests{
-			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
+			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Spare: f.Spec.Spare, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Preemptible: j.Preemptible, Deadline: f.Spec.DeadlineOf(h.Submitted),
 		},
 	}
@@ -197,7 +197,7 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 		js.State = api.StateWaiting
 	}
 	js.Progress = progress(&js)
-	if left, ok := h.Left(f.Spec.TotalWork, f.Running, curve); ok && js.State == api.StateRunning && left <= maxETA {
+	if left, ok := h.Left(f.Spec.TotalWork, f.Training(), curve); ok && js.State == api.StateRunning && left <= maxETA {
 		js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
 	}
 	return js

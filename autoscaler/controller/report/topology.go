@@ -49,7 +49,7 @@ func partsOf(v *cluster.View) [][]topology.Part {
 			continue
 		}
 		for _, g := range v.Jobs[j].Groups {
-			for _, w := range g.Live {
+			for _, w := range slices.Concat(g.Live, g.Spares) {
 				if leaf := t.Leaf(w.Node, w.Bin); leaf >= 0 {
 					out[j] = append(out[j], topology.Part{Leaf: leaf, Workers: 1})
 				}

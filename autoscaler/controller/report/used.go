@@ -14,7 +14,7 @@ var slotSecondsDesc = prometheus.NewDesc("kolo_slot_seconds_total",
 	"Slot-seconds that elastic jobs held since this autoscaler leads, by what they were used for.", []string{"pool", "queue", "namespace", "use"}, nil)
 
 // uses lists the values of the label use.
-var uses = [...]string{"productive", "starting", "resizing", "lost", "idle", "unknown"}
+var uses = [...]string{"productive", "starting", "resizing", "lost", "spare", "idle", "unknown"}
 
 // owner identifies who used slots. The operator chooses all three names, so there are few
 // of them.
@@ -42,7 +42,7 @@ func (u *Used) Update(l *usage.Ledger) {
 	for o, c := range sums(l) {
 		base := u.base[o]
 		c.Add(&base)
-		now, counters := [...]int64{c.Productive, c.Starting, c.Resizing, c.Lost, c.Idle(), c.Unknown}, u.counters[o]
+		now, counters := [...]int64{c.Productive, c.Starting, c.Resizing, c.Lost, c.Spare, c.Idle(), c.Unknown}, u.counters[o]
 		for i := range counters {
 			counters[i] = max(counters[i], now[i])
 		}
@@ -73,7 +73,7 @@ func sums(l *usage.Ledger) map[owner]usage.Counts {
 
 func minus(c usage.Counts) usage.Counts {
 	return usage.Counts{
-		Held: -c.Held, Productive: -c.Productive, Starting: -c.Starting, Resizing: -c.Resizing, Lost: -c.Lost, Unknown: -c.Unknown,
+		Held: -c.Held, Productive: -c.Productive, Starting: -c.Starting, Resizing: -c.Resizing, Lost: -c.Lost, Spare: -c.Spare, Unknown: -c.Unknown,
 	}
 }
 

@@ -37,6 +37,7 @@ type block struct {
 	where string
 
 	min, max, preferred, step   field[float64]
+	spare                       field[float64]
 	weight, priority, totalWork field[float64]
 	queue, kind, deadline       field[string]
 	locality, level             field[string]
@@ -53,6 +54,7 @@ var keys = map[string]key{
 	"max":           define(func(b *block) *field[float64] { return &b.max }, whole),
 	"preferred":     define(func(b *block) *field[float64] { return &b.preferred }, whole),
 	"step":          define(func(b *block) *field[float64] { return &b.step }, whole),
+	"spare":         define(func(b *block) *field[float64] { return &b.spare }, whole),
 	"weight":        define(func(b *block) *field[float64] { return &b.weight }, positive(minWeight, maxWeight)),
 	"priority":      define(func(b *block) *field[float64] { return &b.priority }, priority),
 	"total_work":    define(func(b *block) *field[float64] { return &b.totalWork }, positive(leastWork, maxWork)),

@@ -166,10 +166,16 @@ func (r *reader) finish() {
 	if sumMax > MaxWorkers && len(s.Groups) > 1 {
 		r.problem("job", fmt.Sprintf("%d workers of all groups are above %d", sumMax, MaxWorkers), fmt.Sprintf("write scaling.max so that they add up to at most %d", MaxWorkers))
 	}
-	s.Max = min(sumMax, MaxWorkers)
+	s.Spare = int(b.spare.value)
+	most, mostName := sumMax, "scaling.max of all groups"
+	if s.Spare > 0 {
+		most, mostName = sumMax-s.Spare, "scaling.max of all groups without kolo.spare"
+		r.within(b.spare.where, s.Spare, 1, max(0, sumMax-max(s.Unit(), sumMin)), "what scaling.max of all groups leaves above the smallest size")
+	}
+	s.Max = min(most, MaxWorkers)
 	if b.max.set {
 		s.Max = int(b.max.value)
-		r.within(b.max.where, s.Max, max(s.Unit(), sumMin), sumMax, "scaling.max of all groups")
+		r.within(b.max.where, s.Max, max(s.Unit(), sumMin), most, mostName)
 	}
 	s.Min = max(s.Unit(), sumMin)
 	if b.min.set {

@@ -46,3 +46,45 @@ func TestRead_SpareHosts(t *testing.T) {
 		})
 	}
 }
+
+func TestRead_Spare(t *testing.T) {
+	served := func(edit func(*api.TaskGroup), pairs ...any) *api.TaskGroup {
+		g := group("workers", 0, 9, kv(pairs...))
+		g.Tasks[0].Driver = "torch"
+		g.Services = []*api.Service{{Name: "train", Provider: "nomad"}}
+		if edit != nil {
+			edit(g)
+		}
+		return g
+	}
+	configured := func(key string, value any) func(*api.TaskGroup) {
+		return func(g *api.TaskGroup) { g.Tasks[0].Config = map[string]any{key: value} }
+	}
+	const where = `group "workers": scaling.policy.kolo.`
+	for name, c := range map[string]struct {
+		group *api.TaskGroup
+		want  []string
+		max   int
+	}{
+		"below the largest count": {served(nil, "spare", 1), nil, 8},
+		"next to max":             {served(nil, "spare", 1, "max", 6), nil, 6},
+		"above the largest count": {served(nil, "spare", 1, "max", 9), []string{where + "max: 9 is above scaling.max of all groups without kolo.spare, 8; write at most 8"}, 0},
+		"no room for a worker":    {served(nil, "spare", 9), []string{where + "spare: 9 is above what scaling.max of all groups leaves above the smallest size, 8; write at most 8"}, 0},
+		"and spare_hosts": {served(configured("spare_hosts", 1), "spare", 1),
+			[]string{where + "spare: it contradicts spare_hosts in the configuration of a task, whose number of spares never changes; remove one of them"}, 0},
+		"in restart mode": {served(configured("mode", "restart"), "spare", 1),
+			[]string{where + `spare: group "workers": task "train" has mode = "restart", in which a process is started for one rank and replaces no other; remove one of them`}, 0},
+		"of Horovod": {served(func(g *api.TaskGroup) { g.Tasks[0].Driver = "horovod" }, "spare", 1),
+			[]string{where + `spare: group "workers": task "train" has driver "horovod", whose processes are started for one rank and replace no other; remove spare, or train with driver = "torch"`}, 0},
+		"without a service": {served(func(g *api.TaskGroup) { g.Services, g.Tasks[0].Services = nil, nil }, "spare", 1),
+			[]string{where + `spare: group "workers" has no service of provider "nomad", at which its task reports that it takes spares; add the service of the task's setting service`}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec, problems := Read(job(kv(), func(j *api.Job) { j.TaskGroups = []*api.TaskGroup{c.group} }))
+			must.Eq(t, c.want, problems.Strings())
+			if c.want == nil {
+				must.Eq(t, []int{1, c.max}, []int{spec.Spare, spec.Max})
+			}
+		})
+	}
+}

@@ -21,7 +21,11 @@ type Spec struct {
 	Min       int // workers of all groups while running, at least 1
 	Max       int // workers of all groups
 	Preferred int
-	Sizes     sizes.Set // allowed totals between Min and Max
+	// Spare is how many workers more than the job's size wait outside the ring, ready to
+	// replace a lost one, as long as no one needs their slots. Max leaves room for them
+	// below the largest count that Nomad accepts.
+	Spare int
+	Sizes sizes.Set // allowed totals between Min and Max
 
 	Weight   float64
 	Priority int // 1 to 100, as in Nomad

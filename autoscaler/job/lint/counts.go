@@ -69,9 +69,16 @@ func (c *checker) checkSpares(workers []*worker) {
 func (c *checker) checkRing(r *ring) {
 	t := r.first.read.Agent.Training
 	spares := min(r.first.read.Agent.Restart.SpareHosts, maxProcesses)
+	spec, _ := jobspec.Read(c.job) // koloBlock reports the problems
+	if spec != nil {
+		spares += spec.Spare
+	}
 	r.most = max(r.most-spares*min(r.first.read.Agent.Slots, maxProcesses), 0)
 	can := fmt.Sprintf("the groups of its service can have at most %d, by count or scaling.max and the slots of an allocation", r.most)
-	if spares > 0 {
+	switch {
+	case spec != nil && spec.Spare > 0:
+		can += ", without the spares of the kolo block"
+	case spares > 0:
 		can += ", without spare_hosts"
 	}
 	for _, n := range []struct {

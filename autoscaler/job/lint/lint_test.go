@@ -178,6 +178,19 @@ func TestSpareHosts(t *testing.T) {
 	}
 }
 
+// Spares of the kolo block are not in the ring.
+func TestSpareOfTheKoloBlock(t *testing.T) {
+	text := strings.Replace(model(t), `max     = 4`, "max = 4\npolicy {\nkolo {\nspare = 1\n}\n}", 1)
+	for np, want := range map[string]int{"3": 0, "4": 1} {
+		findings, err := Check(Options{Path: "job.hcl", Text: []byte(strings.Replace(text, `--min_np=1`, `--min_np=`+np, 1)), MaxKillTimeout: MaxKillTimeout})
+		must.NoError(t, err)
+		must.Len(t, want, findings, must.Sprint(findings))
+		if want > 0 {
+			must.StrContains(t, findings[0].Message, "can have at most 3, by count or scaling.max and the slots of an allocation, without the spares of the kolo block")
+		}
+	}
+}
+
 // A problem with a device is found at its block, of several.
 func TestDevice(t *testing.T) {
 	text := strings.Replace(model(t), `max     = 4`, "max = 4\npolicy {\nkolo {}\n}", 1)

@@ -22,6 +22,7 @@ type Job struct {
 	StoppedAt  uint64         `json:"stopped_at,omitempty"` // version of the job that has run for as long as it may; 0 if it may run
 	Resizes    int            `json:"resizes"`
 	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
+	Spares     map[string]int `json:"spares,omitempty"`     // how many of Counts are spares
 	LastIndex  uint64         `json:"last_index,omitempty"` // JobModifyIndex after our last write
 	// ManualUntil is the time until which a count that was set by hand stays.
 	ManualUntil time.Time `json:"manual_until,omitzero"`
@@ -106,12 +107,19 @@ type Observation struct {
 	Completed uint64
 	Counts    map[string]int // workers asked for, by group
 	Running   int            // workers that exist and are not being stopped
-	Slots     int            // of one unit
-	Unit      int            // workers of one unit: 1 unless the job's groups are in a ratio; 0 means 1
-	Whole     bool           // its minimum has workers, in each group
-	Oldest    time.Time      // creation of the oldest known worker
-	Where     Where          // place of the workers, if the pool has a topology
+	// Spares is how many of Counts are spares, by group, and SparesRunning how many of Running
+	// count as such.
+	Spares        map[string]int
+	SparesRunning int
+	Slots         int       // of one unit
+	Unit          int       // workers of one unit: 1 unless the job's groups are in a ratio; 0 means 1
+	Whole         bool      // its minimum has workers, in each group
+	Oldest        time.Time // creation of the oldest known worker
+	Where         Where     // place of the workers, if the pool has a topology
 }
+
+// Training returns how many workers exist that are no spares.
+func (o *Observation) Training() int { return o.Running - o.SparesRunning }
 
 // SlotsOf returns the slots of a number of the job's workers.
 func (o *Observation) SlotsOf(workers int) int { return workers * o.Slots / max(1, o.Unit) }
@@ -129,10 +137,19 @@ func newJob(o *Observation, now time.Time) *Job {
 	if o.Running > 0 {
 		j.FirstStart = o.Oldest
 		j.RunTime = now.Sub(o.Oldest).Seconds()
-		j.Attained = j.RunTime * float64(o.SlotsOf(o.Running))
-		j.Had = map[int]float64{o.Running: j.RunTime}
+		j.Attained = j.RunTime * float64(o.SlotsOf(o.Training()))
+		j.Had = map[int]float64{o.Training(): j.RunTime}
 	}
 	return j
+}
+
+// training returns Counts without spares.
+func (o *Observation) training() map[string]int {
+	out := maps.Clone(o.Counts)
+	for group, n := range o.Spares {
+		out[group] -= n
+	}
+	return out
 }
 
 // observe brings the history up to date with what Nomad reports. dt is the time since the
@@ -151,20 +168,20 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 			}
 		}
 		j.RunTime += dt.Seconds()
-		j.Attained += dt.Seconds() * float64(o.SlotsOf(o.Running))
+		j.Attained += dt.Seconds() * float64(o.SlotsOf(o.Training()))
 	}
 	count := 0
-	for _, n := range o.Counts {
-		count += n
+	for group, n := range o.Counts {
+		count += n - o.Spares[group]
 	}
 	switch {
-	case o.Running >= count:
+	case o.Training() >= count:
 		j.PendingSince = time.Time{}
 	case j.PendingSince.IsZero():
 		j.PendingSince = now
 	}
 	j.LastChange = earlier(j.LastChange, now) // another autoscaler's clock may have been ahead
-	j.followMove(o.Counts, now)
+	j.followMove(o.training(), now)
 	if j.StoppedAt > 0 && o.Version > j.StoppedAt && o.Changed != j.LastIndex {
 		j.StoppedAt, j.Pardoned = 0, j.RunTime
 	}
@@ -176,8 +193,8 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 		j.Move = nil // no write will end it
 	}
 	j.where = o.Where
-	j.see(o.Running, now)
-	j.expire(o.Running, now)
+	j.see(o.Training(), now)
+	j.expire(o.Training(), now)
 	return j
 }
 

@@ -26,6 +26,8 @@ type Progress struct {
 	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
+	SparesReady int                 `json:"spares_ready"`
+	TakesSpares bool                `json:"takes_spares"` // the driver keeps the spares that a scaling event states
 
 	Straggler *Straggler `json:"straggler"` // nil if no rank makes the others wait
 	Stall     *Stall     `json:"stall"`     // the last one; nil if there was none

@@ -11,6 +11,7 @@ type Counts struct {
 	Starting   int64 `json:"s,omitempty"`
 	Resizing   int64 `json:"r,omitempty"`
 	Lost       int64 `json:"l,omitempty"`
+	Spare      int64 `json:"sp,omitempty"`
 	Unknown    int64 `json:"u,omitempty"`
 	// Fresh is the part of Unknown since the job's last report. The next report determines
 	// its categories.
@@ -24,7 +25,7 @@ type Counts struct {
 
 // Idle returns the part of Held that is in no other category.
 func (c *Counts) Idle() int64 {
-	return c.Held - c.Productive - c.Starting - c.Resizing - c.Lost - c.Unknown
+	return c.Held - c.Productive - c.Starting - c.Resizing - c.Lost - c.Spare - c.Unknown
 }
 
 // Share returns the productive share: productive time divided by all held time that is not
@@ -43,6 +44,7 @@ func (c *Counts) Add(o *Counts) {
 	c.Starting += o.Starting
 	c.Resizing += o.Resizing
 	c.Lost += o.Lost
+	c.Spare += o.Spare
 	c.Unknown += o.Unknown
 	c.Fresh += o.Fresh
 	c.Waiting += o.Waiting
@@ -64,7 +66,7 @@ func (c *Counts) unhold(ms int64) {
 	ms = min(ms, c.Held)
 	c.Held -= ms
 	c.Fresh = max(0, c.Fresh-ms)
-	for _, part := range []*int64{&c.Unknown, &c.Starting, &c.Resizing, &c.Lost, &c.Productive} {
+	for _, part := range []*int64{&c.Unknown, &c.Spare, &c.Starting, &c.Resizing, &c.Lost, &c.Productive} {
 		if over := -c.Idle(); over > 0 {
 			*part -= min(over, *part)
 		}
@@ -92,3 +94,4 @@ func productive(c *Counts) *int64 { return &c.Productive }
 func starting(c *Counts) *int64   { return &c.Starting }
 func resizing(c *Counts) *int64   { return &c.Resizing }
 func lost(c *Counts) *int64       { return &c.Lost }
+func spare(c *Counts) *int64      { return &c.Spare }

@@ -17,6 +17,7 @@
 //     allocation whose slots are not in the ring yet.
 //   - resizing: between the last step of a ring and the first step of the next.
 //   - lost: the same after a failure, and steps that were done again.
+//   - spare: of slots outside the ring, by the autoscaler's intent, ready to replace lost ones.
 //   - unknown: the job did not report its steps.
 //   - idle: everything else.
 //

@@ -51,6 +51,7 @@ type State struct {
 	WaitedUntil int64 `json:"wu,omitempty"`  // while it waits: until when that was counted
 	Ran         int64 `json:"ran,omitempty"` // when it last held slots
 	Suspended   bool  `json:"su,omitempty"`
+	Spares      int   `json:"sp,omitempty"` // Job.Spares when last seen
 	Resizes     int   `json:"rs,omitempty"` // Job.Resizes when last seen
 
 	Reporting bool    `json:"kn,omitempty"` // it reports its steps since it last started
@@ -206,7 +207,7 @@ func (l *Ledger) job(j *Job, now int64) {
 		l.row(j.Key, s, today).Evictions++
 		s.Total.Evictions++
 	}
-	s.Suspended = j.Suspended
+	s.Suspended, s.Spares = j.Suspended, j.Spares
 	if j.Waiting {
 		if s.WaitedUntil == 0 {
 			s.WaitedUntil = now

@@ -54,9 +54,13 @@ func (l *Ledger) Report(key identity.JobKey, r *Report, now time.Time) {
 	s.claim(rows, lost, failed.gap+min(failed.again, delta))
 	s.claim(rows, resizing, gaps)
 	s.claim(rows, productive, delta-min(failed.again, delta))
-	young := min(s.young(t), max(0, s.slots()-r.Size))
+	outside := max(0, s.slots()-r.Size)
+	spares := min(s.Spares, outside)
+	young := min(s.young(t), outside-spares)
 	start := float64(young) * float64(t-s.Reported) / 1000
-	if !s.Reporting {
+	if s.Reporting {
+		s.claim(rows, spare, float64(spares)*float64(t-s.Reported)/1000)
+	} else {
 		start = float64(fresh) / 1000
 	}
 	s.claim(rows, starting, start)

@@ -87,6 +87,7 @@ type Job struct {
 	Suspended         bool      // the same after it had workers
 	Since             time.Time // when the job was first seen
 	Resizes           int       // that Kolo wrote so far
+	Spares            int       // slots of its spares
 	End               string    // how it ended, empty if it has not
 }
 

@@ -58,11 +58,11 @@ func consistent(t *testing.T, l *Ledger) {
 
 func checkCounts(t *testing.T, c *Counts) {
 	t.Helper()
-	for _, part := range []int64{c.Held, c.Productive, c.Starting, c.Resizing, c.Lost, c.Unknown, c.Fresh, c.Idle(), c.Waiting} {
+	for _, part := range []int64{c.Held, c.Productive, c.Starting, c.Resizing, c.Lost, c.Spare, c.Unknown, c.Fresh, c.Idle(), c.Waiting} {
 		must.GreaterEq(t, 0, part)
 	}
 	must.LessEq(t, c.Unknown, c.Fresh)
-	must.Eq(t, c.Held, c.Productive+c.Starting+c.Resizing+c.Lost+c.Unknown+c.Idle())
+	must.Eq(t, c.Held, c.Productive+c.Starting+c.Resizing+c.Lost+c.Spare+c.Unknown+c.Idle())
 }
 
 func TestLedger_ARunIsDivided(t *testing.T) {
@@ -112,6 +112,28 @@ func TestLedger_ARunIsDivided(t *testing.T) {
 	must.True(t, known)
 	must.Between(t, 0.7, share, 0.8)
 	must.Eq(t, got, l.Jobs[train].Total, must.Sprint("the job's total is that of its rows"))
+	consistent(t, l)
+}
+
+// The time of a spare is no idle time, as long as the spare is outside the ring.
+func TestLedger_Spare(t *testing.T) {
+	l := New()
+	a, b := alloc("a", 2, 0, 0), alloc("b", 1, 0, 0)
+	jobs := job()
+	jobs[0].Spares = 1
+	report := func(second float64, size, steps int) {
+		l.Account(at(second), jobs, running(a, b))
+		l.Report(train, &Report{Size: size, Steps: []Steps{{Size: 2, N: steps, Seconds: 1}}, Resizes: []Resize{{Time: float64(at(1).Unix()), To: 2, Start: true}}}, at(second))
+	}
+	report(10, 2, 8)
+	before := sum(l)
+	report(20, 2, 18)
+	got := sum(l)
+	must.Eq(t, []int64{30e3, 20e3, 10e3, 0}, []int64{got.Held - before.Held, got.Productive - before.Productive, got.Spare - before.Spare, got.Idle() - before.Idle()})
+	before = got
+	report(30, 3, 18)
+	got = sum(l)
+	must.Eq(t, []int64{0, 30e3}, []int64{got.Spare - before.Spare, got.Idle() - before.Idle()}, must.Sprint("it is in the ring, which hangs"))
 	consistent(t, l)
 }
 

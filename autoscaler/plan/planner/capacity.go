@@ -73,6 +73,9 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 			for _, w := range cl.Jobs[j].Groups[g].Live {
 				c.occupy(j, g, w.Place)
 			}
+			for _, w := range cl.Jobs[j].Groups[g].Spares {
+				c.occupy(j, g, w.Place)
+			}
 		}
 	}
 	for j := range cl.Jobs {
@@ -80,6 +83,7 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 			if n := cl.pending(j, g); n > 0 {
 				c.unplaced[groupKey{j, g}] = n - c.take(j, g, n)
 			}
+			c.take(j, g, cl.pendingSpares(j, g))
 		}
 	}
 	for j := range cl.Jobs {

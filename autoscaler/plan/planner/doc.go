@@ -29,9 +29,9 @@
 //   - Frozen: after one of its workers has completed, a job is never touched again
 //     (Nomad would run the completed workers a second time).
 //   - Hold: after a change, a job does not change again for its hold time, except for the second
-//     half of a move, and to give back what its queue borrowed. It does not change either while a
-//     worker is on an unhealthy node, while a deployment runs, and while a count that a user set by
-//     hand is honoured.
+//     half of a move, and to give back a spare or what its queue borrowed. It does not change
+//     either while a worker is on an unhealthy node, while a deployment runs, and while a count
+//     that a user set by hand is honoured.
 //   - Locality: a job may be forbidden to cross a level of its pool's topology. Unless it
 //     does so already, it gets no worker in another domain of that level.
 //   - Moves: a move begins only if no job waits for room that is about to become free, and
@@ -64,6 +64,14 @@
 // A pool that packs (Cluster.Packed) prefers to leave nodes empty. That decides in which
 // groups a job shrinks and grows; in a pool with a topology, it decides only between groups
 // that are equal by the topology. Packing never changes how many workers a job has.
+//
+// # Spares
+//
+// All counts are numbers of workers that train. A job may have more workers, its spares
+// (Job.Spare), which wait outside the ring. Plans are made as if their slots were free, except
+// that no worker can be placed there. A spare is given back as soon as a job needs more room
+// than there is, and added when no job of the pool needs any. Only the steps of an action count
+// spares, too.
 //
 // # Room for growth
 //

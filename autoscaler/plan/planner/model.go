@@ -60,8 +60,9 @@ type Class struct {
 // Group is one elastic group of a job.
 type Group struct {
 	Name     string
-	Count    int            // as written in the job
-	Min, Max int            // bounds of the count that Nomad accepts
+	Count    int            // as written in the job, without Spare
+	Spare    int            // how much larger the written count is, for spares
+	Min, Max int            // bounds of Count that Nomad accepts, with the present Spare
 	Need     placement.Need // of one worker
 	Class    *Class         // where its workers may go
 	// Path is the domain that all of Class is in, at each level of the pool's topology. It
@@ -70,6 +71,9 @@ type Group struct {
 
 	// Live holds the allocations that have not ended, including those being stopped.
 	Live []Worker
+	// Spares holds the allocations that count as spares. The driver decides which of the
+	// job's allocations these are.
+	Spares []Worker
 	// Spread forbids two workers of the group to share a node.
 	Spread bool
 	// GrowAfter is the time before which the group does not grow. It is set when a
@@ -88,6 +92,12 @@ type Job struct {
 	Min, Max    int       // total workers while running
 	Sizes       sizes.Set // allowed totals
 	Preemptible bool
+	// Spare is how many spares the job is to have as long as no one needs their slots. It
+	// gets none before SpareAfter.
+	Spare      int
+	SpareAfter time.Time
+	// SparesSince is since when spares wait for a place; zero when none does.
+	SparesSince time.Time
 	Started     bool // had a worker once
 	Incomplete  bool // never had the workers of its minimum
 
@@ -224,6 +234,7 @@ const (
 	Move     Cause = "move"     // the same, to groups that have room
 	Migrate  Cause = "migrate"  // half of a move of workers that train, to other groups
 	Repair   Cause = "repair"   // of a gang that is not whole
+	Spare    Cause = "spare"    // more or fewer spares; the size stays
 	Keep     Cause = "keep"     // no change: protects a job without workers from garbage collection
 )
 
@@ -238,10 +249,13 @@ type Action struct {
 	From, To int // total workers
 	Steps    []Step
 	Unplaced []string // groups in which workers found no place
-	Moving   *Moving  // the move whose first half this action is
+	// Spares holds the spares of the groups that Steps change; nil if the job has none and is
+	// to have none.
+	Spares map[string]int
+	Moving *Moving // the move whose first half this action is
 }
 
-// Step is one group's new count.
+// Step is one group's new count, with its spares.
 type Step struct {
 	Group    string
 	From, To int

@@ -86,7 +86,7 @@ func newNodeDemand(c *Cluster, now time.Time) *nodeDemand {
 	busy := make([]bool, len(c.Nodes))
 	for j := range c.Jobs {
 		for g := range c.Jobs[j].Groups {
-			for _, w := range c.Jobs[j].Groups[g].Live {
+			for _, w := range slices.Concat(c.Jobs[j].Groups[g].Live, c.Jobs[j].Groups[g].Spares) {
 				if w.Node >= 0 {
 					busy[w.Node] = true
 				}

@@ -15,7 +15,7 @@ import (
 // a guarantee. wants is in the order of c.Jobs, and jobs grow in that order. Make only reads
 // c.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, repairs: map[int]bool{}, coming: map[string]bool{}}
+	b := &planBuilder{Cluster: c, wants: wants, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, repairs: map[int]bool{}, coming: map[string]bool{}}
 	for j := range c.Jobs {
 		b.target[j] = b.targetOf(j, wants[j])
 	}
@@ -46,6 +46,7 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 		}
 	}
 	b.migrate()
+	b.spares()
 	for j := range c.Jobs {
 		b.keep(j)
 	}
@@ -55,6 +56,7 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 // planBuilder is one plan while it is being made.
 type planBuilder struct {
 	*Cluster
+	wants    []Want
 	now      time.Time
 	o        Options
 	target   []int // total workers that this plan may move each job to

@@ -38,6 +38,9 @@ type Status struct {
 	Surplus int `json:"surplus,omitempty"`
 	// SparesReady is the number of hosts that wait outside the ring, ready to replace a lost one.
 	SparesReady int `json:"spares_ready,omitempty"`
+	// TakesSpares states that the job keeps as many spare hosts as the autoscaler asks for:
+	// its processes can change their ring, and its agents can read the job's counts.
+	TakesSpares bool `json:"takes_spares,omitempty"`
 
 	Step       *float64 `json:"step,omitempty"`
 	Samples    *float64 `json:"samples,omitempty"`

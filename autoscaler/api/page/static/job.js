@@ -60,7 +60,7 @@ const Answers = ({ detail, series, now, jobs }) => {
   return lines.length > 0 && html`<ul class="answers" role="list">${lines.map(([kind, text]) => html`<li key=${kind} class=${kind}>${text}</li>`)}</ul>`;
 };
 
-const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing, all so far"], ["lost", "Lost steps"], ["idle", "Idle"], ["unknown", "Unknown"]];
+const PARTS = [["productive", "Productive"], ["starting", "Starting"], ["resizing", "Resizing, all so far"], ["lost", "Lost steps"], ["spare", "Spare"], ["idle", "Idle"], ["unknown", "Unknown"]];
 
 const Usage = ({ usage: u, leading }) => !u ? html`<p class="empty">${leading ? "Nothing is known yet." : "Only the leader knows this."}</p>` : html`<div class="usage">
   <span class="stack" aria-hidden="true">${PARTS.map(([key]) => html`<i key=${key} class="use-${key}" style=${{ flexGrow: Math.max(0, u[key] || 0) }}></i>`)}</span>

@@ -1,0 +1,247 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+)
+
+// pendingSpares returns how many of a group's spares have no place.
+func (c *Cluster) pendingSpares(j, g int) int {
+	if c.Jobs[j].Frozen != "" || c.Jobs[j].Stopped {
+		return 0
+	}
+	group := &c.Jobs[j].Groups[g]
+	stays := 0
+	for _, w := range group.Spares {
+		if w.Node < 0 || c.Nodes[w.Node].State != Draining {
+			stays++
+		}
+	}
+	return max(0, group.Spare-stays)
+}
+
+// HeldSpares returns the number of spares that the job asks Nomad for.
+func (job *Job) HeldSpares() int {
+	n := 0
+	for g := range job.Groups {
+		n += job.Groups[g].Spare
+	}
+	return n
+}
+
+// keepsSpares reports whether the job has spares, or is to have some.
+func (job *Job) keepsSpares() bool { return job.Spare > 0 || job.HeldSpares() > 0 }
+
+// spares gives spares back that others need, adds spares where no one needs the room, and
+// completes the steps of all actions, which do not count spares up to here.
+func (b *planBuilder) spares() {
+	if !slices.ContainsFunc(b.Jobs, func(job Job) bool { return job.keepsSpares() }) {
+		return
+	}
+	spares := make([][]int, len(b.Jobs)) // by job and group, after this plan
+	for j := range b.Jobs {
+		for g := range b.Jobs[j].Groups {
+			spares[j] = append(spares[j], b.Jobs[j].Groups[g].Spare)
+		}
+	}
+	b.admit(spares)
+	given := b.plan.given()
+	why := make([]string, len(b.Jobs))
+	for j := range b.Jobs {
+		job := &b.Jobs[j]
+		if to, acts := given[job.Key]; acts && to == 0 || job.Count() == 0 && !acts {
+			why[j] = giveBack(spares[j], job.HeldSpares(), "the job has no workers")
+		}
+	}
+	needs := b.needs()
+	for _, j := range b.byRank() {
+		job := &b.Jobs[j]
+		surplus, pending := sum(spares[j])-job.Spare, 0
+		if since := job.SparesSince; !since.IsZero() {
+			if until := since.Add(b.o.PlacementTimeout); until.After(b.now) {
+				b.requeueAt(until)
+			} else {
+				for g := range job.Groups {
+					pending += b.pendingSpares(j, g)
+				}
+			}
+		}
+		switch need := needs[job.Pool]; {
+		case why[j] != "" || sum(spares[j]) == 0 || !b.free(j):
+		case need.slots > 0:
+			slots := job.Groups[0].Need.Slots
+			n := min(sum(spares[j]), (need.slots+slots-1)/slots)
+			why[j] = giveBack(spares[j], n, "others need its slots")
+			need.slots -= n * slots
+			needs[job.Pool] = need
+		case surplus > 0:
+			why[j] = giveBack(spares[j], surplus, "the job is to have fewer")
+		case pending > 0:
+			why[j] = giveBack(spares[j], pending, fmt.Sprintf("it found no place in %s", b.o.PlacementTimeout))
+		}
+	}
+	for _, j := range slices.Backward(b.byRank()) {
+		if why[j] == "" && needs[b.Jobs[j].Pool] == (need{}) {
+			why[j] = b.addSpares(j, spares[j])
+		}
+	}
+	b.write(spares, why)
+}
+
+// index returns the index of each job.
+func (b *planBuilder) index() map[identity.JobKey]int {
+	out := make(map[identity.JobKey]int, len(b.Jobs))
+	for j := range b.Jobs {
+		out[b.Jobs[j].Key] = j
+	}
+	return out
+}
+
+// group returns the index of a group.
+func (job *Job) group(name string) int {
+	return slices.IndexFunc(job.Groups, func(g Group) bool { return g.Name == name })
+}
+
+// giveBack takes n spares from the groups of a job, and returns the reason as a text.
+func giveBack(spares []int, n int, why string) string {
+	left := n
+	for g := len(spares) - 1; g >= 0; g-- {
+		k := min(left, spares[g])
+		spares[g] -= k
+		left -= k
+	}
+	if left == n {
+		return ""
+	}
+	return fmt.Sprintf("gives back %s: %s", spareText(n-left), why)
+}
+
+func sum(list []int) int {
+	n := 0
+	for _, k := range list {
+		n += k
+	}
+	return n
+}
+
+func spareText(n int) string {
+	if n == 1 {
+		return "a spare"
+	}
+	return fmt.Sprintf("%d spares", n)
+}
+
+// addSpares adds the spares that a job lacks and for which there is room.
+func (b *planBuilder) addSpares(j int, spares []int) string {
+	job, n := &b.Jobs[j], 0
+	missing := job.Spare - job.HeldSpares()
+	if missing <= 0 || !b.free(j) || b.acted[j] || b.moving[j] || b.unplaced[j] || b.repairs[j] || job.Ratio != nil ||
+		job.Count() == 0 || job.Alive() != job.Count() || b.placed(j) != job.Count() {
+		return ""
+	}
+	after := job.SpareAfter
+	if hold := job.LastChange.Add(b.o.Hold); hold.After(after) {
+		after = hold
+	}
+	if after.After(b.now) {
+		b.requeueAt(after)
+		return ""
+	}
+	counts, room := b.capacity.split(j, missing)
+	if room == 0 {
+		return ""
+	}
+	for g := range counts {
+		k := counts[g] - job.Groups[g].Count
+		b.capacity.take(j, g, k)
+		spares[g] += k
+		n += k
+	}
+	return fmt.Sprintf("adds %s, ready to replace a lost worker", spareText(n))
+}
+
+// free reports whether the count of a job may be changed at once, even if it was changed a
+// moment ago.
+func (b *planBuilder) free(j int) bool {
+	job := &b.Jobs[j]
+	return job.Frozen == "" && job.HoldReason == "" && job.UnhealthyReason == "" && !job.ManualUntil.After(b.now)
+}
+
+// byRank returns the jobs in the order in which they give spares back: low priorities first,
+// then later jobs.
+func (b *planBuilder) byRank() []int {
+	order := make([]int, len(b.Jobs))
+	for j := range order {
+		order[j] = len(order) - 1 - j
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(b.Jobs[x].Priority, b.Jobs[y].Priority) })
+	return order
+}
+
+// need is the demand of a pool's jobs after this plan.
+type need struct {
+	slots  int  // that spares have to give back
+	wanted bool // a job wants more workers than it has
+}
+
+// needs returns what the jobs of each pool need. Room that will be free soon counts as free.
+func (b *planBuilder) needs() map[string]need {
+	given := b.plan.given()
+	lacking, stuck, coming := map[string]int{}, map[string]int{}, map[string]int{}
+	jobs := b.index()
+	for j := range b.Jobs {
+		job := &b.Jobs[j]
+		if to, acts := given[job.Key]; acts && to < job.Count() {
+			coming[job.Pool] += (job.Count() - to) * job.Groups[0].Need.Slots
+		}
+		for g := range job.Groups {
+			slots := job.Groups[g].Need.Slots
+			coming[job.Pool] += b.leaving(j, g) * slots
+			stuck[job.Pool] += b.capacity.unplaced[groupKey{j, g}] * slots
+		}
+	}
+	for i := range b.plan.Waits {
+		w := &b.plan.Waits[i]
+		job := &b.Jobs[jobs[w.Job]]
+		has := job.Count()
+		if to, acts := given[w.Job]; acts {
+			has = to
+		}
+		if slots := job.Groups[0].Need.Slots; w.Want > has && b.free(jobs[w.Job]) {
+			lacking[job.Pool] += (w.Want - has) * slots
+			stuck[job.Pool] += w.Shortfall * slots
+		}
+	}
+	out := map[string]need{}
+	for p := range b.capacity.pool {
+		// Room that is free may be of no use: its nodes are too small, or do not fit.
+		slots := max(lacking[p]-b.capacity.pool[p], stuck[p], b.Reserved[p]) - coming[p]
+		if n := (need{slots: max(0, slots), wanted: lacking[p]+stuck[p]+b.Reserved[p]+coming[p] > 0}); n != (need{}) {
+			out[p] = n
+		}
+	}
+	return out
+}
+
+// leaving returns how many workers of a group are ending, or are beyond its count, on nodes
+// whose room others can use then.
+func (b *planBuilder) leaving(j, g int) int {
+	group := &b.Jobs[j].Groups[g]
+	ending, stay := 0, 0
+	for _, w := range group.Live {
+		switch {
+		case w.Node < 0 || b.Nodes[w.Node].State == Draining:
+		case w.Ending:
+			ending++
+		default:
+			stay++
+		}
+	}
+	return ending + max(0, stay-group.Count)
+}
