@@ -305,6 +305,8 @@ func TestLink(t *testing.T) {
 	for range 2 {
 		must.NoError(t, Link(dir))
 	}
+	must.NoError(t, Link(""))
+	must.FileNotExists(t, linkName)
 	target, err := os.Readlink(filepath.Join(dir, linkName))
 	must.NoError(t, err)
 	self, err := os.Executable()

@@ -109,8 +109,11 @@ func openRegular(path string, flags int) (*os.File, error) {
 }
 
 // Link makes the link to this program in a directory. Without it, `kolo stacks` finds no
-// program to run.
+// program to run. If dir is empty, Link does nothing.
 func Link(dir string) error {
+	if dir == "" {
+		return nil
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("link to the agent: %w", err)
