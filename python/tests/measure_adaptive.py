@@ -220,8 +220,8 @@ def norms(megabytes):
         sum(float(torch.linalg.vector_norm(bucket)) ** 2 for bucket in buckets)
         times.append(1000 * (time.process_time() - begin))
     middle = statistics.median(times)
-    print("norm of %d MB: %.1f ms [%.1f, %.1f] of one core; before and after the reduction, with every=50: %.2f ms a step" % (
-        megabytes, middle, min(times), max(times), 2 * middle / 50))
+    print("norm of %d MB: %.1f ms [%.1f, %.1f] of one core; before and after the reduction, with every=100: %.2f ms a step" % (
+        megabytes, middle, min(times), max(times), 2 * middle / 100))
 
 
 def cost(megabytes, rounds):
@@ -244,7 +244,7 @@ def cost(megabytes, rounds):
         low, middle, high = statistics.quantiles([1000 * seconds for seconds in times], n=4)
         print("| %s | %.1f [%.1f, %.1f] |" % (what, middle, low, high))
     surplus = statistics.median(sampled) - statistics.median(quiet)
-    print("a sampled step takes %.1f ms longer: %.2f ms a step with every=50" % (1000 * surplus, 1000 * surplus / 50))
+    print("a sampled step takes %.1f ms longer: %.2f ms a step with every=100" % (1000 * surplus, 1000 * surplus / 100))
 
 
 if __name__ == "__main__":

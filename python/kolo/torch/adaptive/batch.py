@@ -23,7 +23,7 @@ from .noise import Noise, Norm
 from .rules import Rule
 from .sizes import Bounds, Times, choose
 
-EVERY = 50  # steps between two measurements
+EVERY = 100  # steps between two measurements
 TIMED = 3  # steps of a size before their time counts
 LARGEST = 2 ** 30  # what fits into a commit's message
 
