@@ -93,7 +93,7 @@ type rule struct {
 // horovod and torch are two frameworks. Only the program lists these, and passes agent and
 // launcher their parts.
 func driverRules() map[string]rule {
-	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "agent/inspect", "task/plaintext", "agent/process", "agent/stall", "agent/wire"}
+	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "agent/process/inspect", "task/plaintext", "agent/process", "agent/stall", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "discovery/nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
@@ -130,20 +130,20 @@ func driverRules() map[string]rule {
 		"plugin": {uses: []string{"sandbox/account", "agent/config", "sandbox/cgroup", "task/commandline", "sandbox/confine", "elastic", "plugin/eventtail", "plugin/jobmap", "task/gpu", "task/gpu/devnode", "discovery/hostnet", "sandbox/isolation", "sandbox/ownthread", "task/plaintext",
 			"sandbox/privatedirs", "plugin/procid", "task/settings", "task/taskconfig"}, nomad: true},
 
-		"agent/config":         {uses: []string{"task/settings"}},
-		"agent/events":         {},
-		"agent/inspect":        {},
-		"agent/process":        {uses: []string{"discovery/hostnet", "sandbox/ownthread", "task/plaintext"}},
-		"agent/stall":          {pure: true},
-		"agent/wire":           {uses: []string{"sandbox/attest", "elastic"}},
-		"agent/host":           {uses: base},
-		"agent/leader":         {uses: []string{"sandbox/attest", "elastic", "task/settings", "agent/config", "task/plaintext", "agent/stall", "agent/wire"}},
-		"agent/framework":      {uses: slices.Concat(base, framework)},
-		"agent/port":           {},
-		"agent/statusapi":      {uses: []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}},
-		"agent/session":        {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}), nomad: true},
-		"agent/completion":     {uses: slices.Concat(finding, []string{"task/settings", "agent/config"}), nomad: true},
-		"agent/leader/scaling": {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "task/settings", "agent/config"}), nomad: true},
+		"agent/config":          {uses: []string{"task/settings"}},
+		"agent/events":          {},
+		"agent/process/inspect": {},
+		"agent/process":         {uses: []string{"discovery/hostnet", "sandbox/ownthread", "task/plaintext"}},
+		"agent/stall":           {pure: true},
+		"agent/wire":            {uses: []string{"sandbox/attest", "elastic"}},
+		"agent/host":            {uses: base},
+		"agent/leader":          {uses: []string{"sandbox/attest", "elastic", "task/settings", "agent/config", "task/plaintext", "agent/stall", "agent/wire"}},
+		"agent/framework":       {uses: slices.Concat(base, framework)},
+		"agent/port":            {},
+		"agent/statusapi":       {uses: []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}},
+		"agent/session":         {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}), nomad: true},
+		"agent/completion":      {uses: slices.Concat(finding, []string{"task/settings", "agent/config"}), nomad: true},
+		"agent/leader/scaling":  {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "task/settings", "agent/config"}), nomad: true},
 
 		"framework/horovod/options":    {uses: []string{"task/settings"}},
 		"framework/horovod/probe":      {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "task/plaintext", "framework/python"}},

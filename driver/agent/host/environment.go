@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )

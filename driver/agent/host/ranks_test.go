@@ -14,8 +14,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/stacks"

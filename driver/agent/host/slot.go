@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )

@@ -12,7 +12,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/entrypoint"
 	"github.com/kolo-nomad/kolo/driver/framework/horovod"

@@ -22,7 +22,7 @@ import (
 	"github.com/hashicorp/nomad/plugins"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
-	"github.com/kolo-nomad/kolo/driver/agent/inspect"
+	"github.com/kolo-nomad/kolo/driver/agent/process/inspect"
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
