@@ -70,7 +70,7 @@ func TestPage(t *testing.T) {
 	p.Shows("2 of 2")
 	p.Screenshot("real-nodes")
 	p.Go("/plan")
-	p.Shows("default: elastic-fifo", "stay as they are")
+	p.Shows("Pool default, policy elastic-fifo", "keep their sizes")
 	must.False(t, browser.Eval[bool](p, `!!document.querySelector("main img")`))
 	p.Quiet()
 
@@ -82,7 +82,7 @@ func TestPage(t *testing.T) {
 	w.agentWith(t, "two", text, "-http", strings.TrimPrefix(d.address, "http://"))
 	waitFor(t, time.Minute, "leadership", d.leads)
 	p.Until("the next autoscaler", func(text string) bool {
-		return strings.Contains(text, "two leads") && !strings.Contains(text, "does not answer")
+		return strings.Contains(text, "autoscaler two, updated") && !strings.Contains(text, "does not answer")
 	})
 	line := timelineOf(t, d)
 	must.True(t, line.From.Before(restarted))
