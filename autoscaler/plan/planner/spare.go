@@ -193,7 +193,7 @@ type need struct {
 // needs returns what the jobs of each pool need. Room that will be free soon counts as free.
 func (b *planBuilder) needs() map[string]need {
 	given := b.plan.given()
-	lacking, stuck, coming := map[string]int{}, map[string]int{}, map[string]int{}
+	lacking, stuck, coming, pending := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	jobs := b.index()
 	for j := range b.Jobs {
 		job := &b.Jobs[j]
@@ -203,6 +203,7 @@ func (b *planBuilder) needs() map[string]need {
 		for g := range job.Groups {
 			slots := job.Groups[g].Need.Slots
 			coming[job.Pool] += b.leaving(j, g) * slots
+			pending[job.Pool] += b.pendingSpares(j, g) * slots // they have taken room, but need none
 			stuck[job.Pool] += b.capacity.unplaced[groupKey{j, g}] * slots
 		}
 	}
@@ -221,7 +222,7 @@ func (b *planBuilder) needs() map[string]need {
 	out := map[string]need{}
 	for p := range b.capacity.pool {
 		// Room that is free may be of no use: its nodes are too small, or do not fit.
-		slots := max(lacking[p]-b.capacity.pool[p], stuck[p], b.Reserved[p]) - coming[p]
+		slots := max(lacking[p]-b.capacity.pool[p]-pending[p], stuck[p], b.Reserved[p]) - coming[p]
 		if n := (need{slots: max(0, slots), wanted: lacking[p]+stuck[p]+b.Reserved[p]+coming[p] > 0}); n != (need{}) {
 			out[p] = n
 		}

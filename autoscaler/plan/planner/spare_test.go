@@ -86,6 +86,7 @@ func TestMake_Spares(t *testing.T) {
 			"a spare workers 2→1 of which 0"},
 		"left in a job that is paused": {nodes(2, 1).with("a", paused, 0, 1, 0).with("b", nil), []int{2, 1}, ""},
 		"no longer wanted":             {nodes(2, 2).with("a", func(j *Job) { spare(1)(j); j.Spare = 0 }, 0, 1, 0), []int{2}, "a spare workers 3→2 of which 0"},
+		"just lost with its node":      {nodes(1, 1).with("a", func(j *Job) { unplaced(j); j.SparesSince = now }, 0, 1), []int{2}, ""},
 		"without a place":              {nodes(1, 1).with("a", unplaced, 0, 1), []int{2}, "a spare workers 3→2 of which 0"},
 	} {
 		t.Run(name, func(t *testing.T) { must.Eq(t, c.want, c.cluster.plan(c.wants...).described()) })
