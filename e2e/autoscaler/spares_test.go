@@ -59,7 +59,7 @@ func TestSpares(t *testing.T) {
 	took := tr.resumed(t, killed, size)
 	t.Logf("%.2f s from the last step to the next of %d ranks", took.Seconds(), size)
 	must.NoError(t, node.Start(t.Context()))
-	w.spare(t, d, tr, append(spares, alloc.ID)) // the client starts the lost allocation again, until Nomad stops it
+	w.spare(t, d, tr, spares) // the lost allocation, if its client restarts it before Nomad replaces it
 	t.Logf("rings of %v", tr.record(t).Sizes())
 
 	w.submit(t, "b", "max = 1")
