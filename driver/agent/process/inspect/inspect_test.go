@@ -94,7 +94,7 @@ func (j *job) start(does string, kolo bool) *exec.Cmd {
 	if j.shell {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `"$@"; exit`, "sh"}, cmd.Args...)
 	}
-	source, err := filepath.Abs("../../../python")
+	source, err := filepath.Abs("../../../../python")
 	must.NoError(j.t, err)
 	cmd.Env = append(os.Environ(), Variable+"="+filepath.Join(j.dir, file), "PYTHONPATH="+source, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
