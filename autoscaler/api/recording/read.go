@@ -126,8 +126,8 @@ func (r *Recording) Answer(at time.Time, request string) (text []byte, there boo
 	return b.answers[i], true, nil
 }
 
-// Events returns the newest events of the frames after one time and up to another, at most
-// most of them.
+// Events returns the last events, up to most, of the frames later than after and not later
+// than to. The newest event is last.
 func (r *Recording) Events(after, to time.Time, most int) (out [][]byte, err error) {
 	from, until := after.UnixMilli(), to.UnixMilli()
 	for i := range r.blocks {

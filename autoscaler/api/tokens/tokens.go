@@ -40,7 +40,7 @@ const (
 	requestsAtOnce = 16
 )
 
-// New returns a cache of the answers of the client's Nomad.
+// New returns an empty cache, which uses c to ask Nomad for what it lacks.
 func New(c *cluster.Client) *Cache {
 	return &Cache{client: c, pending: make(chan struct{}, requestsAtOnce),
 		who: newMemo[string, caller](ttl, size), may: newMemo[reading, bool](ttl, size)}

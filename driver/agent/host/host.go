@@ -193,7 +193,8 @@ func (h *Host) Resize(slots int) {
 // Ended reports, once Run has returned, whether the leader ended the whole job.
 func (h *Host) Ended() bool { return h.over }
 
-// Restarts reports whether a process of the host can't change its ring.
+// Restarts reports whether any process of the host has reported that it can't change its
+// ring. It never becomes false again.
 func (h *Host) Restarts() bool { return h.restarts.Load() }
 
 // Signal passes a signal on to every slot.

@@ -9,8 +9,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Notify is a notice on its way to rank 0. Every host gets it, so that the next leader
-// learns the timestamp from any of them.
+// Notify is a notice to rank 0. It is sent to every host, so that the next leader can learn
+// the timestamp of the last notice from any host.
 type Notify struct {
 	elastic.Notify
 	// Timestamp is the notice's time, which the framework compares with earlier ones; 0

@@ -27,7 +27,8 @@ type process struct {
 	started     uint64 // in clock ticks since the boot
 }
 
-// Started returns the start time of a process for Entry.
+// Started returns the start time of a process in clock ticks since boot, as in
+// Entry.Started.
 func Started(pid int) (uint64, error) {
 	p, err := readStat(pid)
 	return p.started, err

@@ -64,9 +64,9 @@ func (s *Sequencer) Expect(hosts []string) {
 	}
 }
 
-// Submit takes a host's messages during a session, and returns the messages to send out. A
-// host that joins the ring after it registered must first send how many entries it has
-// applied (have).
+// Submit processes messages that a host sends during a session, and returns the messages to
+// send. If the host was already registered when it joined the ring, its first message must
+// state how many entries it has applied.
 func (s *Sequencer) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
