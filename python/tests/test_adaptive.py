@@ -80,6 +80,25 @@ class Gradients(Alone):
             torch.testing.assert_close(mine, other)
         self.assertAlmostEqual(20, batch.progress)
 
+    def test_each_sample_of_a_last_step_has_the_same_weight(self):
+        """The last pass of an epoch has one sample."""
+        data = torch.randn(9, 5)
+        ours, theirs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+        theirs.load_state_dict(ours.state_dict())
+        batch = kolo.AdaptiveBatch(initial=12, max=12, local_max=4, lr="linear", every=2)
+        ddp, gradient = DistributedDataParallel(ours), None
+        optimizer = torch.optim.SGD(ours.parameters(), 0.0)
+        for x in batch.batches(lambda local: data.split(local)):
+            batch.record(len(x))
+            with batch.accumulate(ddp):
+                ddp(x).square().mean().backward()
+            if batch.complete:
+                gradient = ours.weight.grad.clone()
+            batch.step(optimizer)
+        theirs(data).square().mean().backward()
+        torch.testing.assert_close(gradient, theirs.weight.grad)
+        self.assertIsNone(batch.noise_scale)
+
     def test_the_learning_rate_is_scaled_in_the_step_only(self):
         model = torch.nn.Linear(5, 3)
         optimizer = torch.optim.SGD([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias], "lr": 0.2}])

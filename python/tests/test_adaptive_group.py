@@ -15,6 +15,7 @@ from .test_alone import free_port
 from .test_group import Training
 
 SCRIPT = os.path.join(HERE, "adaptive_script.py")
+SLOW = "0.5"  # seconds between steps, so that training does not end before a newcomer has come
 
 
 class Adapting(Training):
@@ -51,11 +52,11 @@ class Adapting(Training):
 
     def test_grows_and_shrinks(self):
         agent = self.agent(script=SCRIPT)
-        workers = agent.start(2, TEST_SCRIPT="resized")
+        workers = agent.start(2, TEST_SCRIPT="resized", TEST_SLEEP=SLOW)
         agent.arrived(workers)
         agent.go()
         agent.stepped(8)
-        agent.grow(1, TEST_SCRIPT="resized")
+        agent.grow(1, TEST_SCRIPT="resized", TEST_SLEEP=SLOW)
         agent.formed(3)
         agent.stepped(8)
         agent.shrink(workers[1:])
@@ -67,15 +68,15 @@ class Adapting(Training):
     def test_receives_the_state_in_the_background(self):
         """Observers make the optimizer's steps with the learning rate of the step, and go on with that of the scheduler."""
         agent = self.agent(script=SCRIPT)
-        agent.arrived(agent.start(2, TEST_SCRIPT="resized", KOLO_TORCH_BACKGROUND="1"))
+        agent.arrived(agent.start(2, TEST_SCRIPT="resized", TEST_SLEEP=SLOW, KOLO_TORCH_BACKGROUND="1"))
         agent.go()
         agent.stepped(4)
-        agent.grow(1, TEST_SCRIPT="resized", KOLO_TORCH_BACKGROUND="1")
+        agent.grow(1, TEST_SCRIPT="resized", TEST_SLEEP=SLOW, KOLO_TORCH_BACKGROUND="1")
         self.finish(agent)
 
     def test_a_rank_is_lost(self):
         agent = self.agent(script=SCRIPT)
-        workers = agent.start(3, TEST_SCRIPT="resized")
+        workers = agent.start(3, TEST_SCRIPT="resized", TEST_SLEEP=SLOW)
         agent.arrived(workers)
         agent.go()
         agent.stepped(8)

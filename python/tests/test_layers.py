@@ -34,7 +34,7 @@ LAYERS = (
     ("kolo.addresses", "kolo.orphans", "kolo.worker"),
     ("kolo", "kolo.integrations"),
     ("kolo.hold",),
-    ("kolo.imports", "kolo.store"),
+    ("kolo.imports", "kolo.stacks", "kolo.store"),
 )
 PACKAGES = {"kolo.torch.adaptive", "kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 

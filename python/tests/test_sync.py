@@ -122,7 +122,7 @@ class Sync(unittest.TestCase):
         for member in members:
             member.state.commit()
             member.state.step = 5
-            group = mock.Mock(agree=lambda flag: CHANGE)
+            group = mock.Mock(agree=lambda *_: CHANGE)
             if member is members[1]:
                 group.agree = mock.Mock(side_effect=GroupFailed("lost"))
             with mock.patch.object(member.session, "check", functools.partial(leave, group, member.state)):
@@ -149,7 +149,7 @@ class Sync(unittest.TestCase):
         core_of(member.state).handlers["model"] = handler = Written([7])
         handler.kept = 0
         member.state.save()
-        with mock.patch.object(member.session, "check", functools.partial(leave, mock.Mock(agree=lambda flag: CHANGE), member.state)):
+        with mock.patch.object(member.session, "check", functools.partial(leave, mock.Mock(agree=lambda *_: CHANGE), member.state)):
             with self.assertRaises(Leave):
                 member.state.check()
         member.state.restore()

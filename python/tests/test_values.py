@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import torch
 
@@ -273,7 +274,7 @@ class Wire(unittest.TestCase):
         self.assertEqual([], Attack.ran)
 
     def test_what_is_refused_breaks_the_group_only(self):
-        self.assertTrue(Group(None, None, None, None).is_failure(Malformed("x")))
+        self.assertTrue(Group(mock.Mock(size=1), None, None, None).is_failure(Malformed("x")))
 
     def test_messages(self):
         good = encoding.dumps((tree.Hole(0), ["float32 cpu 2"]))

@@ -6,6 +6,7 @@ package recording
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -294,4 +295,28 @@ func FuzzOpen(f *testing.F) {
 		_, _, _ = r.Answer(r.To(), "/v1/status")
 		_, _ = r.Events(r.From(), r.To(), 10)
 	})
+}
+
+// After a part of a block was written, a further block would make the file unreadable.
+func TestWriter_StopsAfterAnError(t *testing.T) {
+	full := &tornWriter{left: 30}
+	w := NewWriter(full)
+	must.NoError(t, w.Add(&Frame{At: time.UnixMilli(1), Answers: map[string][]byte{"/v1/status": []byte("{}")}}))
+	must.ErrorContains(t, w.Flush(), "no space")
+	full.left = 1 << 20
+	must.ErrorContains(t, w.Flush(), "no space")
+	must.Eq(t, 30, full.written)
+}
+
+// tornWriter has room for some more bytes.
+type tornWriter struct{ left, written int }
+
+func (w *tornWriter) Write(text []byte) (int, error) {
+	n := min(w.left, len(text))
+	w.left -= n
+	w.written += n
+	if n < len(text) {
+		return n, errors.New("no space is left")
+	}
+	return n, nil
 }

@@ -20,6 +20,7 @@ type Writer struct {
 	started bool
 	last    int64 // time of the last frame, -1 before the first
 	blocks  int
+	failed  error // of a write; nothing more is written
 
 	// The present block.
 	raw      []byte
@@ -138,8 +139,8 @@ var errFull = errors.New("the recording has as many blocks as it may have")
 
 // Flush writes the frames so far. The next one begins a new block.
 func (w *Writer) Flush() error {
-	if w.frames == 0 {
-		return nil
+	if w.failed != nil || w.frames == 0 {
+		return w.failed
 	}
 	if w.blocks == mostBlocks {
 		return errFull
@@ -166,7 +167,8 @@ func (w *Writer) Flush() error {
 		out = binary.BigEndian.AppendUint64(out, uint64(t))
 	}
 	if _, err := w.out.Write(append(out, data.Bytes()...)); err != nil {
-		return fmt.Errorf("writing the recording: %w", err)
+		w.failed = fmt.Errorf("writing the recording: %w", err) // a part of a block may be written
+		return w.failed
 	}
 	w.started = true
 	w.blocks++

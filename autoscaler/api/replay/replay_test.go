@@ -344,3 +344,19 @@ func TestOfJobs(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, got[0], canonical(u))
 }
+
+// A recording can't pass as an autoscaler, to which a viewer would give a token.
+func TestMarked(t *testing.T) {
+	for status, want := range map[string]string{
+		`{"ready":true}`:                  `{"replay":true,"ready":true}`,
+		`{"ready":true,"replay":false}`:   `{"ready":true,"replay":true}`,
+		` {"ready":true}`:                 `{"ready":true,"replay":true}`,
+		`{"ready":true,"replay" : false}`: `{"ready":true,"replay":true}`,
+		`{}`:                              `{"replay":true}`,
+		`null`:                            `{"replay":true}`,
+		`[]`:                              `{"replay":true}`,
+		`{"ready":true`:                   `{"replay":true}`,
+	} {
+		must.Eq(t, want, string(marked([]byte(status))), must.Sprint(status))
+	}
+}

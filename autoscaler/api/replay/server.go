@@ -152,11 +152,19 @@ func (s *Server) recorded(w http.ResponseWriter, r *http.Request) {
 
 // marked returns a status that says that it is recorded.
 func marked(status []byte) []byte {
-	rest, ok := bytes.CutPrefix(status, []byte("{"))
-	if !ok || bytes.HasPrefix(bytes.TrimSpace(rest), []byte("}")) {
-		return status // of no autoscaler
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(status, &fields) != nil || len(fields) == 0 {
+		return []byte(`{"replay":true}`) // it is of no autoscaler
 	}
-	return append([]byte(`{"replay":true,`), rest...)
+	if rest, ok := bytes.CutPrefix(status, []byte("{")); ok && fields["replay"] == nil {
+		return append([]byte(`{"replay":true,`), rest...)
+	}
+	fields["replay"] = json.RawMessage("true")
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return []byte(`{"replay":true}`)
+	}
+	return out
 }
 
 // events streams events as the replay passes them. A jump sends none.

@@ -43,7 +43,7 @@ func (c *logsCommand) Help() string {
 Usage: kolo logs [options] [<namespace>/]<job>
 
   Prints the last lines of the logs of a job's allocations, each with the rank
-  that wrote it, or with the allocation if the rank is not known. With -f, it
+  that its slot has now, or with the allocation if the rank is not known. With -f, it
   prints new lines as they arrive, and follows allocations that join later.
 
   The logs come from Nomad, with your token, which needs the capabilities read-job
@@ -185,8 +185,12 @@ type outcome struct {
 // follow follows the logs of allocations, and of those that join later. If a log cannot be
 // read, for example because its task has not started yet, it tries again.
 func (c *logsCommand) follow(ctx context.Context, key identity.JobKey, r *logReader, list []api.JobAllocation) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var g errgroup.Group
-	defer func() { _ = g.Wait() }() // outcomes have the errors
+	defer func() {
+		cancel()
+		_ = g.Wait() // outcomes have the errors
+	}()
 	outcomes := make(chan outcome, mostLogs)
 	reading, warned, tails, many := map[string]bool{}, map[string]bool{}, map[string]int{}, false
 	under := 0

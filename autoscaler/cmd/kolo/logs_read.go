@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,6 +118,7 @@ type logLines struct {
 	emit func(string)
 
 	rest   []byte
+	prefix string // of the next part of a line that was cut
 	held   []string
 	isLive bool
 }
@@ -130,10 +132,15 @@ func (l *logLines) add(text []byte) {
 			if len(l.rest) <= logLine {
 				return
 			}
-			i, end = logLine, logLine
+			i = logLine - len(l.prefix)
+			end = i
 		}
-		l.line(string(l.rest[:i]))
-		l.rest = l.rest[end:]
+		text := l.prefix + string(l.rest[:i])
+		l.line(text)
+		l.rest, l.prefix = l.rest[end:], ""
+		if end == i { // the next part has the same slot, whatever its text is
+			l.prefix = cmp.Or(ofSlot.FindString(text), " ")
+		}
 	}
 }
 
@@ -158,7 +165,7 @@ func (l *logLines) live() {
 // end prints what is left, after the log has ended.
 func (l *logLines) end() {
 	if len(l.rest) > 0 {
-		l.line(string(l.rest))
+		l.line(l.prefix + string(l.rest))
 	}
 	l.live()
 }

@@ -193,6 +193,20 @@ func TestLogs_Mistakes(t *testing.T) {
 	}
 }
 
+// All parts of a line have its slot. Text in the middle of a line names none.
+func TestLogLines_PartsHaveTheSlotOfTheirLine(t *testing.T) {
+	for _, slot := range []string{"[3] ", ""} {
+		var got []string
+		l := logLines{emit: func(text string) { got = append(got, text) }, isLive: true}
+		l.add([]byte(slot + strings.Repeat("x", logLine-len(slot)) + "[1] forged" + strings.Repeat("y", 2*logLine) + "\n[2] next\n"))
+		must.Len(t, 5, got)
+		for _, part := range got[:4] {
+			must.Eq(t, slot, ofSlot.FindString(part), must.Sprint(part[:min(20, len(part))]))
+		}
+		must.Eq(t, "[2] next", got[4])
+	}
+}
+
 // A line without end is cut into pieces, and only the last lines are kept.
 func TestLogLines_Bounded(t *testing.T) {
 	var got []string

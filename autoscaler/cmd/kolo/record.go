@@ -100,7 +100,7 @@ func (c *recordCommand) Run(args []string) int {
 	file := os.Stdout
 	if rest[0] != "-" {
 		var err error
-		if file, err = os.OpenFile(rest[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
+		if file, err = os.OpenFile(rest[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return c.fail(err)
 		}
 	}

@@ -9,9 +9,11 @@ import { Bar, Table } from "./parts.js";
 // tree returns the queues in the order of the tree, with their depths.
 function tree(pool) {
   const rules = new Map((pool.queues || []).map(q => [q.name, q]));
-  const rows = (pool.use || []).map(u => ({ ...u, rule: rules.get(u.queue) || {} })), out = [];
+  const rows = (pool.use || []).map(u => ({ ...u, rule: rules.get(u.queue) || {} })), out = [], seen = new Set();
   const visit = (parent, depth) => {
     for (const r of rows.filter(r => (r.rule.parent || "") === parent)) {
+      if (seen.has(r)) continue;
+      seen.add(r);
       out.push({ ...r, depth });
       if (depth < 32) visit(r.queue, depth + 1);
     }

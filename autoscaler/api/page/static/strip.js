@@ -153,7 +153,7 @@ class Canvas extends Component {
 
 // ticks returns round times of the viewer's clock with their places on the axis, 0 to 1.
 function ticks(from, to) {
-  const span = to - from, every = [10, 60, 300, 600, 900, 1800, 3600, 7200].find(s => span / s <= 8) || 14400;
+  const span = to - from, every = [10, 60, 300, 600, 900, 1800, 3600, 7200].find(s => span / s <= 8) || Math.max(14400, span / 8);
   const offset = new Date(from * 1000).getTimezoneOffset() * 60, out = [];
   for (let t = Math.ceil((from - offset) / every) * every + offset; t < to; t += every) out.push([t, (t - from) / span]);
   return out.filter(([, part]) => part > 0.03 && part < 0.9);

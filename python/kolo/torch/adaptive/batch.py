@@ -140,6 +140,10 @@ class AdaptiveBatch:
         if first:
             self._measuring = self._due() and meter.sample(self._optimizer)
         meter.reduced = False
+        short = self._recorded - self._passes * self.local  # samples of this pass, if they are known
+        if last and self._passes and 0 < short < self.local:
+            meter.divide(short / self.local)  # so that each sample has the same weight
+            self._divisor = self._own() / short
         context: ContextManager[Any] = contextlib.nullcontext() if last else ddp.no_sync()
         with context:
             yield
@@ -257,6 +261,7 @@ class AdaptiveBatch:
         self._passes = 0
         self._recorded = 0  # samples of this rank
         self._first = None
+        self._divisor = 0.0  # of the sum of the passes' gradients, if the last pass has fewer samples
         self._complete = False  # the gradient is that of the whole step
         self._ends = False  # no more batches follow in this epoch
 
@@ -289,7 +294,7 @@ class AdaptiveBatch:
             meter.keep()
             self._kept_samples = self._own()
         if self._passes > 1:
-            meter.divide(self._passes)
+            meter.divide(self._divisor or self._passes)
         self._complete = True
 
     def _measure(self, meter: Meter) -> None:
@@ -301,11 +306,16 @@ class AdaptiveBatch:
         difference of the two expected gradients. This is small if the learning rate is.
         """
         own, passes, size = self._own(), self._passes, self._ranks
+        uneven = float(self._divisor > 0)  # gradients of passes with different numbers of samples are not compared
         seconds = statistics.median(self._durations) if len(self._durations) >= TIMED else 0.0
         if size > 1:  # all ranks take the means, because CPUs of two kinds may differ in the last bits of a norm
             local, reduced = meter.reduced_norms()
-            small, big, seconds = (value / size for value in meter.total(torch.stack([local, reduced, torch.full_like(local, seconds)])))
-            self._noise.observe(Norm(small / passes ** 2, own), Norm(big / passes ** 2, own * size))
+            values = torch.stack([local, reduced, *(torch.full_like(local, value) for value in (seconds, uneven))])
+            small, big, seconds, uneven = (value / size for value in meter.total(values))
+            if not uneven:
+                self._noise.observe(Norm(small / passes ** 2, own), Norm(big / passes ** 2, own * size))
+        elif uneven:
+            pass
         elif self._first is not None:
             self._noise.observe(self._first, Norm(float(meter.norm()) / passes ** 2, own))
         elif self._kept_samples == own:

@@ -83,10 +83,10 @@ class Meter:
         mean = _sum([self._squared(None, [(before + gradient) / 2], [parameter]) for parameter, before, gradient in pairs])
         return single / 2, mean
 
-    def divide(self, passes: int) -> None:
+    def divide(self, by: float) -> None:
         """Divides the gradients, which are sums over forward passes."""
         for _, gradient in self._gradients():
-            gradient.div_(passes)
+            gradient.div_(by)
 
     def total(self, values: torch.Tensor) -> List[float]:
         """Returns the sums of values over all ranks."""

@@ -14,7 +14,8 @@ of |G|^2 and S. Their ratio S / |G|^2 is the simple noise scale, in samples
 arXiv 1812.06162, 2018, appendix A.1).
 
 Neither S nor |G|^2 depends on the batch size, so measurements before and after a
-change of the size can be averaged.
+change of the size can be averaged. With Adam, both change with the second moment, in
+nearly the same proportion, which leaves the noise scale.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def lr_factor(rule: Rule, scale: Optional[float], initial: float, batch: float) 
     - "sqrt", for Adam and AdamW: the square root of M/M0 (Malladi, Lyu, Panigrahi and
       Arora, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms",
       NeurIPS 2022). The paper also adapts the betas and epsilon, which are not
-      changed here: beta1 = 0.9 would become negative at ten times the batch.
+      changed here: beta1 = 0.9 would become 0 at ten times the batch.
     - "linear": M/M0 (Goyal et al., "Accurate, Large Minibatch SGD", 2017, arXiv
       1706.02677). The momentum buffer of PyTorch's SGD does not contain the
       learning rate, so it needs no correction.
