@@ -73,6 +73,10 @@ func TestUsage(t *testing.T) {
 	again := w.agent(t, "u2", w.Address)
 	d.kill(os.Interrupt)
 	waitFor(t, 2*time.Minute, "a leader", again.leads)
+	waitFor(t, 2*time.Minute, "the state to be read", func() bool {
+		_, err := again.kolo("usage")
+		return err == nil
+	})
 	for job, u := range again.usage(t) {
 		must.Eq(t, rows[job].Held, u.Held, must.Sprint(job))
 	}

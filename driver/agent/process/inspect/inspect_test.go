@@ -171,8 +171,15 @@ func TestTake_NoHandler(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "progress-0.stacks"), []byte(" File \"x\", line 1 in forged\n"), 0o600))
 	r := j.take(func(stacks.Report) bool { return true })
 	must.Eq(t, "py-spy is not installed; faulthandler: "+errNoHandler.Error(), r.Ranks[0].Missing)
-	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), process{pid: os.Getpid()}, "").Missing)
+	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), process{pid: os.Getpid()}, "", true).Missing)
 	must.NoError(t, cmd.Process.Signal(syscall.Signal(0)))
+
+	t.Log("a process that may still be starting is not asked")
+	j = newJob(t)
+	j.start("load", true)
+	j.ranks.Processes[0].Rank = stacks.NoRank
+	r = j.take(func(stacks.Report) bool { return true })
+	must.Eq(t, "py-spy is not installed; faulthandler: "+errOutside.Error(), r.Ranks[0].Missing)
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -40,7 +40,11 @@ var (
 	errNoHandler = errors.New("the process has no handler for it: its script has not imported kolo")
 	errNoAnswer  = errors.New("the process has not answered the signal")
 	errYoung     = errors.New("the process has just been started")
-	errGone      = errors.New("the process has ended")
+	// errOutside is about processes that may still import modules. One of them crashed with
+	// a segmentation fault when it was asked many times: faulthandler reads the
+	// interpreter's stacks without its lock.
+	errOutside = errors.New("a process outside of the ring is not asked, because its script may still be starting")
+	errGone    = errors.New("the process has ended")
 )
 
 // askProcess makes a process write its stacks into a file, and returns them. A child of the
