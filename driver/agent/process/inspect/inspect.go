@@ -85,14 +85,14 @@ func (t *taker) rank(ctx context.Context, e Entry) stacks.Rank {
 	}
 	file := filepath.Join(t.dir, filepath.Base(e.Stacks))
 	p = t.python(p, file)
-	ask := e.Rank != stacks.NoRank
-	r.Process = t.process(ctx, p, file, ask)
+	inRing := e.Rank != stacks.NoRank
+	r.Process = t.process(ctx, p, file, inRing)
 	workers := descendants(t.all, p.pid)
 	if n := len(workers) - stacks.MaxWorkers; n > 0 {
 		workers, r.DroppedWorkers = workers[:stacks.MaxWorkers], n
 	}
 	for _, w := range workers {
-		r.Workers = append(r.Workers, t.process(ctx, w, file, ask))
+		r.Workers = append(r.Workers, t.process(ctx, w, file, inRing))
 	}
 	return r
 }
@@ -111,8 +111,8 @@ func (t *taker) python(p process, file string) process {
 	return p
 }
 
-// process returns what a process does. With ask, it may be asked by a signal.
-func (t *taker) process(ctx context.Context, p process, file string, ask bool) stacks.Process {
+// process returns what a process does. inRing states whether it belongs to a rank of the ring.
+func (t *taker) process(ctx context.Context, p process, file string, inRing bool) stacks.Process {
 	out := observe(p)
 	if p.state == stacks.Dead {
 		out.Missing = "it has ended"
@@ -133,7 +133,7 @@ func (t *taker) process(ctx context.Context, p process, file string, ask bool) s
 	}
 	why := []string{err.Error()}
 	switch {
-	case !ask:
+	case !inRing && age(p.started) < starting:
 		why = append(why, "faulthandler: "+errOutside.Error())
 	case slices.Contains([]stacks.State{stacks.Stopped, stacks.Traced, stacks.Disk}, p.state):
 		why = append(why, fmt.Sprintf("faulthandler: a process that is %s handles no signal", p.state))

@@ -32,6 +32,8 @@ const (
 	settled = 30 * time.Millisecond
 	// youngest is the age in clock ticks from which a process is asked.
 	youngest = userHZ
+	// starting is the age from which a process is asked that is not in the ring.
+	starting = 60 * userHZ
 	// maxStacks bounds a file of stacks. Faulthandler writes at most 100 threads.
 	maxStacks = 512 << 10
 )
@@ -43,7 +45,7 @@ var (
 	// errOutside is about processes that may still import modules. One of them crashed with
 	// a segmentation fault when it was asked many times: faulthandler reads the
 	// interpreter's stacks without its lock.
-	errOutside = errors.New("a process outside of the ring is not asked, because its script may still be starting")
+	errOutside = errors.New("a process outside of the ring is not asked in its first minute, because its script may still be starting")
 	errGone    = errors.New("the process has ended")
 )
 
