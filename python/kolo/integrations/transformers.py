@@ -15,6 +15,7 @@ elastic adds a mixin to the trainer's class, which overrides methods of Trainer
     _inner_training_loop     is the elastic function, called for each group
     _init_training_state     goes on from the state
     _save_checkpoint         announces a slow step, and adds the position in the data to the checkpoint
+    evaluation_loop          announces a slow step, also for evaluate() and predict() after the training
     _load_callback_state     leaves it out of what callbacks load
     _wrap_model              wraps the model for the current group
     get_train_dataloader     deals the rest of the epoch out to the ranks
@@ -54,7 +55,7 @@ KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_met
 
 OVERRIDDEN = ("get_train_dataloader", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
 NEEDED = (*OVERRIDDEN, "_get_train_sampler", "_wrap_model", "_save_checkpoint", "_load_from_checkpoint", "_load_callback_state", "_evaluate",
-          "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+          "evaluation_loop", "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
 
 NOTE = "kolo"  # of this module's entry in TrainerState.stateful_callbacks, which is part of checkpoints
 
@@ -520,8 +521,11 @@ class ElasticTrainer:
     def _evaluate(self, *args: Any, skip_scheduler: bool = False, **named: Any) -> Any:
         if skip_scheduler and self._kolo.begun:
             return {}  # eval_on_start: once in a training, not in each group
+        return super()._evaluate(*args, skip_scheduler=skip_scheduler, **named)  # type: ignore[misc]
+
+    def evaluation_loop(self, *args: Any, **named: Any) -> Any:
         with reporting.slow("evaluation"):
-            return super()._evaluate(*args, skip_scheduler=skip_scheduler, **named)  # type: ignore[misc]
+            return super().evaluation_loop(*args, **named)  # type: ignore[misc]
 
     def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
         return super()._finalize_training(trial, num_train_samples, time.time() - self._kolo.seconds)  # type: ignore[misc]
