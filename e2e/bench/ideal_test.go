@@ -45,3 +45,17 @@ func TestMeter(t *testing.T) {
 	must.GreaterEq(t, 0, m.mean())
 	must.Eq(t, 2.5, (&meter{sum: 5, samples: 2}).mean())
 }
+
+// A delay below half a second is load: others used the CPU.
+func TestStoodStill(t *testing.T) {
+	for waited, want := range map[time.Duration]time.Duration{
+		watchInterval:                        0,
+		watchInterval + 499*time.Millisecond: 0,
+		watchInterval + 500*time.Millisecond: 500 * time.Millisecond,
+		watchInterval + 15*time.Second:       15 * time.Second,
+	} {
+		if got := stoodStill(waited); got != want {
+			t.Errorf("a wait of %s: %s, want %s", waited, got, want)
+		}
+	}
+}

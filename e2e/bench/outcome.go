@@ -38,6 +38,9 @@ type Run struct {
 	// Running is the mean number of threads on this machine, of the run and of others, that
 	// used a CPU or waited for one.
 	Running float64 `json:"running"`
+	// Still is the time, in seconds, in which not even the loop that watches the run went on, as
+	// if the whole machine had been stopped. It is part of the losses.
+	Still float64 `json:"still"`
 	// Held is the integral of the slots that the run had, in slot-seconds.
 	Held float64 `json:"held"`
 	// Lost holds the slot-seconds of Held that did not go into kept steps, by the event

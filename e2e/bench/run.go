@@ -113,8 +113,8 @@ func measureRuns(ctx context.Context, o *options, results **RunResults) error {
 			run.Ideal = (before + after) / 2
 			before = after
 			by[l.Name] = run
-			progress("%s: %.1f %% productive (%.1f %% without launcher; %.1f processes ran or waited for a CPU), %.1f s for %d steps, %d repeated, %d of %d events survived %s",
-				l.Name, run.Productive()*100, run.Ideal*100, run.Running, run.Wall, run.Steps, run.Again, run.Survived(), len(run.Events), run.Ended)
+			progress("%s: %.1f %% productive (%.1f %% without launcher; %.1f processes ran or waited for a CPU; the machine stood still for %.1f s), %.1f s for %d steps, %d repeated, %d of %d events survived %s",
+				l.Name, run.Productive()*100, run.Ideal*100, run.Running, run.Still, run.Wall, run.Steps, run.Again, run.Survived(), len(run.Events), run.Ended)
 			if err := o.keep(); err != nil {
 				return err
 			}
@@ -170,6 +170,18 @@ type runner struct {
 	run      *Run
 	slow     int // process that is stopped and continued in turns, 0 if none
 	paused   bool
+}
+
+// watchInterval is the time between two looks at a run.
+const watchInterval = 50 * time.Millisecond
+
+// stoodStill returns how long the machine stood still, for example because a hypervisor copied its
+// memory, if a wait of watchInterval took as long as waited. Delays below half a second count as load.
+func stoodStill(waited time.Duration) time.Duration {
+	if late := waited - watchInterval; late >= time.Second/2 {
+		return late
+	}
+	return 0
 }
 
 // giveUp is the time without a new step after which a run counts as failed.
@@ -235,12 +247,14 @@ func (r *runner) watch(ctx context.Context, wanted int) (float64, error) {
 		if reached >= wanted {
 			return 0, nil
 		}
+		waits := time.Now()
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-r.Ended():
 			r.run.Ended = r.failed("the launcher ended: " + r.Exit().String())
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(watchInterval):
+			r.run.Still += stoodStill(time.Since(waits)).Seconds()
 			if time.Since(moved) > giveUp {
 				r.run.Ended = r.failed(fmt.Sprintf("no step for %s", giveUp))
 			}

@@ -23,6 +23,7 @@ in which slots that it has do not train. Runs without events have %d steps. The 
 - **Without launcher** is the same share for %d steps of the script alone: the ranks are started by hand, nothing happens, and nothing is saved. It is measured directly before
   and after each row, and their mean is shown: what the machine allowed at that time.
 - **Load** is the mean number of threads that used a CPU or waited for one during the run, those of the run included.
+  **Still** is the time in which the benchmark itself did not run at all for half a second or longer, as if the machine had been stopped. It is part of what is lost.
 - A hang is a rank that SIGSTOP holds. If training does not go on within %s, the rank is killed by hand, and the event does not count as survived.
 - Kolo runs with `+"`stall_timeout = \"auto\"`"+`, which is not the default; everything else of it is. torchrun is shown with PyTorch's defaults and with the fastest settings.
 - A straggler is stopped and continued in turns for %s. All ranks wait for it, so it costs half of their time: %.0f slot-seconds of four. No launcher here leaves it out.
@@ -73,7 +74,7 @@ func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {
 	} else {
 		fmt.Fprintf(w, "### One event in %s\n\nSeconds after the first step: %s.\n\n", every, describe(schedule))
 	}
-	fmt.Fprintf(w, "| | productive | without launcher | load | start, s | run, s | steps repeated | samples never used, used too often | events survived | slot-seconds lost, by what happened before |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| | productive | without launcher | load | still, s | start, s | run, s | steps repeated | samples never used, used too often | events survived | slot-seconds lost, by what happened before |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, l := range runLaunchers {
 		run := by[l.Name]
 		if run == nil {
@@ -91,7 +92,7 @@ func (r *RunResults) table(w *bytes.Buffer, every time.Duration) {
 		if run.Ended != "" {
 			wall = fmt.Sprintf("ended at %.0f with %d steps: %s", run.Wall, run.Steps, run.Ended)
 		}
-		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.1f | %.1f | %s | %d | %s | %d of %d | %s |\n", name, run.Productive()*100, run.Ideal*100, run.Running, run.Start, wall, run.Again, samples, run.Survived(), len(run.Events), run.losses())
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.1f | %.1f | %.1f | %s | %d | %s | %d of %d | %s |\n", name, run.Productive()*100, run.Ideal*100, run.Running, run.Still, run.Start, wall, run.Again, samples, run.Survived(), len(run.Events), run.losses())
 	}
 	fmt.Fprintln(w)
 }
