@@ -118,7 +118,11 @@ func parse(f *flag.FlagSet, args []string, least, most int) error {
 		if slices.ContainsFunc(f.Args(), func(a string) bool { return len(a) > 1 && a[0] == '-' }) {
 			hint = "; options come before arguments"
 		}
-		return fmt.Errorf("kolo %s takes %s, got %q%s", f.Name(), countWords(least, most), f.Args(), hint)
+		given := "got none"
+		if n > 0 {
+			given = fmt.Sprintf("got %q", f.Args())
+		}
+		return fmt.Errorf("kolo %s takes %s, %s%s", f.Name(), countWords(least, most), given, hint)
 	}
 	return nil
 }

@@ -95,8 +95,9 @@ func (m meta) usage(err error, f *flag.FlagSet, help string) int {
 		text = fmt.Sprintf("unknown flag -%s%s", name, suggest.Hint("-", name, known))
 	}
 	m.UI.Error(text + form(text, f))
-	if name, _, ok := strings.Cut(strings.TrimPrefix(help, "Usage: "), " ["); ok {
-		m.UI.Error("For the whole help: " + name + " -help")
+	usage, _, _ := strings.Cut(strings.TrimSpace(help), "\n")
+	if name, _, ok := strings.Cut(strings.TrimPrefix(usage, "Usage: "), " ["); ok {
+		m.UI.Error(usage + "\nFor the whole help: " + name + " -help")
 	}
 	return exitUsage
 }
