@@ -273,6 +273,16 @@ type Requests struct {
 // Key returns namespace/id.
 func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
 
+// Slots returns the number of slots of the workers that exist. With a ratio, it counts the
+// slots of a unit evenly for its workers.
+func (j *JobStatus) Slots() int {
+	unit := 0
+	for _, n := range j.Requests.Ratio {
+		unit += n
+	}
+	return j.Running * j.Requests.Slots / max(1, unit)
+}
+
 // BlockedJob is a job without a kolo block that waits in Nomad for slots.
 type BlockedJob struct {
 	identity.JobKey

@@ -15,7 +15,7 @@ import (
 type Allocation struct {
 	ID      string
 	Job     identity.JobKey
-	Slots   int // 0 if its job or its resources are not known, or it is of a group that is not elastic
+	Slots   int // 0 if its job or its resources are not known, or its group is not elastic or holds none
 	Created time.Time
 	Ended   time.Time // zero if it holds its slots
 	Failed  bool      // it failed, or was lost with its node
@@ -58,7 +58,11 @@ func (w *Watcher) NodeOf(key identity.JobKey, alloc string) (name string, known 
 // group holds.
 func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
 	j := s.jobs[a.job]
-	if j == nil || a.bare || !slices.ContainsFunc(j.groups, func(g jobGroup) bool { return g.elastic && g.name == a.group }) {
+	if j == nil || a.bare {
+		return 0
+	}
+	g := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.elastic && g.name == a.group })
+	if g < 0 {
 		return 0
 	}
 	pool := pools(j.pool)
@@ -70,6 +74,9 @@ func (s *store) slots(a *alloc, pools func(string) config.Pool) int {
 		if matches(d.group, pool.Device) {
 			n += len(d.ids)
 		}
+	}
+	if n == 0 && j.groups[g].device == "" {
+		return 0 // such as a server in a gang
 	}
 	return max(1, n)
 }

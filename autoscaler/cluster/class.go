@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -85,4 +86,35 @@ func (k classKey) feasible(n *node, all []constraint) bool {
 // contain.
 func (k classKey) needsDetail() bool {
 	return strings.Contains(k.constraints, "${attr.") || strings.Contains(k.constraints, "${meta.")
+}
+
+// class returns the places of a class. Workers without a device hold no slot in a pool that
+// counts devices, so their places have no bin.
+func (b *viewBuilder) class(k classKey) *planner.Class {
+	if c, ok := b.cache.classes[k]; ok {
+		b.used[k] = c
+		return c
+	}
+	c := &planner.Class{}
+	constraints, slotless := k.prepared(), k.device == "" && b.pools(k.pool).CPUSlot == 0
+	for i := range b.view.Nodes {
+		n := b.store.nodes[b.view.Nodes[i].ID]
+		if n.NodePool == k.pool && k.needsDetail() && n.detailAt < n.ModifyIndex || !n.detailed && k.needsDetail() {
+			b.undetailed = append(b.undetailed, n.ID)
+		}
+		if b.view.Nodes[i].State != planner.Ready || !k.feasible(n, constraints) {
+			continue
+		}
+		if slotless {
+			c.Places = append(c.Places, placement.Place{Node: i, Bin: -1})
+			continue
+		}
+		for bin := range b.view.Nodes[i].Bins {
+			if k.device == "" || matches(b.view.Nodes[i].Bins[bin].Type, k.device) {
+				c.Places = append(c.Places, placement.Place{Node: i, Bin: bin})
+			}
+		}
+	}
+	b.cache.classes[k], b.used[k] = c, c
+	return c
 }

@@ -49,6 +49,9 @@ func (b *viewBuilder) gangNeverFits(j *planner.Job, need int) string {
 		case fit < n:
 			return fmt.Sprintf("its minimum has %d workers in group %q, and the nodes that these may use would have room for %d if they were empty: %d too few", n, group.Name, fit, n-fit)
 		}
+		if group.Need.Slots == 0 {
+			continue
+		}
 		least += n * group.Need.Slots
 		for _, at := range group.Class.Places {
 			if !all[at] {
@@ -67,6 +70,9 @@ func (b *viewBuilder) gangNeverFits(j *planner.Job, need int) string {
 func (b *viewBuilder) unfitWorker(g *planner.Group) string {
 	if g.Class == nil || len(g.Class.Places) == 0 {
 		return "no node of its pool that takes workers meets its constraints"
+	}
+	if g.Need.Slots == 0 {
+		return fmt.Sprintf("no node that it may use has the %d MHz and %d MiB of one worker", g.Need.CPU, g.Need.Memory)
 	}
 	most := 0
 	for _, at := range g.Class.Places {
@@ -89,7 +95,10 @@ func (b *viewBuilder) emptyRoom(g *planner.Group, limit int) (n int) {
 		if at.Node != node {
 			node, there = at.Node, 0
 		}
-		k := min(b.totals[at.Node][at.Bin]/g.Need.Slots, b.emptyHolds(at.Node, g.Need)-there)
+		k := b.emptyHolds(at.Node, g.Need) - there
+		if g.Need.Slots > 0 {
+			k = min(k, b.totals[at.Node][at.Bin]/g.Need.Slots)
+		}
 		if g.Spread {
 			k = min(k, 1-there)
 		}

@@ -10,7 +10,10 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	division "github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
@@ -86,6 +89,54 @@ func TestView_Gang(t *testing.T) {
 	must.True(t, f.view().Facts[0].Whole)
 }
 
+// Servers without devices hold no slot of a pool that counts devices. They may run on nodes
+// without any.
+func TestView_GangWithoutSlots(t *testing.T) {
+	f := newFixture(t)
+	f.node("n1", "gpu", gpus([3]any{"H100", 8, 0}))
+	f.node("n2", "gpu", "")
+	servers := func(id, pool string, ask ...string) {
+		j := f.job(id, pool, groupSpec{"w", 4, ask[1], len(ask[1]), ""}, groupSpec{"ps", 1, ask[0], len(ask[0]), ""})
+		j.TaskGroups[0].Scaling.Policy = map[string]any{"kolo": []any{map[string]any{"gang": []any{"ps", "w"}, "ratio": "1:4"}}}
+		f.index++
+		j.ModifyIndex = new(f.index)
+		f.putJob(newJob(identity.JobKey{Namespace: "default", ID: id}, j))
+	}
+	servers("j", "gpu", "", "gpu")
+	f.alloc("j", "ps", "n2", "running", "run")
+	for i := range 4 {
+		f.alloc("j", "w", "n1", "running", "run", fmt.Sprint("H100-", i))
+	}
+	v := f.view()
+	must.Len(t, 1, v.Jobs)
+	ps, w := &v.Jobs[0].Groups[0], &v.Jobs[0].Groups[1]
+	must.Eq(t, placement.Need{CPU: 1000, Memory: 100}, ps.Need)
+	must.Eq(t, 3, w.Need.Slots)
+	must.Eq(t, []placement.Place{{Node: 0, Bin: -1}, {Node: 1, Bin: -1}}, ps.Class.Places)
+	must.Eq(t, []placement.Place{{Node: 0, Bin: 0}}, w.Class.Places)
+	must.Eq(t, []planner.Worker{{Place: placement.Place{Node: 1, Bin: -1}}}, ps.Live)
+	must.Eq(t, 12, v.Facts[0].Slots, must.Sprint("of a unit"))
+	must.True(t, v.Facts[0].Whole)
+	held := map[string]int{}
+	f.Allocations(func(name string) config.Pool { return f.pools[name] }, func(a *Allocation) { held[a.ID] = a.Slots })
+	must.MapLen(t, 5, held)
+	none := 0
+	for _, n := range held {
+		if n == 0 {
+			none++
+		}
+	}
+	must.Eq(t, 1, none, must.Sprint("the server is not in the account of usage"))
+
+	t.Log("a pool that counts CPU takes no devices, and one that counts devices needs some")
+	servers("of-cpu", "cpu", "", "gpu")
+	servers("of-gpu", "gpu", "", "")
+	v = f.view()
+	must.Len(t, 2, v.Ineligible)
+	must.StrContains(t, v.Ineligible[0].Problems.Text(), `group "w": requests device "gpu", but slots of node pool "cpu" are counted in CPU`)
+	must.StrContains(t, v.Ineligible[1].Problems.Text(), `group "ps": requests no device, but slots of node pool "gpu" are counted in "gpu"`)
+}
+
 // TestView_NeverFits states which jobs no empty node could hold, with the missing numbers.
 func TestView_NeverFits(t *testing.T) {
 	w := func(gpus int, rack string) groupSpec { return groupSpec{"w", 0, "nvidia/gpu", gpus, rack} }
@@ -125,6 +176,15 @@ func TestView_NeverFits(t *testing.T) {
 			"its minimum is 13 slots, and the nodes that it may use would have room for 12 if they were empty: 1 too few"},
 		"a gang with a group that no node takes": {[]groupSpec{w(1, "r9"), {"ps", 0, "nvidia/gpu", 1, ""}}, inRatio(1, 4),
 			`group "w": no node of its pool that takes workers meets its constraints`},
+		"a gang whose servers hold no slot": {[]groupSpec{w(1, ""), {"ps", 0, "", 0, ""}}, inRatio(1, 12), ""},
+		"a gang whose servers take a node each": {[]groupSpec{w(1, ""), {"ps", 0, "", 0, ""}}, func(j *api.Job) {
+			inRatio(4, 4)(j)
+			j.TaskGroups[1].Tasks[0].Resources.CPU = new(8000)
+		}, `its minimum has 4 workers in group "ps", and the nodes that these may use would have room for 3 if they were empty: 1 too few`},
+		"a gang whose server no node holds": {[]groupSpec{w(1, ""), {"ps", 0, "", 0, ""}}, func(j *api.Job) {
+			inRatio(1, 4)(j)
+			j.TaskGroups[1].Tasks[0].Resources.MemoryMB = new(901)
+		}, `group "ps": no node that it may use has the 1000 MHz and 901 MiB of one worker`},
 		"it runs": {[]groupSpec{{"w", 1, "nvidia/gpu", 1, ""}}, least(13), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

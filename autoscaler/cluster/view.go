@@ -218,8 +218,8 @@ func (b *viewBuilder) jobs() {
 // unfit returns the problems of a job with its node pool.
 func (b *viewBuilder) unfit(j *job) problem.List {
 	pool := b.pools(j.pool)
-	device := j.spec.Groups[0].Device
-	where := fmt.Sprintf("group %q", j.spec.Groups[0].Name)
+	holder := j.spec.Holder()
+	device, where := holder.Device, fmt.Sprintf("group %q", holder.Name)
 	switch {
 	case pool.CPUSlot > 0 && device != "":
 		return problem.List{{Field: where, Text: fmt.Sprintf("requests device %q, but slots of node pool %q are counted in CPU", device, j.pool),
@@ -269,7 +269,7 @@ func (b *viewBuilder) job(j *job) {
 			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
 			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{}, Unit: s.Unit(),
 		},
-		Spec: s, Tenant: tenant(j, pool), Queue: pool.QueueOf(j.key.Namespace, s.Queue), Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
+		Spec: s, Tenant: tenant(j, pool), Queue: pool.QueueOf(j.key.Namespace, s.Queue), Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Holder().Device),
 	}
 	if j.stopped {
 		out.HoldReason, out.Stopped = "the job is stopped", true
@@ -278,8 +278,11 @@ func (b *viewBuilder) job(j *job) {
 		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })
 		g := j.groups[i]
 		need := placement.Need{Slots: max(1, g.slots), CPU: g.cpu, Memory: g.memory}
-		if pool.CPUSlot > 0 {
+		switch {
+		case pool.CPUSlot > 0:
 			need.Slots = max(1, (g.cpu+pool.CPUSlot-1)/pool.CPUSlot)
+		case sg.Device == "": // in a gang
+			need.Slots = 0
 		}
 		if s.Ratio == nil {
 			f.Slots = need.Slots
@@ -314,29 +317,4 @@ func (b *viewBuilder) typeOf(pool, ask string) string {
 		return fit[0]
 	}
 	return ""
-}
-
-func (b *viewBuilder) class(k classKey) *planner.Class {
-	if c, ok := b.cache.classes[k]; ok {
-		b.used[k] = c
-		return c
-	}
-	c := &planner.Class{}
-	constraints := k.prepared()
-	for i := range b.view.Nodes {
-		n := b.store.nodes[b.view.Nodes[i].ID]
-		if n.NodePool == k.pool && k.needsDetail() && n.detailAt < n.ModifyIndex || !n.detailed && k.needsDetail() {
-			b.undetailed = append(b.undetailed, n.ID)
-		}
-		if b.view.Nodes[i].State != planner.Ready || !k.feasible(n, constraints) {
-			continue
-		}
-		for bin := range b.view.Nodes[i].Bins {
-			if k.device == "" || matches(b.view.Nodes[i].Bins[bin].Type, k.device) {
-				c.Places = append(c.Places, placement.Place{Node: i, Bin: bin})
-			}
-		}
-	}
-	b.cache.classes[k], b.used[k] = c, c
-	return c
 }

@@ -216,4 +216,4 @@ func (c *Controller) liveRanks(key identity.JobKey, got *history.Progress) map[s
 }
 
 // ringSlots returns how many slots one worker has in the ring.
-func ringSlots(f *cluster.Facts) int { return max(1, f.Spec.Groups[0].Slots) }
+func ringSlots(f *cluster.Facts) int { return max(1, f.Spec.Holder().Slots) }

@@ -114,9 +114,11 @@ func (c *Cluster) own(j *Job) any {
 }
 
 func (c *Cluster) scaleStatus(j *Job) any {
-	return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: map[string]api.TaskGroupScaleStatus{
-		j.Group: {Desired: j.Count, Events: slices.Clone(c.scales[j.ID])},
-	}}
+	groups := map[string]api.TaskGroupScaleStatus{}
+	for _, g := range j.groups() {
+		groups[g.Name] = api.TaskGroupScaleStatus{Desired: g.Count, Events: slices.Clone(c.scales[[2]string{j.ID, g.Name}])}
+	}
+	return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: groups}
 }
 
 // deregister stops a job, or removes it.

@@ -117,17 +117,20 @@ func (c *Cluster) items(name string) []json.RawMessage {
 		}
 	case "evals":
 		for _, id := range slices.Sorted(maps.Keys(c.evals)) {
-			if j := c.jobs[id]; j != nil {
-				add(c.evals[id].wire(j))
+			if c.jobs[id] != nil {
+				add(c.evals[id].wire())
 			}
 		}
 	case "namespaces":
 		add(map[string]any{"Name": "default"})
 	case "policies":
 		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-			if j := c.jobs[id]; j.Elastic != nil {
-				add(map[string]any{"ID": j.ID, "Enabled": !j.Stop, "Type": "horizontal",
-					"Target": map[string]string{"Namespace": "default", "Job": j.ID, "Group": j.Group}})
+			j := c.jobs[id]
+			for _, g := range j.groups() {
+				if j.Elastic != nil {
+					add(map[string]any{"ID": j.ID + "/" + g.Name, "Enabled": !j.Stop, "Type": "horizontal",
+						"Target": map[string]string{"Namespace": "default", "Job": j.ID, "Group": g.Name}})
+				}
 			}
 		}
 	}

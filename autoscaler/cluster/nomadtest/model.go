@@ -20,7 +20,7 @@ type Node struct {
 	taken          map[string]string
 }
 
-// Job is a batch job of one group, elastic or not.
+// Job is a batch job of one group, elastic or not, or of several.
 type Job struct {
 	ID       string
 	Pool     string // node pool, "" for default
@@ -41,8 +41,25 @@ type Job struct {
 	// volume that no node has.
 	Unplaceable bool
 
+	// Others are further groups of the job. With Elastic, each has an empty kolo block and a
+	// minimum of 0.
+	Others []Group
+
 	create, change, index, version uint64
 	submitted                      int64
+}
+
+// Group is one of several groups of a job. Its fields mean the same as those of Job.
+type Group struct {
+	Name        string
+	Count, Max  int
+	GPUs, CPU   int
+	Unplaceable bool
+}
+
+// groups returns all groups of the job.
+func (j *Job) groups() []Group {
+	return append([]Group{{j.Group, j.Count, j.Max, j.GPUs, j.CPU, j.Unplaceable}}, j.Others...)
 }
 
 func (j *Job) pool() string {
@@ -72,10 +89,10 @@ type eval struct {
 	id, job  string
 	priority int
 	status   string
-	trigger  string // its cause
-	blocked  string // ID of the blocked evaluation that it created, "" for none
-	queued   *int   // workers without a place; nil for a blocked evaluation
-	version  uint64 // of the job
+	trigger  string         // its cause
+	blocked  string         // ID of the blocked evaluation that it created, "" for none
+	queued   map[string]int // workers without a place by group; nil for a blocked evaluation
+	version  uint64         // of the job
 	index    uint64
 }
 

@@ -4,6 +4,7 @@
 package nomadtest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,33 +32,48 @@ func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
 	if j == nil {
 		return nil, errNoJob
 	}
+	name := cmp.Or(r.Target["Group"], j.Group)
+	groups := j.groups()
+	at := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
+	if at < 0 {
+		return nil, refused(fmt.Sprintf("task group %q does not exist in job", name))
+	}
+	g, least, key := groups[at], 0, [2]string{id, name}
+	if at == 0 {
+		least = j.Min
+	}
 	event := api.ScalingEvent{
-		Count: r.Count, PreviousCount: int64(j.Count), Error: r.Error, Message: r.Message, Meta: r.Meta, Time: uint64(time.Now().UnixNano()),
+		Count: r.Count, PreviousCount: int64(g.Count), Error: r.Error, Message: r.Message, Meta: r.Meta, Time: uint64(time.Now().UnixNano()),
 	}
 	if r.Count != nil && r.Error {
 		return nil, refused("scaling action should not contain count if error is true")
 	}
 	if r.Count == nil {
-		c.scales[id] = append([]api.ScalingEvent{event}, c.scales[id]...)
+		c.scales[key] = append([]api.ScalingEvent{event}, c.scales[key]...)
 		return j, nil
 	}
 	n := int(*r.Count)
 	switch {
-	case n > j.Max:
-		return nil, refused(fmt.Sprintf("group count was greater than scaling policy maximum: %d > %d", n, j.Max))
-	case n < j.Min:
-		return nil, refused(fmt.Sprintf("group count was less than scaling policy minimum: %d < %d", n, j.Min))
+	case n > g.Max:
+		return nil, refused(fmt.Sprintf("group count was greater than scaling policy maximum: %d > %d", n, g.Max))
+	case n < least:
+		return nil, refused(fmt.Sprintf("group count was less than scaling policy minimum: %d < %d", n, least))
 	case r.JobModifyIndex != 0 && r.JobModifyIndex != j.change:
 		return nil, conflict{r.JobModifyIndex, j.change}
 	}
 	if c.OnScale != nil {
-		c.OnScale(id, j.Group, j.Count, n)
+		c.OnScale(id, name, g.Count, n)
 	}
-	c.scales[id] = append([]api.ScalingEvent{event}, c.scales[id]...)
-	c.scales[id] = c.scales[id][:min(20, len(c.scales[id]))]
+	c.scales[key] = append([]api.ScalingEvent{event}, c.scales[key]...)
+	c.scales[key] = c.scales[key][:min(20, len(c.scales[key]))]
 	// A copy, since encodings of the old one may be under way.
 	k := *j
-	k.Count = n
+	if at == 0 {
+		k.Count = n
+	} else {
+		k.Others = slices.Clone(j.Others)
+		k.Others[at-1].Count = n
+	}
 	c.revise(&k)
 	c.writes++
 	c.emit("Job", "JobRegistered", id, map[string]any{"Job": c.details(&k)})
@@ -85,7 +101,16 @@ func (c *Cluster) unblock() {
 }
 
 func (c *Cluster) scheduleJob(j *Job) {
-	want := j.Count
+	missing := map[string]int{}
+	for _, g := range j.groups() {
+		missing[g.Name] = c.scheduleGroup(j, g)
+	}
+	c.block(j, missing)
+}
+
+// scheduleGroup places and stops workers of a group, and returns how many find no place.
+func (c *Cluster) scheduleGroup(j *Job, g Group) (missing int) {
+	want := g.Count
 	if j.Stop {
 		want = 0
 	}
@@ -93,6 +118,7 @@ func (c *Cluster) scheduleJob(j *Job) {
 	var running []*Alloc
 	for _, a := range c.byJob[j.ID] {
 		switch {
+		case a.Group != g.Name:
 		case a.live() && a.Desired == api.AllocDesiredStatusRun:
 			node := c.nodes[a.Node]
 			if node.Drain {
@@ -113,44 +139,47 @@ func (c *Cluster) scheduleJob(j *Job) {
 	for _, a := range running {
 		a.version = j.version // updated in place
 	}
-	missing := 0
 	for n := range want {
-		if !names[n] && (j.Unplaceable || !c.place(j, n)) {
+		if !names[n] && (g.Unplaceable || !c.place(j, g, n)) {
 			missing++
 		}
 	}
-	c.block(j, missing)
+	return missing
 }
 
 // place puts a worker on the first node with room. It stands for Nomad's scheduler,
 // which knows nothing of Kolo's placement, so it shares no code with package
 // placement. The planner must cope with workers that run elsewhere than planned.
-func (c *Cluster) place(j *Job, n int) bool {
-	for at := c.full; at < len(c.order); at++ {
+func (c *Cluster) place(j *Job, group Group, n int) bool {
+	from := c.full
+	if group.GPUs == 0 {
+		from = 0
+	}
+	for at := from; at < len(c.order); at++ {
 		id := c.order[at]
 		node := c.nodes[id]
 		if at == c.full && node.GPUs == node.used && node.GPUs > 0 {
 			c.full++
 		}
 		if node.Pool != j.pool() || node.State != api.NodeStatusReady || !node.Eligible || node.Drain ||
-			node.GPUs-node.used < j.GPUs || node.CPU-node.usedCPU < j.CPU || j.Model != "" && j.Model != node.Model {
+			node.GPUs-node.used < group.GPUs || node.CPU-node.usedCPU < group.CPU || j.Model != "" && j.Model != node.Model {
 			continue
 		}
 		i := c.bump("allocs")
 		now := time.Now().UnixNano()
 		a := &Alloc{
-			ID: fmt.Sprintf("%08x-1111-0000-0000-000000000000", i), Job: j.ID, Group: j.Group, Node: id, N: n,
+			ID: fmt.Sprintf("%08x-1111-0000-0000-000000000000", i), Job: j.ID, Group: group.Name, Node: id, N: n,
 			Client: api.AllocClientStatusRunning, Desired: api.AllocDesiredStatusRun, create: i, index: i, version: j.version,
-			created: now, modified: now, cpu: j.CPU, model: node.Model,
+			created: now, modified: now, cpu: group.CPU, model: node.Model,
 		}
 		for _, g := range node.ids {
-			if len(a.devices) < j.GPUs && node.taken[g] == "" {
+			if len(a.devices) < group.GPUs && node.taken[g] == "" {
 				node.taken[g] = a.ID
 				a.devices = append(a.devices, g)
 			}
 		}
-		node.used += j.GPUs
-		node.usedCPU += j.CPU
+		node.used += group.GPUs
+		node.usedCPU += group.CPU
 		c.put(a)
 		c.emit("Allocation", "PlanResult", a.ID, map[string]any{"Allocation": a.wire()})
 		return true
@@ -196,24 +225,28 @@ func (c *Cluster) end(a *Alloc, client, desired string) {
 }
 
 // block updates the job's blocked evaluation, of which a job has at most one, and the
-// number of its workers that wait. An evaluation that is tried again without success
-// stays as it is.
-func (c *Cluster) block(j *Job, missing int) {
-	old := c.evals[j.ID]
-	if c.queued[j.ID] != missing {
+// number of workers of its groups that wait. An evaluation that is tried again without
+// success stays as it is.
+func (c *Cluster) block(j *Job, missing map[string]int) {
+	old, sum, changed := c.evals[j.ID], 0, false
+	for name, n := range missing {
+		sum += n
+		changed = changed || c.queued[j.ID][name] != n
+	}
+	if changed {
 		c.queued[j.ID] = missing
 		c.summarize(j.ID)
 	}
 	switch {
-	case missing == 0 && old == nil, missing > 0 && old != nil && old.version == j.version:
+	case sum == 0 && old == nil, sum > 0 && old != nil && old.version == j.version:
 		return
-	case missing == 0 && old.version == j.version:
+	case sum == 0 && old.version == j.version:
 		delete(c.evals, j.ID)
-		c.evaluate(old, api.EvalStatusComplete, &missing)
+		c.evaluate(old, api.EvalStatusComplete, missing)
 		return
-	case missing == 0:
+	case sum == 0:
 		delete(c.evals, j.ID)
-		c.evaluate(c.newEval(j), api.EvalStatusComplete, &missing)
+		c.evaluate(c.newEval(j), api.EvalStatusComplete, missing)
 		c.evaluate(old, "canceled", nil)
 		return
 	}
@@ -224,7 +257,7 @@ func (c *Cluster) block(j *Job, missing int) {
 	if old != nil {
 		c.evaluate(old, "canceled", nil)
 	}
-	c.evaluate(before, api.EvalStatusComplete, &missing)
+	c.evaluate(before, api.EvalStatusComplete, missing)
 }
 
 func (c *Cluster) newEval(j *Job) *eval {
@@ -233,9 +266,9 @@ func (c *Cluster) newEval(j *Job) *eval {
 }
 
 // evaluate sets the status of an evaluation and emits the event.
-func (c *Cluster) evaluate(e *eval, status string, queued *int) {
+func (c *Cluster) evaluate(e *eval, status string, queued map[string]int) {
 	e.status, e.queued, e.index = status, queued, c.bump("evals")
-	if j := c.jobs[e.job]; j != nil {
-		c.emit("Evaluation", "EvaluationUpdated", e.id, map[string]any{"Evaluation": e.wire(j)})
+	if c.jobs[e.job] != nil {
+		c.emit("Evaluation", "EvaluationUpdated", e.id, map[string]any{"Evaluation": e.wire()})
 	}
 }

@@ -34,13 +34,13 @@ type Cluster struct {
 	jobs   map[string]*Job
 	allocs map[string]*Alloc
 	byJob  map[string]map[string]*Alloc
-	full   int               // nodes before this index in order have no room
-	evals  map[string]*eval  // blocked ones, by job
-	made   uint64            // evaluations so far
-	queued map[string]int    // workers that wait for a place, by job
-	counts map[string]uint64 // index of the job's summary
+	full   int                       // nodes before this index in order have no room
+	evals  map[string]*eval          // blocked ones, by job
+	made   uint64                    // evaluations so far
+	queued map[string]map[string]int // workers that wait for a place, by job and group
+	counts map[string]uint64         // index of the job's summary
 	vars   map[string]*variable
-	scales map[string][]api.ScalingEvent
+	scales map[[2]string][]api.ScalingEvent // by job and group
 	subs   map[chan []byte]struct{}
 	recent [][]byte         // events sent first to a new subscription
 	mute   bool             // emit nothing
@@ -60,8 +60,8 @@ func New() *Cluster {
 		index: 10, moved: make(chan struct{}), varsMoved: make(chan struct{}),
 		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}, "namespaces": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
-		queued: map[string]int{}, counts: map[string]uint64{},
-		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
+		queued: map[string]map[string]int{}, counts: map[string]uint64{},
+		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[[2]string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
 	}
 	c.mux = c.serve()
 	return c
@@ -263,7 +263,23 @@ func (c *Cluster) Scale(id string, count int) error {
 	return err
 }
 
-// Counts returns the count and the number of live workers of every job.
+// GroupCounts returns the count and the number of live workers of each group of a job.
+func (c *Cluster) GroupCounts(id string) (counts, live map[string]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts, live = map[string]int{}, map[string]int{}
+	if j := c.jobs[id]; j != nil {
+		for _, g := range j.groups() {
+			counts[g.Name], live[g.Name] = g.Count, 0
+		}
+	}
+	for _, a := range c.workers(id) {
+		live[a.Group]++
+	}
+	return counts, live
+}
+
+// Counts returns the count of the first group, and the number of live workers, of every job.
 func (c *Cluster) Counts() (counts, live map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -73,23 +73,31 @@ func (a *Alloc) at(address string) map[string]any {
 
 // details returns the job as in GET /v1/job/:id. The caller holds c.mu.
 func (c *Cluster) details(j *Job) map[string]any {
-	resources := map[string]any{"CPU": j.CPU, "MemoryMB": 64}
-	if j.GPUs > 0 {
-		resources["Devices"] = []any{map[string]any{"Name": path.Join("nvidia/gpu", j.Model), "Count": j.GPUs}}
-	}
-	group := map[string]any{
-		"Name": j.Group, "Count": j.Count,
-		"Tasks": []any{map[string]any{"Name": "t", "Driver": "raw_exec", "Resources": resources}},
-	}
-	if j.Service != "" {
-		group["Services"] = []any{map[string]any{"Name": j.Service, "Provider": "nomad"}}
-	}
-	if j.Elastic != nil {
-		group["Scaling"] = map[string]any{"Min": j.Min, "Max": j.Max, "Enabled": !j.Stop, "Type": "horizontal", "Policy": j.Elastic}
+	var groups []any
+	for i, g := range j.groups() {
+		resources := map[string]any{"CPU": g.CPU, "MemoryMB": 64}
+		if g.GPUs > 0 {
+			resources["Devices"] = []any{map[string]any{"Name": path.Join("nvidia/gpu", j.Model), "Count": g.GPUs}}
+		}
+		group := map[string]any{
+			"Name": g.Name, "Count": g.Count,
+			"Tasks": []any{map[string]any{"Name": "t", "Driver": "raw_exec", "Resources": resources}},
+		}
+		least, policy := 0, map[string]any{"kolo": []any{map[string]any{}}}
+		if i == 0 {
+			least, policy = j.Min, j.Elastic
+			if j.Service != "" {
+				group["Services"] = []any{map[string]any{"Name": j.Service, "Provider": "nomad"}}
+			}
+		}
+		if j.Elastic != nil {
+			group["Scaling"] = map[string]any{"Min": least, "Max": g.Max, "Enabled": !j.Stop, "Type": "horizontal", "Policy": policy}
+		}
+		groups = append(groups, group)
 	}
 	return map[string]any{
 		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "NodePool": j.pool(),
-		"Datacenters": []string{"*"}, "TaskGroups": []any{group}, "Stop": j.Stop, "Status": c.status(j), "Version": j.version,
+		"Datacenters": []string{"*"}, "TaskGroups": groups, "Stop": j.Stop, "Status": c.status(j), "Version": j.version,
 		"SubmitTime": j.submitted, "CreateIndex": j.create, "ModifyIndex": j.index, "JobModifyIndex": j.change,
 	}
 }
@@ -118,25 +126,32 @@ func (c *Cluster) status(j *Job) string {
 // summary returns the job's summary as in GET /v1/job/:id/summary. The caller holds
 // c.mu.
 func (c *Cluster) summary(j *Job) map[string]any {
-	of := map[string]int{"Queued": c.queued[j.ID], "Complete": 0, "Failed": 0, "Running": 0, "Starting": 0, "Lost": 0, "Unknown": 0}
+	all := map[string]map[string]int{}
+	for _, g := range j.groups() {
+		all[g.Name] = map[string]int{"Queued": c.queued[j.ID][g.Name], "Complete": 0, "Failed": 0, "Running": 0, "Starting": 0, "Lost": 0, "Unknown": 0}
+	}
 	for _, a := range c.byJob[j.ID] {
+		of := all[a.Group]
+		if of == nil {
+			continue // of an earlier version of the job
+		}
 		of[map[string]string{
 			api.AllocClientStatusComplete: "Complete", api.AllocClientStatusFailed: "Failed", api.AllocClientStatusRunning: "Running",
 			api.AllocClientStatusPending: "Starting", api.AllocClientStatusLost: "Lost",
 		}[a.Client]]++
 	}
 	return map[string]any{
-		"JobID": j.ID, "Namespace": "default", "Summary": map[string]any{j.Group: of}, "CreateIndex": j.create, "ModifyIndex": max(j.create, c.counts[j.ID]),
+		"JobID": j.ID, "Namespace": "default", "Summary": all, "CreateIndex": j.create, "ModifyIndex": max(j.create, c.counts[j.ID]),
 	}
 }
 
-func (e *eval) wire(j *Job) map[string]any {
+func (e *eval) wire() map[string]any {
 	out := map[string]any{
 		"ID": e.id, "Namespace": "default", "JobID": e.job, "Status": e.status, "Priority": e.priority, "TriggeredBy": e.trigger,
 		"BlockedEval": e.blocked, "ModifyIndex": e.index,
 	}
 	if e.queued != nil {
-		out["QueuedAllocations"] = map[string]int{j.Group: *e.queued}
+		out["QueuedAllocations"] = e.queued
 	}
 	return out
 }

@@ -283,7 +283,7 @@ func widen(rows [][]string, jobs []api.JobStatus) {
 		if j.Waits != nil {
 			start = expectedStart(j.Waits.Expected)
 		}
-		add(i+1, j.Pool, j.Queue, strconv.Itoa(j.Running*j.Requests.Slots), step, loss, productive, start)
+		add(i+1, j.Pool, j.Queue, strconv.Itoa(j.Slots()), step, loss, productive, start)
 	}
 }
 

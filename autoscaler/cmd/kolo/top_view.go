@@ -225,7 +225,7 @@ func narrowed(cells [][]string, width int) [][]string {
 // jobRow returns the cells of a job.
 func (m *top) jobRow(j *api.JobStatus) []string {
 	row := statusRow(j, m.status.Time)
-	slots, size, step, loss, productive := strconv.Itoa(j.Running*j.Requests.Slots), "", "-", "-", "-"
+	slots, size, step, loss, productive := strconv.Itoa(j.Slots()), "", "-", "-", "-"
 	if s := m.history[j.JobKey]; s != nil {
 		size = s.size.sparkline(8, false)
 	}

@@ -108,7 +108,7 @@ func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees fun
 		if j := &s.Jobs[i]; sees(j.JobKey) {
 			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
-			gauge(holdsDesc, float64(j.Running*j.Requests.Slots), j.Namespace, j.ID)
+			gauge(holdsDesc, float64(j.Slots()), j.Namespace, j.ID)
 			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
 			if j.Idle > 0 {
 				gauge(idleJobDesc, j.Idle, j.Namespace, j.ID)

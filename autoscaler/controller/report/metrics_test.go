@@ -35,6 +35,8 @@ func TestJobGauges_Slots(t *testing.T) {
 	}
 	must.Eq(t, 3, got["kolo_job_running"])
 	must.Eq(t, 24, got["kolo_job_slots"])
+	gang := api.JobStatus{Running: 10, Requests: api.Requests{Slots: 9, Ratio: map[string]int{"ps": 1, "workers": 4}}}
+	must.Eq(t, 18, gang.Slots(), must.Sprint("of two units"))
 }
 
 type gpus []cluster.GPU

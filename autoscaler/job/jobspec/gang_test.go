@@ -59,6 +59,19 @@ func TestRead_Gang(t *testing.T) {
 	must.SliceEmpty(t, problems)
 	must.Eq(t, 1, spec.Groups[0].Devices, must.Sprint("the groups of a gang may differ"))
 	must.Eq(t, 2, spec.Groups[1].Devices)
+	for i, holder := range []string{"ps", "workers"} { // the group with this index holds no slot
+		spec, problems := Read(servers(oneToFour(), func(j *api.Job) { j.TaskGroups[i].Tasks[0].Resources.Devices = nil }))
+		must.SliceEmpty(t, problems)
+		must.Eq(t, holder, spec.Holder().Name)
+		must.Eq(t, "nvidia/gpu", spec.Holder().Device)
+	}
+	spec, problems = Read(servers(oneToFour(), func(j *api.Job) {
+		for _, g := range j.TaskGroups {
+			g.Tasks[0].Resources.Devices = nil
+		}
+	}))
+	must.SliceEmpty(t, problems)
+	must.Eq(t, "ps", spec.Holder().Name)
 }
 
 func TestRead_MalformedGang(t *testing.T) {
@@ -82,10 +95,8 @@ func TestRead_MalformedGang(t *testing.T) {
 		"ratio beyond all bound": {servers(kv("gang", []any{"ps", "workers"}, "ratio", "100000:100000")), "add up to 200000, more than 100000 workers"},
 		"more than a group has":  {servers(kv("gang", []any{"ps", "workers"}, "ratio", "4:1")), `group "ps": scaling.max: 3 is below 4, the group's part of ratio; write at least 4`},
 		"it starts alone":        {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[1].Scaling.Min = new(int64(1)) }), `group "ps": scaling.min: 1 would start the group without the others of its gang; write min = 0`},
-		"servers without a GPU": {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[1].Tasks[0].Resources.Devices = nil }),
-			`group "ps": requests no device, but group "workers" requests "nvidia/gpu", so its workers would hold no slot; add a device block; or remove the group from gang and ratio`},
-		"workers without a GPU": {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.Devices = nil }),
-			`group "workers": requests no device, but group "ps" requests "nvidia/gpu"`},
+		"two types of devices": {servers(oneToFour(), func(j *api.Job) { j.TaskGroups[1].Tasks[0].Resources.Devices[0].Name = "amd/gpu" }),
+			`group "workers": requests device "nvidia/gpu", but group "ps" requests "amd/gpu"`},
 		"half a unit":         {servers(oneToFour("min", 7.0)), "kolo.min: 7 is no multiple of 5, the sum of ratio; totals count the workers of all groups: write 10"},
 		"half a step":         {servers(oneToFour("step", 2.0)), "kolo.step: 2 is no multiple of 5, the sum of ratio; totals count the workers of all groups: write 5"},
 		"sizes of half units": {servers(oneToFour("sizes", []any{5.0, 8.0})), "kolo.sizes: 8 is no multiple of 5"},

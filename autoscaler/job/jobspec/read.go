@@ -131,14 +131,11 @@ func (r *reader) group(g *api.TaskGroup) {
 	r.spec.Groups = append(r.spec.Groups, out)
 }
 
-// withoutDevice reports a group whose workers would hold no slot, although the workers of
-// another group hold devices.
+// withoutDevice reports a group that is in no gang and whose workers would hold no slot,
+// although the workers of another group hold devices.
 func (r *reader) withoutDevice(g, other Group) {
-	remedy := fmt.Sprintf("add a device block; or remove the kolo block and set a fixed count, so that only %q is scaled", other.Name)
-	if r.kolo.gang.set {
-		remedy = "add a device block; or remove the group from gang and ratio, remove its kolo block, and set a fixed count"
-	}
-	r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("requests no device, but group %q requests %q, so its workers would hold no slot", other.Name, other.Device), remedy)
+	r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("requests no device, but group %q requests %q, so its workers would hold no slot", other.Name, other.Device),
+		fmt.Sprintf("add a device block; or remove the kolo block and set a fixed count, so that only %q is scaled; or write gang and ratio to scale both groups together", other.Name))
 }
 
 // finish sets defaults and makes the checks that involve the whole job.
@@ -150,11 +147,10 @@ func (r *reader) finish() {
 	for _, g := range s.Groups {
 		sumMin += g.Min
 		s.CanWait = s.CanWait && g.Min == 0
-		switch first := s.Groups[0]; {
+		switch first := s.Holder(); {
+		case g.Device == "" && b.gang.set: // its workers hold no slot
 		case g.Device == "" && first.Device != "":
-			r.withoutDevice(g, first)
-		case g.Device != "" && first.Device == "":
-			r.withoutDevice(first, g)
+			r.withoutDevice(g, *first)
 		case g.Device != first.Device:
 			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("requests device %q, but group %q requests %q", g.Device, first.Name, first.Device),
 				"use one device type for all elastic groups of a job")

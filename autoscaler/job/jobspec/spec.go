@@ -90,6 +90,17 @@ type Group struct {
 	Service string
 }
 
+// Holder returns the first group that requests devices, or the first group if none does. In a
+// gang, some groups may request none.
+func (s *Spec) Holder() *Group {
+	for i := range s.Groups {
+		if s.Groups[i].Device != "" {
+			return &s.Groups[i]
+		}
+	}
+	return &s.Groups[0]
+}
+
 // DeadlineOf returns the wanted time of completion of a job submitted at the given time,
 // or the zero time if it has no deadline.
 func (s *Spec) DeadlineOf(submitted time.Time) time.Time {

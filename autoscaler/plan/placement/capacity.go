@@ -7,12 +7,12 @@ import "math"
 
 // Place is a bin of a node: one of its device groups, or its CPU slots. A worker takes all
 // its slots from one bin, because Nomad fills a device ask from one group. A bin of -1 is
-// an unknown bin of the node.
+// an unknown bin of the node, or no bin: a worker that holds no slot needs only the node.
 type Place struct{ Node, Bin int }
 
 // Need states how much of each resource one worker holds.
 type Need struct {
-	Slots  int // at least 1
+	Slots  int // 0 only for workers of places without a bin
 	CPU    int // MHz, 0 means that it does not count
 	Memory int // MiB, 0 means that it does not count
 }
@@ -40,8 +40,13 @@ func (c *Capacity) AddNode(cpu, memory int, slots ...int) int {
 	return len(c.slots) - 1
 }
 
-// Free returns how many slots of a place are free.
-func (c *Capacity) Free(at Place) int { return c.slots[at.Node][at.Bin] }
+// Free returns how many slots of a place are free. A place without a bin is never full.
+func (c *Capacity) Free(at Place) int {
+	if at.Bin < 0 {
+		return math.MaxInt
+	}
+	return c.slots[at.Node][at.Bin]
+}
 
 // Take reserves the resources of a number of workers at a place, or releases them if the
 // number is negative. If the bin is unknown, only CPU and memory change.
@@ -62,7 +67,10 @@ func (c *Capacity) Take(at Place, ask Ask, workers int) {
 
 // fits returns how many workers fit at a place.
 func (c *Capacity) fits(at Place, ask Ask) int {
-	n := c.slots[at.Node][at.Bin] / ask.Slots
+	n := math.MaxInt
+	if ask.Slots > 0 {
+		n = c.slots[at.Node][at.Bin] / ask.Slots
+	}
 	if n <= 0 {
 		return 0
 	}
@@ -101,7 +109,7 @@ func (c *Capacity) Room(places []Place, ask Ask, limit int) int {
 		if at.Node != node {
 			node, there = at.Node, 0
 		}
-		k := c.fits(at, ask)
+		k := min(c.fits(at, ask), limit-n)
 		if there > 0 {
 			k = min(k, c.holds(node, ask, there))
 			if ask.Apart != nil {

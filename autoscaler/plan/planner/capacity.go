@@ -162,7 +162,9 @@ func (c *capacity) sweep(open *openPlaces) {
 
 // free returns how many more workers of the group can be placed, at most limit.
 func (c *capacity) free(j, g, limit int) int {
-	limit = min(limit, c.pool[c.cluster.Jobs[j].Pool]/c.cluster.Jobs[j].Groups[g].Need.Slots)
+	if slots := c.cluster.Jobs[j].Groups[g].Need.Slots; slots > 0 {
+		limit = min(limit, c.pool[c.cluster.Jobs[j].Pool]/slots)
+	}
 	return c.nodes.Room(c.openPlaces(j, g).places, c.ask(j, g), limit)
 }
 

@@ -11,10 +11,11 @@ import (
 )
 
 // A job with a Ratio is a gang: its groups have whole units of workers, such as one server
-// for every four workers. Nomad changes the count of one group at a time, so a leader that
-// dies between two writes leaves a gang that is not whole. The next plan repairs it, before
-// anything else is done to the job: it completes the change if there is room, or else goes
-// back to whole units.
+// for every four workers. A group without slots takes part in all of it: its places have no
+// bin, so only CPU and memory bound it. Nomad changes the count of one group at a time, so a
+// leader that dies between two writes leaves a gang that is not whole. The next plan repairs
+// it, before anything else is done to the job: it completes the change if there is room, or
+// else goes back to whole units.
 
 // unit returns the number of workers that start and stop together.
 func (job *Job) unit() int {
@@ -32,6 +33,19 @@ func (job *Job) Shape(n int) []int {
 		out[g] = n / job.unit() * k
 	}
 	return out
+}
+
+// slots returns how many slots n workers of the job hold; of a gang, n is a number of whole
+// units.
+func (job *Job) slots(n int) int {
+	if job.Ratio == nil {
+		return n * job.Groups[0].Need.Slots
+	}
+	sum := 0
+	for g, k := range job.Shape(n) {
+		sum += k * job.Groups[g].Need.Slots
+	}
+	return sum
 }
 
 // wholeUnits returns the total of the units that the counts of a gang's groups complete.

@@ -38,6 +38,23 @@ func gangJob(class *Class, servers, workers int) Job {
 	return j
 }
 
+// withoutSlots lets the servers of a gang hold no slot but 10 MHz each, of nodes with these
+// amounts. Nodes that the cluster lacks are added without slots; others keep theirs.
+func withoutSlots(c *Cluster, j *Job, cpu ...int) {
+	servers := &j.Groups[0]
+	servers.Need, servers.Class = placement.Need{CPU: 10}, &Class{}
+	for i := range j.Groups[1].Live {
+		j.Groups[1].Live[i].Node = i / 4 // where servers took slots
+	}
+	for i, n := range cpu {
+		if i == len(c.Nodes) {
+			c.Nodes = append(c.Nodes, Node{ID: fmt.Sprint("cpu", i), Pool: "gpu"})
+		}
+		c.Nodes[i].CPU = n
+		servers.Class.Places = append(servers.Class.Places, placement.Place{Node: i, Bin: -1})
+	}
+}
+
 // TestMake_Gang draws gangs on nodes of four slots.
 func TestMake_Gang(t *testing.T) {
 	gang := func(slots, servers, workers int, edits ...func(*Cluster, *Job)) *Cluster {
@@ -63,6 +80,7 @@ func TestMake_Gang(t *testing.T) {
 	}
 	incomplete := func(_ *Cluster, j *Job) { j.Incomplete = true }
 	preemptible := func(_ *Cluster, j *Job) { j.Preemptible = true }
+	slotless := func(cpu ...int) func(*Cluster, *Job) { return func(c *Cluster, j *Job) { withoutSlots(c, j, cpu...) } }
 	for name, tc := range map[string]struct {
 		cluster *Cluster
 		want    int
@@ -94,6 +112,19 @@ func TestMake_Gang(t *testing.T) {
 		"a worker found no place: back to whole units": {gang(8, 2, 8, unplaced(1, 2)), 10, "a 10→5 rollback w:8→4 ps:2→1"},
 		"its first workers found no place":             {gang(8, 1, 4, unplaced(1, 1), incomplete), 5, "a 5→0 rollback w:4→0 ps:1→0"},
 		"a running gang lost a worker":                 {gang(4, 1, 4, unplaced(1, 1)), 5, ""},
+
+		"servers without slots: starts whole":            {gang(4, 0, 0, slotless(10)), 5, "a 0→5 start ps:0→1 w:0→4"},
+		"servers without slots: as many as CPU allows":   {gang(12, 0, 0, slotless(10, 19, 9)), 20, "a 0→10 start ps:0→2 w:0→8"},
+		"servers without slots: grow":                    {gang(12, 1, 4, slotless(10, 10)), 20, "a 5→10 grow ps:1→2 w:4→8"},
+		"servers without slots: shrink":                  {gang(12, 2, 8, slotless(20)), 5, "a 10→5 shrink w:8→4 ps:2→1"},
+		"servers without slots: on a node without slots": {gang(4, 0, 0, slotless(0, 10)), 5, "a 0→5 start ps:0→1 w:0→4"},
+		"servers without slots: not without their CPU":   {gang(8, 0, 0, slotless(9, 9)), 5, ""},
+		"servers without slots: not without the workers": {gang(3, 0, 0, slotless(10)), 5, ""},
+		"a server found no place: back to whole units":   {gang(8, 2, 8, slotless(20), unplaced(0, 1)), 10, "a 10→5 rollback w:8→4 ps:2→1"},
+		"its first server found no place":                {gang(4, 1, 4, slotless(10), unplaced(0, 1), incomplete), 5, "a 5→0 rollback w:4→0 ps:1→0"},
+		"a running gang lost its only server":            {gang(4, 1, 4, slotless(10), unplaced(0, 1)), 5, ""},
+		"a server lost, and it may be suspended":         {gang(4, 1, 4, slotless(10), unplaced(0, 1), preemptible), 5, "a 5→0 rollback w:4→0 ps:1→0"},
+		"a start without slots broke off":                {gang(4, 1, 0, slotless(10), incomplete), 5, "a 1→5 repair w:0→4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprintf("%+v", *tc.cluster)
@@ -117,12 +148,28 @@ func TestMake_GangLacks(t *testing.T) {
 	must.Eq(t, 2, NodeClasses(c, wants, short, &p, now)[0].Waiting)
 }
 
+// A gang whose servers hold no slot lacks the slots of its workers, or a node for a server.
+func TestMake_GangWithoutSlotsLacks(t *testing.T) {
+	c := nodes(3)
+	c.Jobs = []Job{gangJob(c.class(0), 0, 0)}
+	withoutSlots(c, &c.Jobs[0], 10)
+	p := c.plan(5)
+	must.Len(t, 1, p.Waits)
+	must.Eq(t, waiting.NoRoom, p.Waits[0].Reason)
+	wants := []Want{{Count: 5}}
+	short := Shortages(c, wants, []int{5}, &p, now)
+	must.Eq(t, 2, NodeClasses(c, wants, short, &p, now)[0].Waiting, must.Sprint("four workers on nodes of three slots"))
+
+	c.Nodes[0].Bins[0].Slots, c.Nodes[0].CPU = 4, 9
+	must.Eq(t, waiting.Fragmented, c.plan(5).Waits[0].Reason)
+}
+
 // Leaders die between any two writes, and policies want anything. After two plans whose
 // writes are all made, each gang is whole, and no plan asks for more than there is.
 func TestProperty_GangsAreWholeAfterCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		slots := rapid.IntRange(0, 24).Draw(t, "slots")
-		c := &Cluster{Nodes: []Node{{ID: "n", Pool: "gpu", Bins: []Bin{{Slots: slots}}}}}
+		slots, cpu := rapid.IntRange(0, 24).Draw(t, "slots"), rapid.IntRange(0, 100).Draw(t, "CPU")
+		c := &Cluster{Nodes: []Node{{ID: "n", Pool: "gpu", CPU: cpu, Bins: []Bin{{Slots: slots}}}}}
 		class := &Class{Places: []placement.Place{{}}}
 		for i := range rapid.IntRange(1, 3).Draw(t, "jobs") {
 			j := gangJob(class, 0, 0)
@@ -131,6 +178,9 @@ func TestProperty_GangsAreWholeAfterCrashes(t *testing.T) {
 			j.Min, j.Sizes, j.Preemptible = j.unit(), sizes.Every(j.unit(), j.unit()), rapid.Bool().Draw(t, "preemptible")
 			j.Groups[0].Max, j.Groups[1].Max, j.Incomplete = 4, 16, true
 			j.Max = min(4/j.Ratio[0], 16/j.Ratio[1]) * j.unit()
+			if rapid.Bool().Draw(t, "servers without slots") {
+				withoutSlots(c, &j, cpu)
+			}
 			c.Jobs = append(c.Jobs, j)
 		}
 		at := now
@@ -155,11 +205,15 @@ func TestProperty_GangsAreWholeAfterCrashes(t *testing.T) {
 				c.Jobs[j].Started = true
 				c.Jobs[j].Incomplete = c.Jobs[j].Incomplete && !c.Jobs[j].HasMinimum()
 			}
-			used := 0
+			used, usedCPU := 0, 0
 			for j := range c.Jobs {
-				used += c.Jobs[j].Count()
+				for _, g := range c.Jobs[j].Groups {
+					used += g.Count * g.Need.Slots
+					usedCPU += g.Count * g.Need.CPU
+				}
 			}
 			must.LessEq(t, slots, used)
+			must.LessEq(t, cpu, usedCPU)
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "crashes") {
 			round(rapid.IntRange(0, 6).Draw(t, "writes before the crash"))

@@ -174,7 +174,8 @@ func (d *nodeDemand) takeFree(j, n int) int {
 }
 
 // add adds the nodes that n workers of a job need, in addition to the new nodes counted so
-// far. The groups of a gang need theirs one after the other.
+// far. The groups of a gang need theirs one after the other. A group without slots needs
+// none, because slots are what is short.
 func (d *nodeDemand) add(s Shortage, n int) {
 	job := &d.cluster.Jobs[s.Job]
 	if job.Ratio == nil {
@@ -182,7 +183,9 @@ func (d *nodeDemand) add(s Shortage, n int) {
 		return
 	}
 	for g, k := range job.Shape(n) {
-		d.addTo(s, job.Groups[g:g+1], k)
+		if job.Groups[g].Need.Slots > 0 {
+			d.addTo(s, job.Groups[g:g+1], k)
+		}
 	}
 }
 

@@ -66,11 +66,7 @@ func (b *planBuilder) lastWait() *Wait { return &b.plan.Waits[len(b.plan.Waits)-
 func (b *planBuilder) lacks(j int) waiting.Reason {
 	job := &b.Jobs[j]
 	if job.Ratio != nil {
-		slots := 0
-		for g, n := range job.Shape(job.smallest()) {
-			slots += n * job.Groups[g].Need.Slots
-		}
-		if b.capacity.pool[job.Pool] < slots {
+		if b.capacity.pool[job.Pool] < job.slots(job.smallest()) {
 			return waiting.NoRoom
 		}
 		return waiting.Fragmented

@@ -198,7 +198,7 @@ func (b *planBuilder) needs() map[string]need {
 	for j := range b.Jobs {
 		job := &b.Jobs[j]
 		if to, acts := given[job.Key]; acts && to < job.Count() {
-			coming[job.Pool] += (job.Count() - to) * job.Groups[0].Need.Slots
+			coming[job.Pool] += job.slots(job.Count() - to)
 		}
 		for g := range job.Groups {
 			slots := job.Groups[g].Need.Slots
@@ -214,9 +214,9 @@ func (b *planBuilder) needs() map[string]need {
 		if to, acts := given[w.Job]; acts {
 			has = to
 		}
-		if slots := job.Groups[0].Need.Slots; w.Want > has && b.free(jobs[w.Job]) {
-			lacking[job.Pool] += (w.Want - has) * slots
-			stuck[job.Pool] += w.Shortfall * slots
+		if w.Want > has && b.free(jobs[w.Job]) {
+			lacking[job.Pool] += job.slots(w.Want - has)
+			stuck[job.Pool] += job.slots(w.Shortfall)
 		}
 	}
 	out := map[string]need{}

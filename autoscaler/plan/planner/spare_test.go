@@ -100,6 +100,17 @@ func TestMake_SparesOfARigidJob(t *testing.T) {
 	must.Eq(t, "a spare workers 4→3 of which 0", c.plan(3).described())
 }
 
+// Spares make room for a gang by the slots that it lacks, also if its first group holds none.
+func TestMake_SparesOfAGang(t *testing.T) {
+	c := nodes(5).with("a", spare(1), 0, 0)
+	c.Jobs = append(c.Jobs, gangJob(c.class(), 0, 0))
+	c.Jobs[1].Key.ID = "gang"
+	withoutSlots(c, &c.Jobs[1], 10)
+	must.Eq(t, "a spare workers 2→1 of which 0", c.plan(1, 5).described())
+	c.Nodes[0].Bins[0].Slots = 6
+	must.Eq(t, "gang start ps 0→1 w 0→4", c.plan(1, 5).described(), must.Sprint("there is room"))
+}
+
 func TestSeparateSpares(t *testing.T) {
 	for name, c := range map[string]struct {
 		count, spares, live, ending int
