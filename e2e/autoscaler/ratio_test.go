@@ -36,15 +36,14 @@ func TestActorsAndLearner(t *testing.T) {
 	trainsInRatio(t, filepath.Join(root(t), "bin", "torch", "python3"), "actor_learner.py", "learner,actor", "1:3", "3.00 by 3 actors")
 }
 
-// trainsInRatio runs a training whose roles are groups in a ratio, four tasks in all. They
-// wait together, start together, and find each other by a template.
+// trainsInRatio runs a training whose roles are groups in a ratio, four tasks in all. The
+// first role has no GPU, and the three tasks of the others have one each. They wait together,
+// start together, and find each other by a template.
 func trainsInRatio(t *testing.T, python, script, roles, ratio, want string) {
-	w := startWith(t, cluster.Options{Clients: 1, CPU: 4000, MemoryMB: 8192})
-	d := w.agent(t, "one", w.Address)
-	waitFor(t, time.Minute, "leadership", d.leads)
+	w := startGPUs(t, 1)
 
-	t.Log("three of four slots are free, and the job needs four")
-	w.rigid(t, "other", 1, "")
+	t.Log("two of eight GPUs are free, and the job needs three")
+	w.rigid(t, "other", 1, "", strings.NewReplacer("cpu    = 1000", "cpu = 100\ndevice \"nvidia/gpu\" {\ncount = 6\n}"))
 	w.eventually(t, time.Minute, map[string]int{"other": 1})
 	path, err := filepath.Abs(filepath.Join("testdata", script))
 	must.NoError(t, err)
@@ -53,7 +52,7 @@ func trainsInRatio(t *testing.T, python, script, roles, ratio, want string) {
 	result := filepath.Join(t.TempDir(), "result")
 	_, err = w.Register(t.Context(), string(spec), cluster.Vars{"python": python, "script": path, "result": result, "roles": roles, "ratio": ratio})
 	must.NoError(t, err)
-	w.eventuallyReads(t, d, "train", "waits")
+	w.eventuallyReads(t, w.daemon, "train", "waits")
 	must.Eq(t, 0, w.everPlaced(t, "train"))
 
 	t.Log("it starts whole, and trains")

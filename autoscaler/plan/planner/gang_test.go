@@ -162,6 +162,11 @@ func TestMake_GangWithoutSlotsLacks(t *testing.T) {
 
 	c.Nodes[0].Bins[0].Slots, c.Nodes[0].CPU = 4, 9
 	must.Eq(t, waiting.Fragmented, c.plan(5).Waits[0].Reason)
+
+	c = nodes(8)
+	c.Jobs = []Job{gangJob(c.class(0), 1, 4)}
+	withoutSlots(c, &c.Jobs[0], 19)
+	must.Eq(t, "needs room for 5 more, and there is room for 0", c.plan(10).Waits[0].Why)
 }
 
 // Leaders die between any two writes, and policies want anything. After two plans whose

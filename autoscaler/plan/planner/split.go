@@ -95,7 +95,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 		return
 	}
 	if reach <= from {
-		need := max(job.smallest(), from+1) - from
+		need := max(job.smallest(), job.Sizes.Above(from)) - from
 		b.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more%s, and there is room for %d", need, job.within(), room))
 		if from == 0 {
 			b.gangs = append(b.gangs, j)

@@ -12,7 +12,7 @@ variable "result" {
 
 variable "roles" {
   type        = string
-  description = "comma-separated"
+  description = "comma-separated; the first needs no GPU"
 }
 
 variable "ratio" {
@@ -74,8 +74,14 @@ job "train" {
         }
 
         resources {
-          cpu    = 1000
+          cpu    = 900
           memory = 800
+
+          dynamic "device" {
+            for_each = group.key == 0 ? [] : ["nvidia/gpu"]
+            labels   = [device.value]
+            content {}
+          }
         }
       }
     }
