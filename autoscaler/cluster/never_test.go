@@ -116,6 +116,8 @@ func TestView_GangWithoutSlots(t *testing.T) {
 	must.Eq(t, []placement.Place{{Node: 0, Bin: 0}}, w.Class.Places)
 	must.Eq(t, []planner.Worker{{Place: placement.Place{Node: 1, Bin: -1}}}, ps.Live)
 	must.Eq(t, 12, v.Facts[0].Slots, must.Sprint("of a unit"))
+	must.Eq(t, 12, v.Facts[0].InRatio)
+	must.Eq(t, 12, v.Jobs[0].LiveSlots())
 	must.True(t, v.Facts[0].Whole)
 	held := map[string]int{}
 	f.Allocations(func(name string) config.Pool { return f.pools[name] }, func(a *Allocation) { held[a.ID] = a.Slots })

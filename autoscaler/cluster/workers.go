@@ -52,6 +52,9 @@ func (b *viewBuilder) allocs() {
 		}
 		if !a.ending {
 			b.view.Facts[j].Running++
+			if b.view.Jobs[j].Ratio != nil {
+				b.view.Facts[j].InRatio += b.view.Jobs[j].Groups[g].Need.Slots
+			}
 			b.view.Facts[j].Newest = max(b.view.Facts[j].Newest, a.made)
 		}
 		b.view.Jobs[j].Groups[g].Live = append(b.view.Jobs[j].Groups[g].Live, at)

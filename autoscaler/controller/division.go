@@ -51,7 +51,7 @@ func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) 
 		low := j.Sizes.Above(max(1, j.Min) - 1)
 		switch {
 		case !movable(j, now):
-			add(d.leaf[i], f.SlotsOf(j.Count()), f.SlotsOf(j.Count()))
+			add(d.leaf[i], j.AskedSlots(), j.AskedSlots())
 		case j.Count() > 0 && !j.Preemptible:
 			add(d.leaf[i], f.SlotsOf(low), f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
 		default:

@@ -38,7 +38,7 @@ func (c *Controller) recordSlots(v *cluster.View, now time.Time) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		pools[j.Key] = j.Pool
-		if n := v.Facts[i].SlotsOf(j.Alive() + v.Facts[i].SparesRunning); n > 0 {
+		if n := j.LiveSlots() + v.Facts[i].SlotsOf(v.Facts[i].SparesRunning); n > 0 {
 			slots[timeline.Key{Pool: j.Pool, Job: j.Key}] = n
 		}
 	}

@@ -56,7 +56,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 			}
 			// Keep slots for its workers that have no place yet.
 			if j.Frozen == "" && !j.Stopped {
-				reserved += f.SlotsOf(max(0, j.Count()-j.Alive()))
+				reserved += max(0, j.AskedSlots()-j.LiveSlots())
 			}
 			continue
 		}
@@ -135,7 +135,7 @@ func held(v *cluster.View, bins map[placement.Place]int, job int) int {
 		}
 	}
 	if j.Frozen == "" && !j.Stopped {
-		n += v.Facts[job].SlotsOf(max(0, j.Count()-j.Alive()))
+		n += max(0, j.AskedSlots()-j.LiveSlots())
 	}
 	return n
 }

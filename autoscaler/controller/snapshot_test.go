@@ -16,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
@@ -68,6 +69,22 @@ func TestSnapshot_Gang(t *testing.T) {
 	must.True(t, got.Sizes.All())
 	q.decision = policy.Decision{Allocations: []policy.Allocation{{Count: 3, Reason: "grows"}}}
 	must.Eq(t, planner.Want{Count: 15, Reason: "grows (in units of 5 workers)"}, q.wants()[j.Key])
+}
+
+// A gang that is paused and was scaled by hand counts for all slots that it holds and waits
+// for, however few slots an average worker of a unit has.
+func TestSnapshot_RaggedGang(t *testing.T) {
+	v := twoRacks(t, 4)
+	j, now := &v.Jobs[0], time.Unix(1_800_000_000, 0)
+	live := j.Groups[0].Live
+	must.SliceNotEmpty(t, live)
+	j.Groups = []planner.Group{{Name: "ps", Need: placement.Need{CPU: 1}}, {Name: "workers", Count: len(live) + 2, Live: live, Need: placement.Need{Slots: 1}}}
+	j.Ratio, j.HoldReason = []int{100, 1}, "paused by a user"
+	v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Slots: 1, Unit: 101}}}
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
+	s, _ := c.snapshot(v, "gpu", now)
+	must.Len(t, 1, s.Fixed)
+	must.Eq(t, len(live)+2, s.Fixed[0].Slots)
 }
 
 // One namespace names a queue for each of its seven jobs, and another has a single job.

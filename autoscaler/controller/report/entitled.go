@@ -78,7 +78,7 @@ func entitled(r *Round, name string, tree *queue.Tree) map[string]int {
 		}
 		leaf, least := layout.Leaf(f.Queue, j.Key.Namespace), j.Sizes.Above(max(1, j.Min)-1)
 		most := f.SlotsOf(max(least, j.Sizes.AtMost(j.Max)))
-		switch held := f.SlotsOf(j.Count()); {
+		switch held := j.AskedSlots(); {
 		case j.Frozen != "" || j.HoldReason != "":
 			add(leaf, held, held)
 		case j.Count() > 0 && !j.Preemptible:

@@ -20,7 +20,8 @@ func addUse(s *api.Status, r *Round) {
 	used, waiting := map[key]int{}, map[key]int{}
 	for i := range s.Jobs {
 		js := &s.Jobs[i]
-		pool, held := r.Config.Pool(js.Pool), r.View.Facts[i].SlotsOf(r.View.Jobs[i].Alive()+r.View.Facts[i].SparesRunning)
+		f := &r.View.Facts[i]
+		pool, held := r.Config.Pool(js.Pool), r.View.Jobs[i].LiveSlots()+f.SlotsOf(f.SparesRunning)
 		for name := queueOf(pool, js); name != ""; name = pool.Queues[name].Parent {
 			used[key{js.Pool, name}] += held
 			if js.Waits != nil {

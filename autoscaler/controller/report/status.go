@@ -71,7 +71,7 @@ func Status(r *Round) *api.Status {
 		js.Usage = usageOf(r, j.Key)
 		js.Remaining = remainingOf(r, i)
 		p := pools[j.Pool]
-		p.Used += f.SlotsOf(j.Alive() + f.SparesRunning)
+		p.Used += j.LiveSlots() + f.SlotsOf(f.SparesRunning)
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
 			p.Waiting++
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -65,7 +66,7 @@ func drawing(t *testing.T, pool string, jobs ...string) *Round {
 		n, _ := fmt.Sscan(text, &name, &queue, &priority, &arrival, &ran)
 		must.GreaterEq(t, 4, n)
 		namespace, id, _ := strings.Cut(name, "/")
-		j := planner.Job{Key: identity.JobKey{Namespace: namespace, ID: id}, Pool: "gpu", Min: 2, Max: 4, Groups: []planner.Group{{}}, Started: ran > 0}
+		j := planner.Job{Key: identity.JobKey{Namespace: namespace, ID: id}, Pool: "gpu", Min: 2, Max: 4, Groups: []planner.Group{{Need: placement.Need{Slots: 3}}}, Started: ran > 0}
 		r.View.Jobs = append(r.View.Jobs, j)
 		r.View.Facts = append(r.View.Facts, cluster.Facts{
 			Spec: &jobspec.Spec{Queue: queue, Priority: priority}, Queue: c.Pool("gpu").QueueOf(namespace, queue), Observation: history.Observation{Slots: 3},

@@ -113,6 +113,7 @@ type Observation struct {
 	SparesRunning int
 	Slots         int       // of one unit
 	Unit          int       // workers of one unit: 1 unless the job's groups are in a ratio; 0 means 1
+	InRatio       int       // slots that Running hold, if the groups are in a ratio
 	Whole         bool      // its minimum has workers, in each group
 	Oldest        time.Time // creation of the oldest known worker
 	Where         Where     // place of the workers, if the pool has a topology
@@ -121,8 +122,16 @@ type Observation struct {
 // Training returns how many workers exist that are no spares.
 func (o *Observation) Training() int { return o.Running - o.SparesRunning }
 
-// SlotsOf returns the slots of a number of the job's workers.
+// SlotsOf returns the slots of a number of the job's workers; of a gang, in whole units.
 func (o *Observation) SlotsOf(workers int) int { return workers * o.Slots / max(1, o.Unit) }
+
+// attains returns the slots whose use counts as attained service.
+func (o *Observation) attains() float64 {
+	if o.Unit > 1 {
+		return float64(o.InRatio) // the units may not be whole
+	}
+	return float64(o.SlotsOf(o.Training()))
+}
 
 // newJob begins a history. The past of a job with older workers is estimated.
 func newJob(o *Observation, now time.Time) *Job {
@@ -137,7 +146,7 @@ func newJob(o *Observation, now time.Time) *Job {
 	if o.Running > 0 {
 		j.FirstStart = o.Oldest
 		j.RunTime = now.Sub(o.Oldest).Seconds()
-		j.Attained = j.RunTime * float64(o.SlotsOf(o.Training()))
+		j.Attained = j.RunTime * o.attains()
 		j.Had = map[int]float64{o.Training(): j.RunTime}
 	}
 	return j
@@ -168,7 +177,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 			}
 		}
 		j.RunTime += dt.Seconds()
-		j.Attained += dt.Seconds() * float64(o.SlotsOf(o.Training()))
+		j.Attained += dt.Seconds() * o.attains()
 	}
 	count := 0
 	for group, n := range o.Counts {

@@ -35,6 +35,22 @@ func (job *Job) Shape(n int) []int {
 	return out
 }
 
+// AskedSlots returns how many slots the workers hold that the job asks Nomad for.
+func (job *Job) AskedSlots() (n int) {
+	for g := range job.Groups {
+		n += job.Groups[g].Count * job.Groups[g].Need.Slots
+	}
+	return n
+}
+
+// LiveSlots returns how many slots the allocations hold that have not ended, without spares.
+func (job *Job) LiveSlots() (n int) {
+	for g := range job.Groups {
+		n += len(job.Groups[g].Live) * job.Groups[g].Need.Slots
+	}
+	return n
+}
+
 // slots returns how many slots n workers of the job hold; of a gang, n is a number of whole
 // units.
 func (job *Job) slots(n int) int {

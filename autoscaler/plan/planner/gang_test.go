@@ -169,6 +169,16 @@ func TestMake_GangWithoutSlotsLacks(t *testing.T) {
 	must.Eq(t, "needs room for 5 more, and there is room for 0", c.plan(10).Waits[0].Why)
 }
 
+// The slots of a gang are known even if its user scales one group by hand.
+func TestJob_SlotsOfARaggedGang(t *testing.T) {
+	c := nodes(8)
+	j := gangJob(c.class(0), 1, 7)
+	must.Eq(t, []int{8, 8}, []int{j.AskedSlots(), j.LiveSlots()})
+	withoutSlots(c, &j, 10)
+	j.Groups[1].Count++
+	must.Eq(t, []int{8, 7}, []int{j.AskedSlots(), j.LiveSlots()})
+}
+
 // Leaders die between any two writes, and policies want anything. After two plans whose
 // writes are all made, each gang is whole, and no plan asks for more than there is.
 func TestProperty_GangsAreWholeAfterCrashes(t *testing.T) {
