@@ -164,7 +164,7 @@ func TestGPUs(t *testing.T) {
 	})
 	must.StrContains(t, g.message(t, "elastic"), "it is idle and has its minimum until its GPUs are used again (its GPUs were idle since ")
 	must.StrContains(t, g.message(t, "preemptible"), "it is idle and is suspended (its GPUs were idle since ")
-	must.Eq(t, koloapi.StateHeld, g.job(t, "preemptible").State)
+	waitFor(t, time.Minute, "the suspended job to be held", func() bool { return g.job(t, "preemptible").State == koloapi.StateHeld })
 
 	t.Log("it uses them again")
 	g.use(t, "elastic", "50")
@@ -201,6 +201,7 @@ func (g *gpuWorld) gangs(t *testing.T) {
 	g.register(t, strings.NewReplacer("NAME", "gang", "NETWORK", port).Replace(serversHCL))
 	waitFor(t, time.Minute, "the workers", func() bool { return g.everPlaced(t, "gang") > 0 })
 	g.eventuallyGroups(t, "gang", 0, 0)
+	must.StrContains(t, g.message(t, "gang"), "2 of 6 workers found no place in 5s")
 	allocs, _, err := g.API.Jobs().Allocations("gang", true, nil)
 	must.NoError(t, err)
 	must.False(t, slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.TaskGroup == "ps" }))

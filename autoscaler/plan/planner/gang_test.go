@@ -167,6 +167,9 @@ func TestMake_GangWithoutSlotsLacks(t *testing.T) {
 	c.Jobs = []Job{gangJob(c.class(0), 1, 4)}
 	withoutSlots(c, &c.Jobs[0], 19)
 	must.Eq(t, "needs room for 5 more, and there is room for 0", c.plan(10).Waits[0].Why)
+
+	c.Jobs[0].Groups[0].Live, c.Jobs[0].PendingSince, c.Jobs[0].Incomplete = nil, now.Add(-time.Hour), true
+	must.Eq(t, "1 of 5 workers found no place in 30s", c.plan(5).Actions[0].Reason)
 }
 
 // The slots of a gang are known even if its user scales one group by hand.

@@ -50,7 +50,11 @@ func (b *planBuilder) shrink(j int, w Want) {
 	}
 	b.emptied(j, counts)
 	if b.unplaced[j] {
-		a := b.action(j, counts, Rollback, fmt.Sprintf("%d of %d workers found no place in %s", from-b.placed(j), from, b.o.PlacementTimeout))
+		loose := 0
+		for g := range job.Groups {
+			loose += b.pending(j, g)
+		}
+		a := b.action(j, counts, Rollback, fmt.Sprintf("%d of %d workers found no place in %s", loose, from, b.o.PlacementTimeout))
 		a.Unplaced = b.unplacedGroups(j)
 		b.act(j, a)
 		return
