@@ -179,8 +179,8 @@ func TestStore_UserSets(t *testing.T) {
 	must.Eq(t, "404", look(t, s, 1, "made_up", "word"))
 }
 
-// A process set that is removed and made again uses the same names. The second
-// time no one sees a value of the first, even if a member is late to leave.
+// A process set that is removed and made again uses the same names. The second time, no
+// process sees a value of the first, even if a member leaves late.
 func TestStore_SecondRound(t *testing.T) {
 	const set = "global_process_set_hash_bb"
 	s := newStore(t, "h0", 2, 1)
