@@ -63,7 +63,8 @@ func fires(t *testing.T, r rulefmt.Rule, series string) []string {
 	return out
 }
 
-// Each alert fires in the state that it is for, and in no state that is like it and in order.
+// Each alert fires in the state that it reports, and not in a similar state that is in
+// order.
 func TestAlerts(t *testing.T) {
 	rules := alerts(t)
 	tested := map[string]bool{}
@@ -141,7 +142,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Prometheus refuses no rule, and each says what happens and what to do.
+// Prometheus accepts every rule, and each rule describes the problem and the remedy.
 func TestAlerts_SayWhatToDo(t *testing.T) {
 	for name, r := range alerts(t) {
 		must.StrContains(t, "page ticket", r.Labels["severity"])

@@ -15,7 +15,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The file is what this program writes, and Grafana's schema has each of its fields.
+// The file is the output of this program, and Grafana's schema has each of its fields.
 func TestDashboard(t *testing.T) {
 	want, err := dashboardJSON()
 	must.NoError(t, err)
@@ -50,8 +50,8 @@ func metrics(t *testing.T, expr string) []string {
 
 var metricRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 
-// Every metric of the dashboard and of the alerts is one that a program of Kolo exports: the
-// programs' own tests hold the reference against their code.
+// The reference lists every metric of the dashboard and of the alerts. The programs' own
+// tests compare the reference with their code.
 func TestMetricsExist(t *testing.T) {
 	reference, err := os.ReadFile("../docs/reference/metrics.md")
 	must.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/release/manpage"
 )
 
-// Every command that the help lists has its part, those below another command as well,
-// and options that many share are there once.
+// Each command in the help has a section, including subcommands. Options that many commands
+// share are listed once.
 func TestCommands(t *testing.T) {
 	const general = "General Options:\n\n  -address=<addr>\n    URL.\n"
 	helps := map[string]string{
@@ -43,7 +43,7 @@ func TestCommands(t *testing.T) {
 	must.ErrorContains(t, err, "the general options of kolo status are not those of the commands before it")
 }
 
-// A program that needs a newer glibc than its package depends on is no part of a release.
+// A release refuses a program that needs a newer glibc than its package depends on.
 func TestCheckGlibc(t *testing.T) {
 	body, err := os.ReadFile("/bin/sh")
 	must.NoError(t, err)

@@ -129,8 +129,8 @@ func program(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// Every program is built for its platforms as its manual page and its licences take for
-// granted, and none is built that they do not know.
+// Each program is built for the platforms that its manual page and its licences cover, and
+// for no others.
 func TestGoReleaser_Builds(t *testing.T) {
 	text, err := os.ReadFile(rehearse(t).builds)
 	must.NoError(t, err)
@@ -245,8 +245,8 @@ func needs(t *testing.T, program string) {
 	}
 }
 
-// What is a user's to change is below /etc, and only that is configuration. The file
-// with the token is for root alone. All packages can be installed together.
+// Files that a user may change are below /etc, and only these are configuration files. Only
+// root can read the file with the token. All packages can be installed together.
 func TestGoReleaser_Deb(t *testing.T) {
 	needs(t, "dpkg-deb")
 	r := rehearse(t)

@@ -30,7 +30,7 @@ func workflowFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// Actionlint finds nothing in the workflows, and it does find a mistake.
+// Actionlint accepts the workflows, and reports a fault that is put into them.
 func TestWorkflows(t *testing.T) {
 	l, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
 	must.NoError(t, err)
@@ -58,7 +58,7 @@ func TestWorkflows_PinnedActions(t *testing.T) {
 	}
 }
 
-// What a workflow calls make for exists.
+// Every make target that a workflow uses exists.
 func TestWorkflows_Targets(t *testing.T) {
 	var targets strings.Builder
 	for _, makefile := range []string{"../GNUmakefile", "release.mk"} {

@@ -26,8 +26,8 @@ import (
 
 var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)
 
-// The jobs in these pages can train. Nomad's defaults would be another type, too
-// little memory and too little time to leave.
+// The jobs in these pages can train. With Nomad's defaults they would have another type,
+// too little memory and too little time to leave.
 func TestDocumentedJobs(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))

@@ -15,9 +15,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Every job that trains has what the driver asks for: a service on the port
-// that the group reserves, both identities, and a script. (The test
-// TestJobspecs in e2e also asks a real Nomad.)
+// Every job that trains has the blocks that the driver requires: a service on the port that
+// the group reserves, both identities, and a script. (The test TestJobspecs in e2e also
+// asks a real Nomad.)
 func TestTrainingJobs(t *testing.T) {
 	for _, path := range []string{"horovod.nomad.hcl", "torch.nomad.hcl", "torchrun.nomad.hcl"} {
 		t.Run(path, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestShutdownDelay(t *testing.T) {
 	}
 }
 
-// The job with an image has what kolo-worker asks for.
+// The job with an image has the blocks that kolo-worker requires.
 func TestContainerJob(t *testing.T) {
 	job := parse(t, "container.nomad.hcl")
 	must.Eq(t, "batch", *job.Type)
@@ -94,7 +94,8 @@ func TestContainerJob(t *testing.T) {
 	must.Eq(t, []string{"kolo"}, task.Identities[0].Audience)
 }
 
-// The variables make what were jobs of their own.
+// Each variable turns a job specification into a variant that would otherwise be a file of
+// its own.
 func TestVariables(t *testing.T) {
 	for name, c := range map[string]struct {
 		vars             []string
@@ -137,7 +138,7 @@ func TestContainerJob_Variables(t *testing.T) {
 	}
 }
 
-// All that end in .nomad.hcl are job specifications.
+// All files that end in .nomad.hcl are job specifications.
 func TestParse(t *testing.T) {
 	paths, err := filepath.Glob("*.nomad.hcl")
 	must.NoError(t, err)

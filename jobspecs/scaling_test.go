@@ -59,8 +59,8 @@ var strategies = map[string][]string{
 // metricName is that of a metric of Kolo in a query.
 var metricName = regexp.MustCompile(`kolo_\w+`)
 
-// TestScalingPolicies states that policies for Nomad Autoscaler have its schema, its
-// strategies and selectors, and ask for metrics that there are.
+// TestScalingPolicies checks that the policies for Nomad Autoscaler follow its schema, use
+// its strategies and selectors, and query existing metrics.
 func TestScalingPolicies(t *testing.T) {
 	paths, err := filepath.Glob("*.scaling.hcl")
 	must.NoError(t, err)

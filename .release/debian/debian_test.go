@@ -191,7 +191,7 @@ func TestAutoscaler(t *testing.T) {
 	}
 }
 
-// Where there is no systemd, the user is made by useradd.
+// Without systemd, the package creates the user with useradd.
 func TestAutoscaler_WithoutSystemd(t *testing.T) {
 	deb := releases(t)["kolo"]
 	for name, suite := range suites {

@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// TestView_HostileConstraints has constraints that Nomad accepts and that no
-// cluster has: the view is made anyway, and Nomad judges them.
+// TestView_HostileConstraints: some jobs have constraints that Nomad accepts and that no
+// real cluster uses. The view is made anyway, and Nomad judges them.
 func TestView_HostileConstraints(t *testing.T) {
 	for name, c := range map[string]*api.Constraint{
 		"a separator of ours in the attribute": {LTarget: "a" + termSeparator + "b", Operand: "=", RTarget: "x"},
@@ -38,8 +38,8 @@ func TestView_HostileConstraints(t *testing.T) {
 	}
 }
 
-// TestClassKey_BoundsWhatAJobHasJudged has constraints that cost an autoscaler
-// seconds for each node. None is judged, so each counts as met.
+// TestClassKey_BoundsWhatAJobHasJudged: constraints that would cost an autoscaler seconds
+// for each node are not evaluated, and count as met.
 func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 	const name = "${node.unique.name}"
 	costly := strings.Repeat(`.{0,999}`, 30) + "Z"
@@ -101,9 +101,9 @@ func TestView_ForgetsClasses(t *testing.T) {
 	must.MapLen(t, 1, f.classes.classes)
 }
 
-// TestView_BlockedJobsAreBoundedByTheRules has jobs that are not elastic and
-// that no node can ever take, or whose priority is past what the operator
-// grants: elastic jobs of others would shrink for them.
+// TestView_BlockedJobsAreBoundedByTheRules: jobs that are not elastic wait for room that no
+// node can have, or have a higher priority than the operator grants. Elastic jobs of others
+// must not shrink for them.
 func TestView_BlockedJobsAreBoundedByTheRules(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*api.Job)

@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// An address that can never be reached is refused, not tried forever.
+// An address that can never be reached is refused at once, not retried forever.
 func TestNewClient_Address(t *testing.T) {
 	c, err := NewClient(config.Nomad{Address: "127.0.0.1:4646"})
 	must.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestClassKey_Versions has constraints that Nomad judges with hashicorp/go-version.
-// Those that cannot be judged here count as met.
+// TestClassKey_Versions covers constraints that Nomad evaluates with hashicorp/go-version.
+// Those that the autoscaler can't evaluate count as met.
 func TestClassKey_Versions(t *testing.T) {
 	n := &node{detailed: true, wireNode: wireNode{Attributes: map[string]string{
 		"kernel.name": "linux", "kernel.version": "5.10.0-19-amd64",
@@ -51,8 +51,8 @@ func TestClassKey_Versions(t *testing.T) {
 	}
 }
 
-// TestConstraint_LongSetsCostLittle has lists on both sides that a job's author
-// wrote: what they cost grows with their length, not with its square.
+// TestConstraint_LongSetsCostLittle: a job's author wrote long lists on both sides. The
+// time to compare them grows with their length, not with its square.
 func TestConstraint_LongSetsCostLittle(t *testing.T) {
 	list := func(kind string) target {
 		out := make([]string, 60_000)

@@ -15,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/contract"
 )
 
-// TestFields finds each field that is decoded of Nomad's answers among those that are
-// asserted of a real Nomad.
+// TestFields checks that each field decoded from Nomad's answers is among the fields that
+// are asserted of a real Nomad.
 func TestFields(t *testing.T) {
 	for _, of := range []struct {
 		value any

@@ -46,8 +46,8 @@ func TestPlace_Reserved(t *testing.T) {
 	}
 }
 
-// FuzzReadProgress: whatever answers at a job's address, the numbers that are
-// taken over are those of a training.
+// FuzzReadProgress: whatever a process answers at a job's address, only numbers that a
+// training could report are accepted.
 func FuzzReadProgress(f *testing.F) {
 	f.Add([]byte(`{"job":"a","size":4,"step":12,"loss":1e300,"step_seconds":{"4":{"mean":0.3,"n":20}},"resizes":[{"from":0,"to":2,"cause":"start","gap_seconds":9,"time":100}]}`))
 	f.Add([]byte(`{"size":-1}`))

@@ -21,9 +21,8 @@ func constrained(datacenter, driver string, all ...*api.Constraint) classKey {
 	return newJob(identity.JobKey{Namespace: "default", ID: "train"}, job).groups[0].class
 }
 
-// FuzzConstraint has the author of a job choose all that a class is made of:
-// it is judged for any node, and what one constraint holds is never taken for
-// two of them.
+// FuzzConstraint lets a job's author choose every part of a class. Any node can be matched
+// against it, and two constraints are never mistaken for one.
 func FuzzConstraint(f *testing.F) {
 	f.Add("${attr.kernel.name}", "=", "linux", "dc*", "horovod")
 	f.Add("${meta.rack}", "set_contains_any", "a, b", "dc1", "raw_exec")

@@ -28,7 +28,7 @@ func phased() []*api.Task {
 	}
 }
 
-// A worker needs what its largest phase needs, asked for and when it runs.
+// A worker requests the resources of its largest phase, and holds them while it runs.
 func TestView_TasksOfPhasesThatFollowOneAnother(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "cpu", "")
@@ -57,7 +57,8 @@ func TestView_TasksOfPhasesThatFollowOneAnother(t *testing.T) {
 	must.Eq(t, amounts{4000, 2000}, amounts{got.cpu, got.memory})
 }
 
-// A worker with reserved cores asks for no MHz, and is no single slot for that.
+// A worker with reserved cores requests no MHz. It does not count as one slot because of
+// that.
 func TestView_CoresAreNoSlotsOfCPU(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "cpu", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// The nodes of one job are those of all jobs without the others.
+// The nodes of one job are those that hold its own allocations.
 func TestWatcher_MachinesOf(t *testing.T) {
 	f := newFixture(t)
 	for i, job := range []string{"a", "b", "a"} {

@@ -100,7 +100,7 @@ func TestView_LocalityProblems(t *testing.T) {
 	}
 }
 
-// TestView_Where is about where the workers of a job are, as steps are attributed to it.
+// TestView_Where checks the placement to which a job's steps are attributed.
 func TestView_Where(t *testing.T) {
 	for name, tc := range map[string]struct {
 		counts  [2]int // asked for, in r1 and r2

@@ -58,8 +58,9 @@ func TestStream_OfNewNamespaces(t *testing.T) {
 	must.Eq(t, 2, streams.Load(), must.Sprint("a namespace that is known opens no stream"))
 }
 
-// TestStream_AfterUnknownNamespaces: if Nomad cannot list its namespaces before the stream is
-// opened, the stream may miss events of some. So another one is opened once it can.
+// TestStream_AfterUnknownNamespaces: if Nomad cannot list its namespaces before the stream
+// is opened, the stream may lack the events of some. So another stream is opened once Nomad
+// can list them.
 func TestStream_AfterUnknownNamespaces(t *testing.T) {
 	var lists atomic.Int32
 	w, streams, end := startStream(t, func(w http.ResponseWriter, r *http.Request) {

@@ -17,8 +17,8 @@ import (
 	division "github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// TestView_Rigid counts what jobs that are not elastic hold of a divided pool, for the queue
-// of their namespace.
+// TestView_Rigid counts the slots that jobs without a kolo block hold in a divided pool,
+// for the queue of their namespace.
 func TestView_Rigid(t *testing.T) {
 	f := newFixture(t)
 	tree, problems := division.New([]division.Queue{{Name: "team", Namespaces: []string{"default"}, Weight: division.WeightUnit}})
@@ -139,7 +139,8 @@ func TestView_GangWithoutSlots(t *testing.T) {
 	must.StrContains(t, v.Ineligible[1].Problems.Text(), `group "ps": requests no device, but slots of node pool "gpu" are counted in "gpu"`)
 }
 
-// TestView_NeverFits states which jobs no empty node could hold, with the missing numbers.
+// TestView_NeverFits checks which jobs no empty node could hold, and the numbers that are
+// missing.
 func TestView_NeverFits(t *testing.T) {
 	w := func(gpus int, rack string) groupSpec { return groupSpec{"w", 0, "nvidia/gpu", gpus, rack} }
 	least := func(n int) func(*api.Job) {

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// TestView_PoolsThatPack states that the configuration of a pool and the classes of
-// its nodes reach the planner, and that a reload does.
+// TestView_PoolsThatPack checks that a pool's configuration and the classes of its nodes
+// reach the planner, also after a reload.
 func TestView_PoolsThatPack(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "gpu", `,"NodeClass":"a100"`)

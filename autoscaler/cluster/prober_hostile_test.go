@@ -45,8 +45,8 @@ func stepTimes(n int) string {
 	return strings.Join(entries, ",")
 }
 
-// TestProber_RefusesAnswers has a job answer what costs memory, or is no status.
-// What it states is in no error.
+// TestProber_RefusesAnswers has a job send answers that would cost memory, or that are no
+// status. No error repeats their content.
 func TestProber_RefusesAnswers(t *testing.T) {
 	const good = `{"job":"train","namespace":"default","step":7}`
 	write := func(w http.ResponseWriter, text string) { _, _ = w.Write([]byte(text)) } // a reader that went away
@@ -110,8 +110,8 @@ func TestProber_RefusesAnswers(t *testing.T) {
 	}
 }
 
-// TestProber_ConfirmLooksAgain has an instance go, or move, between its answer
-// and what it states being acted on.
+// TestProber_ConfirmLooksAgain: an instance disappears or moves after it answered and
+// before the autoscaler acts on the answer.
 func TestProber_ConfirmLooksAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*nomadtest.Cluster, string)

@@ -20,8 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// TestProber_GivesUp has a job of many workers none of which answers, and one
-// of which does.
+// TestProber_GivesUp probes a job of many workers: first none of them answers, and then one
+// does.
 func TestProber_GivesUp(t *testing.T) {
 	var asked atomic.Int64
 	var addresses []string

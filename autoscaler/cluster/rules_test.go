@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
-// TestView_OperatorsRulesOverQueues has a job of another team that asks for the
-// first place in a queue that is not its own.
+// TestView_OperatorsRulesOverQueues has a job of another team ask for the first place in a
+// queue of which that team is no owner.
 func TestView_OperatorsRulesOverQueues(t *testing.T) {
 	byNamespace := `queue "made-up" has no block of its own: the job counts for tenant "team-b"`
 	grab := map[string]any{"queue": "production", "priority": 100.0, "weight": 1e6}
@@ -80,8 +80,8 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 	}
 }
 
-// TestView_TenantsAreNamespaces has a namespace spread its jobs over queues of its
-// own making.
+// TestView_TenantsAreNamespaces has a namespace spread its jobs over queues that it
+// invents.
 func TestView_TenantsAreNamespaces(t *testing.T) {
 	note := `queue "made-up" has no block of its own: the job counts for tenant "team-b"`
 	block := func(q config.Queue) map[string]config.Queue { return map[string]config.Queue{q.Name: q} }

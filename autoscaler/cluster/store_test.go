@@ -36,8 +36,8 @@ func TestStore_ForgetsWords(t *testing.T) {
 	}
 }
 
-// A job's own list of allocations does not state what they hold; what does, comes at the
-// same index.
+// The list of one job's allocations lacks their resources. The answer that has them comes
+// at the same index.
 func TestStore_LearnsWhatAnAllocationHolds(t *testing.T) {
 	s := newStore()
 	bare, whole := wireAlloc{ID: "a", ModifyIndex: 7, DesiredStatus: "run"}, wireAlloc{ID: "a", ModifyIndex: 7, DesiredStatus: "run"}

@@ -58,8 +58,8 @@ func (f *fixture) asked() int {
 	return n
 }
 
-// TestTopology_Unset: a level that was mistyped is reported once, and again after a
-// reload of the configuration.
+// TestTopology_Unset: a mistyped level is reported once, and again after a reload of the
+// configuration.
 func TestTopology_Unset(t *testing.T) {
 	var log bytes.Buffer
 	f := newFixture(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// A GPU whose utilization cannot be understood has none.
+// A GPU has no utilization if its value cannot be parsed.
 func TestClient_Utilization(t *testing.T) {
 	const at = "2026-01-02T03:04:05Z"
 	for stats, want := range map[string]map[string]float64{

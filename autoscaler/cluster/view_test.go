@@ -201,8 +201,8 @@ func TestView_WrongPool(t *testing.T) {
 	must.StrContains(t, v.Ineligible[2].Problems.Text(), "write the node pool")
 }
 
-// TestView_Sick has the states of a node in which a change of the count could
-// kill a healthy worker.
+// TestView_Sick covers the states of a node in which a change of the count could kill a
+// healthy worker.
 func TestView_Sick(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node string
@@ -232,8 +232,8 @@ func TestView_Sick(t *testing.T) {
 	}
 }
 
-// Jobs whose workers are in images, under another driver than Kolo's, are seen as the
-// driver's are.
+// Workers in images, under other task drivers than Kolo's, are seen like the workers of
+// Kolo's drivers.
 func TestView_AnyDriver(t *testing.T) {
 	seen := map[string]*View{}
 	for _, driver := range []string{"horovod", "docker"} {
@@ -317,8 +317,8 @@ func TestStore_NewerWins(t *testing.T) {
 	must.False(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", ModifyIndex: 3}), must.Sprint("an old list brought it back"))
 }
 
-// TestView_Blocked states that what a job waits for is not counted again once its
-// workers are placed, though the evaluation still seems blocked.
+// TestView_Blocked: once a job's workers are placed, the slots that it waited for are not
+// counted again, although the evaluation still appears blocked.
 func TestView_Blocked(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
@@ -340,8 +340,8 @@ func TestView_Blocked(t *testing.T) {
 	must.Eq(t, 0, slots())
 }
 
-// TestView_BlockedThatNeverFits has jobs of others that ask for more than any
-// node has: they never start, and elastic jobs must not shrink for them.
+// TestView_BlockedThatNeverFits: jobs of others ask for more than any node has. They never
+// start, and elastic jobs must not shrink for them.
 func TestView_BlockedThatNeverFits(t *testing.T) {
 	for name, gpus4 := range map[string]uint64{"one more than a node has": 5, "so many that sums overflow": 1<<62 + 1, "the most": 1<<64 - 1} {
 		t.Run(name, func(t *testing.T) {

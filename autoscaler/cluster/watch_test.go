@@ -28,8 +28,8 @@ func reads(ctx context.Context, w *Watcher, list func(n int) error) (at []time.D
 	return at, indices
 }
 
-// TestFollow_AfterAPurge: allocations of a purged job may go without an event, so
-// lists are read at once, however long the read before has waited for news.
+// TestFollow_AfterAPurge: Nomad may remove allocations of a purged job without an event. So
+// lists are read at once after a purge, however long the previous read waited.
 func TestFollow_AfterAPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
@@ -55,8 +55,8 @@ func TestFollow_AfterAPurge(t *testing.T) {
 	})
 }
 
-// TestFollow_OfABigCluster: lists that take long are not read most of the time, and
-// still not long after a purge.
+// TestFollow_OfABigCluster: if reading the lists takes long, they are read during at most
+// half of the time, and still soon after a purge.
 func TestFollow_OfABigCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cost = 5 * time.Second
@@ -79,7 +79,8 @@ func TestFollow_OfABigCluster(t *testing.T) {
 	})
 }
 
-// TestFollow_WithoutEvents reads at once after a wait, though lists cost something.
+// TestFollow_WithoutEvents: after a read that waited for news, the next read follows at
+// once, although reads have a cost.
 func TestFollow_WithoutEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
@@ -99,7 +100,7 @@ func TestFollow_WithoutEvents(t *testing.T) {
 	})
 }
 
-// TestFollow_KnowsWhatAReadCosts: a cluster that has grown is not read all the time.
+// TestFollow_KnowsWhatAReadCosts: a cluster that has grown is not read continuously.
 func TestFollow_KnowsWhatAReadCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
@@ -121,8 +122,8 @@ func TestFollow_KnowsWhatAReadCosts(t *testing.T) {
 	})
 }
 
-// TestFollow_AfterAnError asks for an answer at once, and so knows at once that Nomad
-// is back, though nothing has changed meanwhile.
+// TestFollow_AfterAnError: after an error, the next request does not wait for changes, so
+// the autoscaler notices at once that Nomad answers again.
 func TestFollow_AfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(nil, time.Minute, hclog.NewNullLogger())

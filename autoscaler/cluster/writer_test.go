@@ -73,7 +73,8 @@ func TestWriter_Writes(t *testing.T) {
 	must.Eq(t, 2, counts["a"])
 }
 
-// An autoscaler that does not lead, or stops leading between two writes, writes nothing.
+// An autoscaler that does not lead writes nothing, nor does one that stops leading between
+// two writes.
 func TestWriter_AsksWhetherItLeadsBeforeEachWrite(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	_, before := nomad.Calls()
@@ -97,8 +98,8 @@ func TestWriter_AsksWhetherItLeadsBeforeEachWrite(t *testing.T) {
 	must.Eq(t, 2, counts["a"])
 }
 
-// A worker that completed since the plan was made shows only in a last look:
-// a completion moves no index of the job.
+// If a worker completes after the plan was made, only a last read shows that: a completion
+// does not change the index of the job.
 func TestWriter_LooksOnceMore(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	_, before := nomad.Calls()
@@ -109,7 +110,7 @@ func TestWriter_LooksOnceMore(t *testing.T) {
 	must.Eq(t, before, after)
 }
 
-// A job that somebody else has changed is not written to.
+// The autoscaler does not write to a job that someone else has changed.
 func TestWriter_WritesOnCondition(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	act.Index--
@@ -119,7 +120,7 @@ func TestWriter_WritesOnCondition(t *testing.T) {
 	must.Eq(t, 4, counts["a"])
 }
 
-// A scale copies the tag, and Nomad keeps a job of which any version is tagged.
+// Scaling copies the tag of a job's version, and Nomad keeps a job with a tagged version.
 func TestWriter_UntagsAllVersions(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	writer := cluster.NewWriter(w, 1000, yes, nil)
@@ -145,8 +146,8 @@ func TestWriter_UntagsAllVersions(t *testing.T) {
 	must.NoError(t, writer.Untag(t.Context(), act.Job), must.Sprint("nor a job"))
 }
 
-// Nomad can't tag a job whose name contains a slash. That is no error, which would be
-// tried again in each round: the job is protected by a scale once it is old.
+// Nomad can't tag a job whose name contains a slash. The autoscaler does not treat that as
+// an error, which it would repeat in each round: a scale protects the job once it is old.
 func TestWriter_ProtectsAJobThatCannotBeTagged(t *testing.T) {
 	nomad, w, facts, act := watchedAs(t, "team/a")
 	done, err := cluster.NewWriter(w, 1000, yes, nil).Apply(t.Context(), planner.Action{Job: act.Job, Cause: planner.Keep}, facts, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// Half-lives are those of the queue, of the one around it or of the pool.
+// A queue's half-life is its own, else that of the queue around it, else that of the pool.
 func TestParse_OverTime(t *testing.T) {
 	c, err := parse(`
 pool "gpu" {
@@ -91,8 +91,8 @@ func TestParse_OverTimeMistakes(t *testing.T) {
 	}
 }
 
-// TestPool_CostOf has a device per line. Whole names go before patterns, and longer
-// patterns before shorter ones, in whatever order they are written.
+// TestPool_CostOf has one device per line. Full names take precedence over patterns, and
+// longer patterns over shorter ones, in any order in the configuration.
 func TestPool_CostOf(t *testing.T) {
 	c, err := parse(`
 pool "gpu" {

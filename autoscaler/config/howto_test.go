@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestHowto_ShareAPool parses each configuration of the page, and looks up who is where in
-// that of a platform with many users.
+// TestHowto_ShareAPool parses each configuration of the page, and looks up the queues of
+// users in the one for a platform with many users.
 func TestHowto_ShareAPool(t *testing.T) {
 	text, err := os.ReadFile("../../docs/howto/share-a-pool.md")
 	must.NoError(t, err)

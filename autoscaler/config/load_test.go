@@ -110,7 +110,8 @@ func TestLoad_Default(t *testing.T) {
 	must.Eq(t, c, empty)
 }
 
-// A file without a word in it is one that is being written, or went wrong.
+// A file without any setting is taken for one that is still being written, or was
+// truncated.
 func TestLoad_Empty(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kolo.hcl")
 	for text, empty := range map[string]bool{"": true, " \n\t": true, "# the defaults\n": false} {
@@ -146,8 +147,7 @@ func TestLoad_Directory(t *testing.T) {
 	must.ErrorContains(t, err, "no such file")
 }
 
-// TestParse_Mistakes has one way to go wrong per line: where it is, and the
-// words that help.
+// TestParse_Mistakes has one mistake per line, with its position and the words that help.
 func TestParse_Mistakes(t *testing.T) {
 	for name, tc := range map[string]struct{ src, want string }{
 		"not HCL":                 {"http {", "kolo.hcl:1: Unclosed configuration block"},
@@ -208,8 +208,8 @@ func TestParse_Mistakes(t *testing.T) {
 	}
 }
 
-// TestParse_EverySettingIsChecked gives each setting there is, of each block,
-// a value that is wrong for all of them.
+// TestParse_EverySettingIsChecked gives each setting of each block a value that no setting
+// accepts.
 func TestParse_EverySettingIsChecked(t *testing.T) {
 	settings := 0
 	for _, block := range []string{"", "nomad", "http", "leader", "planner", "telemetry", "usage", `pool "p"`} {
@@ -237,7 +237,7 @@ func TestParse_EverySettingIsChecked(t *testing.T) {
 	must.Greater(t, 30, settings)
 }
 
-// TestParse_EveryPolicyOptionIsChecked is the same for the policies' options.
+// TestParse_EveryPolicyOptionIsChecked does the same for the options of policies.
 func TestParse_EveryPolicyOptionIsChecked(t *testing.T) {
 	for _, name := range builtin.Policies.Names() {
 		info, _ := builtin.Policies.Describe(name)
@@ -286,7 +286,8 @@ func TestParse_DeepOrLongFileIsRefused(t *testing.T) {
 	must.ErrorContains(t, err, "kolo.hcl: the file has 1572864 bytes; at most 1048576 are read")
 }
 
-// TestDefault_IsThePlanners is about settings of the planner that no file has.
+// TestDefault_IsThePlanners covers settings of the planner that the configuration does not
+// have.
 func TestDefault_IsThePlanners(t *testing.T) {
 	must.Eq(t, planner.DefaultOptions(), Default().Planner.Options)
 	c, err := parse("planner {\n  hold = \"1s\"\n}\n")

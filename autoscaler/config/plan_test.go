@@ -9,7 +9,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Only the pools of a configuration leave the machine for a plan.
+// Of a configuration, only its pools are sent to another machine for a plan.
 func TestPoolBlocks(t *testing.T) {
 	sources := map[string][]byte{
 		"a.hcl": []byte("nomad {\n  token = \"secret\"\n}\npool \"gpu\" {\n  queue \"a\" { guarantee = 3 }\n}\n"),

@@ -76,7 +76,7 @@ func TestReference(t *testing.T) {
 	must.Eq(t, 1, found, must.Sprint("pages with "+marker))
 }
 
-// A setting without a default states what holds instead.
+// For a setting without a default, the reference states what applies instead.
 func TestReference_NamesEveryDefault(t *testing.T) {
 	for line := range strings.Lines(reference()) {
 		must.StrNotContains(t, strings.TrimPrefix(line, "|  |"), "|  |")

@@ -45,7 +45,7 @@ func (w *world) preemptibleIn(queue, id string, most int) {
 		Elastic: map[string]any{"kolo": []any{map[string]any{"min": 1, "queue": queue, "preemptible": true}}}})
 }
 
-// A queue spends its budget: then its job is suspended, and waits with that reason until
+// A job of a queue that has spent its budget is suspended. It waits with that reason until
 // the budget is raised.
 func TestController_BudgetIsSpent(t *testing.T) {
 	w := newWorld(t, 2, 4)
@@ -70,8 +70,8 @@ func TestController_BudgetIsSpent(t *testing.T) {
 	w.eventually(map[string]int{"a1": 8})
 }
 
-// What queues used outlives a leader, and goes on from there. Slots count by the device
-// that they are on, and those of a paused job count, too.
+// The usage of queues survives a leader, and the next one adds to it. Slots count at the
+// cost of their device, and slots of a paused job count, too.
 func TestController_AccountsOutliveALeader(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	lines := "slot_cost = { \"stand-in*\" = 1000 }\nhalf_life = \"24h\"\nqueue \"a\" {\n budget {\n  slot_hours = 1000000\n }\n}\nqueue \"b\" { weight = 1 }"

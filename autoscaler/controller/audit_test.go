@@ -25,8 +25,8 @@ func count(log *nomadtest.Log, pattern string) int {
 }
 
 // TestAudit_EveryWriteIsOnRecord compares the requests that change something with the audit
-// log. Each has a line, except that renewals of the lock have none, and that all variables of
-// the history share one.
+// log. Each has a line, with two exceptions: renewals of the lock have none, and all
+// variables of the history share one.
 func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	var mu sync.Mutex

@@ -175,7 +175,7 @@ func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	must.StrContains(t, a.Status().Ineligible[0].Problems[0], "did you mean min?")
 }
 
-// There are jobs with mistakes of every kind, and one without.
+// There are jobs with all kinds of mistakes, and one without any.
 func TestController_MistakesOfOthersDisturbNoOther(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())

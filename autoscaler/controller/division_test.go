@@ -83,8 +83,8 @@ func TestReserve_Divided(t *testing.T) {
 	}
 }
 
-// A borrower shrinks for a job without a kolo block as far as the job's queue is entitled to
-// slots. Beyond that the job waits, and its user reads why.
+// A borrower shrinks for a job without a kolo block only within the entitlement of that
+// job's queue. Beyond it, the job waits, and its user sees the reason.
 func TestController_MakesRoomWithinTheEntitlement(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()

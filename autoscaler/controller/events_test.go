@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
-// A reader with room misses no event of a round that publishes many, and one without does not
-// delay the round.
+// A round publishes many events. A reader with room in its buffer gets all of them, and one
+// without does not delay the round.
 func TestController_ManyEventsAtOnce(t *testing.T) {
 	c := &Controller{subscribers: map[chan api.Event]struct{}{}}
 	few, stopFew := c.Subscribe()

@@ -13,7 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
-// A job that Nomad gives up is reported once, and not again by an autoscaler that starts later.
+// A job on which Nomad gives up is reported once, and not again by an autoscaler that
+// starts later.
 func TestController_ReportsFailedJobs(t *testing.T) {
 	w := newWorld(t, 1, 8)
 	a, stop := w.start(w.config())

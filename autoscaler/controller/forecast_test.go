@@ -35,8 +35,9 @@ func (w *world) eventuallyExpected(a *Controller, id string, want func(*api.Wait
 	return got
 }
 
-// A job that waits has an expected start: only a bound while nothing is known of lengths, and
-// a range once complete jobs of its kind have shown them. It is gone when the job starts.
+// A waiting job has an expected start. It is only a lower bound while nothing is known of
+// lengths, and a range once jobs of its kind have completed. It is absent once the job has
+// started.
 func TestController_ExpectedStart(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.forecastEvery = 20 * time.Millisecond
@@ -70,7 +71,7 @@ func TestController_ExpectedStart(t *testing.T) {
 	w.eventuallyExpected(a, "waits", func(got *api.Waits) bool { return got.Reason == "paused" && got.Expected == nil })
 }
 
-// A job that lies about its length moves the forecasts of others, and no decision.
+// A job that misreports its length changes the forecasts of other jobs, but no decision.
 func TestController_AJobLiesAboutItsLength(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.forecastEvery = 20 * time.Millisecond
@@ -143,7 +144,8 @@ type outside struct{ policy.Policy }
 
 func (p outside) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return p.Allocate(s), nil }
 
-// A job that is run again is older than others by its creation in Nomad, and younger by its arrival.
+// A job that is run again was created in Nomad before other jobs, but arrived after them.
+// The forecast must not fail because of that.
 func TestController_ForecastOfAJobThatIsRunAgain(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.forecastEvery = 20 * time.Millisecond
@@ -159,7 +161,7 @@ func TestController_ForecastOfAJobThatIsRunAgain(t *testing.T) {
 	must.StrContains(t, got.Unknown, "too little is known")
 }
 
-// A job that may arrive has as much time as one that has.
+// A simulated arrival has as much time until its deadline as the job that it copies had.
 func TestController_ForecastDeadlines(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
@@ -176,7 +178,7 @@ func TestController_ForecastDeadlines(t *testing.T) {
 	}
 }
 
-// A job that may arrive has the lengths of similar jobs, as one that waits.
+// The lengths of similar jobs apply to simulated arrivals as to waiting jobs.
 func TestController_ForecastArrivalsHaveLengths(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())

@@ -162,8 +162,8 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 	state(api.StateComplete)
 }
 
-// A job reports its ring, and then no longer does. After the next change, the last report is
-// outdated.
+// A job reports its ring, and then stops reporting. After the next change, its last report
+// is outdated.
 func TestProbe_ARingIsOfAfterTheLastChange(t *testing.T) {
 	var silent atomic.Bool
 	s := newAnswering(t, func(w http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ func elastic(keys map[string]any) map[string]any {
 	return map[string]any{"kolo": []any{keys}}
 }
 
-// The jobs ask for numbers that overflow integers, and Nomad accepts them.
+// The jobs request numbers that overflow integers and that Nomad accepts.
 func TestController_HostileJobsHarmNoOther(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"powers_of_two": true}, {"step": 1.0}, {"step": 2.0}, {"min": 1e300}, {"weight": 1e-320}, {"total_work": 1e308}} {

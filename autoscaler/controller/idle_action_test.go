@@ -42,8 +42,8 @@ func last(t *testing.T, a *Controller, id string) string {
 	return newest.Message
 }
 
-// A job that is idle shrinks to its minimum, others have its slots, and it grows again when
-// it makes steps.
+// An idle job shrinks to its minimum, and others get its slots. It grows again when it
+// makes steps.
 func TestController_IdleShrinks(t *testing.T) {
 	w := newWorld(t, 1, 8)
 	w.watchful(8)
@@ -64,8 +64,8 @@ func TestController_IdleShrinks(t *testing.T) {
 	becomes(t, a, "x", steps)
 }
 
-// A preemptible job that is idle is suspended and stays so, also under the next leader,
-// until its user registers it again. Another one keeps its minimum.
+// An idle preemptible job is suspended until its user registers it again, also under the
+// next leader. Any other idle job keeps its minimum.
 func TestController_IdleSuspends(t *testing.T) {
 	w := newWorld(t, 1, 8)
 	var suspended atomic.Bool
@@ -114,7 +114,8 @@ func TestController_IdleSuspends(t *testing.T) {
 	w.eventually(map[string]int{"p": 4, "n": 2})
 }
 
-// A suspension waits for the hold. Until then it is wanted, and proposed.
+// A suspension waits for the end of the hold. Until then, the status shows it as wanted and
+// proposed.
 func TestController_IdleWaitsForTheHold(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a := w.idling(func(p *config.Pool) { p.IdleAction = config.IdleSuspend }, func(c *config.Config) { c.Planner.Hold = time.Hour })
@@ -185,9 +186,9 @@ func idleWorld(r *rand.Rand, c *Controller, now time.Time) *cluster.View {
 	return v
 }
 
-// Under each policy, an idle job has at most its minimum, unless it is only reported. A job
-// that is not preemptible never has less than its minimum, and other jobs get what the policy
-// wants for them.
+// Under each policy, an idle job gets at most its minimum, unless idle jobs are only
+// reported. A job that is not preemptible never gets less than its minimum, and the
+// policy's decision holds for other jobs.
 func TestIdleAction_Properties(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, name := range builtin.Policies.Names() {

@@ -60,8 +60,8 @@ func (w *world) faultyStats() (code, reads *atomic.Int64) {
 func byGPUs(j *api.JobStatus) bool { return j.Idle > 0 && j.IdleBy == api.IdleByGPUs }
 func inUse(j *api.JobStatus) bool  { return j.Idle == 0 && j.State == api.StateRunning }
 
-// A job that reports nothing is idle if all its GPUs are. Jobs with a busy GPU, with a GPU
-// of unknown utilization, or whose training answers, are not.
+// A job that reports nothing is idle if all its GPUs are. A job is not idle if one of its
+// GPUs is busy or has no known utilization, or if its training answers.
 func TestController_IdleGPUs(t *testing.T) {
 	w := newWorld(t, 2, 8)
 	w.gpusEvery = 2 * time.Millisecond
@@ -123,7 +123,7 @@ func (c *Controller) answered(id string) bool {
 	return j != nil && j.answered
 }
 
-// Without idle_after, and for jobs whose training answers, nothing is read.
+// Utilization is not read without idle_after, nor for jobs whose training answers.
 func TestController_ReadsNoGPUsInVain(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.gpusEvery = time.Millisecond
@@ -136,8 +136,8 @@ func TestController_ReadsNoGPUsInVain(t *testing.T) {
 	must.Zero(t, reads.Load())
 }
 
-// A reading that fails, for whatever reason, ends the time for which a job is idle. The
-// first of several failures is logged.
+// A failed reading, for any reason, ends the time for which a job has been idle. The first
+// of several failures is logged.
 func TestController_IdleGPUsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.gpusEvery = 2 * time.Millisecond
@@ -183,8 +183,8 @@ func (l *lines) count(part string) int {
 	return strings.Count(l.text.String(), part)
 }
 
-// An elastic job whose GPUs are idle shrinks to its minimum and stays so, and grows again
-// when they are used. A job of fixed size is only reported.
+// An elastic job with idle GPUs shrinks to its minimum, stays there, and grows again when
+// they are used. A job of fixed size is only reported.
 func TestController_IdleGPUsShrink(t *testing.T) {
 	w := newWorld(t, 1, 8)
 	w.gpusEvery = 2 * time.Millisecond
@@ -215,7 +215,7 @@ func TestController_IdleGPUsShrink(t *testing.T) {
 	w.eventually(map[string]int{"x": 5, "fixed": 3})
 }
 
-// A preemptible job whose GPUs are idle is suspended until its user scales it.
+// A preemptible job with idle GPUs is suspended until its user scales it.
 func TestController_IdleGPUsSuspend(t *testing.T) {
 	w := newWorld(t, 1, 8)
 	w.gpusEvery = 2 * time.Millisecond
@@ -259,8 +259,8 @@ func TestController_IdleGPUsUnderTheNextLeader(t *testing.T) {
 	must.True(t, gpus(b).since.After(b.loadedAt))
 }
 
-// A job is idle for as long as the last readings of all its GPUs, in all its allocations,
-// were 0 %: whatever is read in whichever order.
+// A job has been idle for as long as the latest readings of all GPUs in all its allocations
+// were 0 %, in any order of readings.
 func TestGPUWatch_Properties(t *testing.T) {
 	key := identity.JobKey{Namespace: "default", ID: "x"}
 	for seed := range uint64(200) {
@@ -329,7 +329,8 @@ func TestGPUWatch_Properties(t *testing.T) {
 	}
 }
 
-// A client that repeats an old reading says nothing new, and for long nothing at all.
+// If a client repeats an old reading, the idle time of the GPU does not grow. After a
+// while, the GPU has no reading.
 func TestUnusedGPU_RepeatedReadings(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	read := cluster.Utilization{At: start.Add(time.Hour)} // its clock is ahead
@@ -345,7 +346,7 @@ func TestUnusedGPU_RepeatedReadings(t *testing.T) {
 	must.False(t, ok)
 }
 
-// More nodes than one interval reads take turns.
+// If there are more nodes than one interval can read, they take turns.
 func TestGPUWatch_NodesTakeTurns(t *testing.T) {
 	jobs := map[identity.JobKey]cluster.JobGPUs{}
 	nodes := 2*gpuNodesAtMost + gpuNodesAtMost/2

@@ -94,8 +94,8 @@ func idleSeconds(t *testing.T, a *Controller) map[string]float64 {
 	return out
 }
 
-// A job that makes no steps is reported, once, and keeps its workers. A job that claims
-// steps is not idle, and neither is one that never reported a step.
+// A job that makes no steps is reported once, and keeps its workers. A job that claims to
+// make steps is not idle, nor is one that never reported a step.
 func TestController_Idle(t *testing.T) {
 	w := newWorld(t, 1, 6)
 	a := w.idling(func(*config.Pool) {})

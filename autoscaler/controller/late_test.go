@@ -37,7 +37,8 @@ func locked(t *testing.T) (*Controller, identity.JobKey) {
 	return a, identity.JobKey{Namespace: "default", ID: "x"}
 }
 
-// A job is late by the first forecast since it began to wait, however later ones change.
+// A job is late if it has not started by the first forecast since it began to wait. Later
+// forecasts do not matter.
 func TestController_Late(t *testing.T) {
 	a, key := locked(t)
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

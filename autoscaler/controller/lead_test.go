@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// The leader of two autoscalers dies again and again, Nomad has faults of every kind, and
+// Two autoscalers run. The leader dies again and again, Nomad has faults of every kind, and
 // jobs come and go.
 func TestController_TwoAgentsAndAFailingNomad(t *testing.T) {
 	w := newWorld(t, 4, 4)

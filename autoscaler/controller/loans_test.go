@@ -94,7 +94,7 @@ func (l *lent) second() {
 	l.vain += time.Second * time.Duration(free) / lentSlots
 }
 
-// The elastic job gets the room back, for longer each time.
+// The elastic job gets the room back, each time for longer.
 func TestLoans_AJobThatIsNeverPlaced(t *testing.T) {
 	l := newLent()
 	l.jobs["never"] = &rigid{workers: 16, never: true}
@@ -112,8 +112,8 @@ func TestLoans_AJobThatIsNeverPlaced(t *testing.T) {
 	must.Eq(t, []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 16 * time.Minute}, lasted[:5])
 }
 
-// For a day, a tenant does anything with jobs that are never placed and jobs that are. It
-// registers them again, with other names and sizes, and lets some of them be placed and end.
+// For a day, a tenant registers jobs again and again, with other names and sizes. Some are
+// never placed, others are placed and end.
 func TestLoans_NoNameGivesTimeBack(t *testing.T) {
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -151,7 +151,7 @@ func TestLoans_NoNameGivesTimeBack(t *testing.T) {
 	}
 }
 
-// Nomad places the jobs within seconds after there is room, many times.
+// Many times, Nomad places the jobs within seconds after there is room.
 func TestLoans_HonestJobsAreNotPaused(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l := newLent()

@@ -194,7 +194,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// The clock of the last leader was ahead. Its move lasts as long as any other.
+// The previous leader's clock was ahead. A move that it began lasts as long as any other.
 func TestFill_AMoveOfAClockAhead(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	v := twoRacks(t, 2, 0)

@@ -29,8 +29,8 @@ func TestController_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	tagged(false)
 }
 
-// A job is stopped while it waits. Nomad turns its switch off, so it is left alone from then
-// on.
+// A waiting job is stopped. Nomad then disables its scaling block, so the autoscaler no
+// longer changes it.
 func TestController_LetsGoOfAJobThatIsStopped(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.protectAfter = time.Millisecond

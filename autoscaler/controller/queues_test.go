@@ -47,8 +47,8 @@ func (w *world) eventuallyReads(a *Controller, id, reason string) {
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
-// A queue has its guarantee back from a borrower that is elastic, also one that was
-// resized just now and would else be left alone for an hour.
+// A queue gets its guarantee back from an elastic borrower, even from one that was resized
+// just now and would otherwise keep its size for an hour.
 func TestController_TakesAGuaranteeBack(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -63,8 +63,8 @@ queue "b" { weight = 1 }`)
 	w.eventually(map[string]int{"borrower": 4, "entitled": 4})
 }
 
-// A job that cannot be suspended waits while its minimum would take what others are
-// guaranteed, and starts once the tree allows it: a reload is in force at once.
+// A job that cannot be suspended waits while its minimum would use guarantees of others,
+// and starts once the tree of queues allows it: a reload takes effect at once.
 func TestController_WaitsForItsGuarantee(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -83,7 +83,7 @@ queue "b" { weight = 1 }`)
 	w.eventually(map[string]int{"a": 4, "gang": 4})
 }
 
-// TestController_QueueLimits has a job for each limit, with the reason that its user reads.
+// TestController_QueueLimits has a job for each limit, with the reason that its user sees.
 func TestController_QueueLimits(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	c := w.config()
@@ -116,8 +116,8 @@ queue "user" {
 	w.eventually(map[string]int{"jobs-2": 2})
 }
 
-// A job that ran as long as its queue allows is stopped, also if it must not be suspended,
-// and stays so, under the next leader too, until its user registers it again.
+// A job that ran for its queue's max_time is stopped, even if it must not be suspended. It
+// stays stopped, also under the next leader, until its user registers it again.
 func TestController_StopsAtMaxTime(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -147,7 +147,7 @@ func TestController_StopsAtMaxTime(t *testing.T) {
 	w.eventually(map[string]int{"long": 6})
 }
 
-// What a paused job holds counts for its queue.
+// The slots of a paused job count for its queue.
 func TestController_PausedJobsCountForTheirQueue(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -166,8 +166,7 @@ queue "b" { guarantee = 4 }`)
 	w.eventually(map[string]int{"a1": 3, "a2": 1, "b1": 4})
 }
 
-// A plan with another configuration shows what its queues would change, and changes
-// nothing.
+// A plan with another configuration shows the effect of its queues, and changes nothing.
 func TestController_ProposesOtherQueues(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, _ := w.start(w.config())
@@ -198,7 +197,8 @@ func TestController_ProposesOtherQueues(t *testing.T) {
 	w.eventually(map[string]int{"a1": 4, "b1": 4})
 }
 
-// A new leader of a divided pool states why, and not that nothing changed.
+// In a divided pool, a new leader gives the reasons of its decisions, and not that nothing
+// changed.
 func TestController_ANewLeaderKnowsReasonsInADividedPool(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -230,7 +230,7 @@ func (refusing) TryAllocate(*policy.Snapshot) (policy.Decision, error) {
 	return policy.Decision{}, errors.New("it is away")
 }
 
-// An external policy of one queue that fails is a matter of that queue alone.
+// If a queue's external policy fails, that affects only this queue.
 func TestController_AFailingPolicyOfAQueue(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	fine, err := builtin.Policies.New("fifo", nil)

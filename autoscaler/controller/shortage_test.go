@@ -22,7 +22,7 @@ import (
 
 func everyone(identity.JobKey) bool { return true }
 
-// A job waits in a full pool. The metrics have the slots that it lacks, and none once it is
+// A job waits in a full pool. The metrics show the slots that it lacks, until the job is
 // paused or has room.
 func TestController_ExportsWhatIsMissing(t *testing.T) {
 	w := newWorld(t, 1, 4)
@@ -83,8 +83,8 @@ func gathered(t *testing.T, a *Controller) []string {
 	return out
 }
 
-// Every policy decides for a pool with more room than there is. Jobs get their maximum as far
-// as the room goes, and the snapshot is not changed.
+// Every policy decides for a pool with more room than it has. Jobs get their maximum as far
+// as the room allows, and the snapshot is not changed.
 func TestWithRoom(t *testing.T) {
 	for _, name := range builtin.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestWithRoom(t *testing.T) {
 	must.True(t, slices.Equal([]policy.Node{{ID: "room a", Type: "a", GPUs: leastAmple, Free: leastAmple}, {ID: "room b", Type: "b", GPUs: 4000, Free: 4000}}, types.Nodes[2:]))
 }
 
-// TestAmple_AsksSeldom states that the question costs a bounded share of the time, and that
-// ample returns when to ask later.
+// TestAmple_AsksSeldom: the question uses a bounded share of the time, and ample returns
+// when to ask again.
 func TestAmple_AsksSeldom(t *testing.T) {
 	w := newWorld(t, 0, 0)
 	c, err := New(w.config(), nil, hclog.NewNullLogger())

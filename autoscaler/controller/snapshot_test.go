@@ -22,8 +22,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// A job about which a policy may not decide keeps the slots of its workers, and those that
-// workers without a place need. Nomad places none for a job that is stopped or completed.
+// If a policy may not decide about a job, the job keeps the slots of its workers, and the
+// slots for its workers that are not placed yet. Nomad places none for a stopped or
+// completed job.
 func TestSnapshot_WhatJobsThatMustNotChangeHold(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -52,7 +53,7 @@ func TestSnapshot_WhatJobsThatMustNotChangeHold(t *testing.T) {
 	}
 }
 
-// A policy sees a gang in units, and what it wants is workers again.
+// A policy sees a gang in units, and its decision is converted back to workers.
 func TestSnapshot_Gang(t *testing.T) {
 	v := twoRacks(t, 4)
 	j := &v.Jobs[0]
@@ -87,7 +88,8 @@ func TestSnapshot_RaggedGang(t *testing.T) {
 	must.Eq(t, len(live)+2, s.Fixed[0].Slots)
 }
 
-// One namespace names a queue for each of its seven jobs, and another has a single job.
+// One namespace has seven jobs, each in a queue of its own. Another namespace has a single
+// job.
 func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	v := twoRacks(t)

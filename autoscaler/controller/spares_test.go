@@ -95,8 +95,8 @@ func (w *world) decides(a *Controller, in func(*job) bool) {
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
-// A job has a spare while no one needs its slot. A job that arrives gets the slot, and the
-// first one's workers all go on.
+// A job has a spare while no one needs its slot. A job that arrives gets the slot, and all
+// workers of the first job continue.
 func TestController_LendsASpare(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.watchful(4)
@@ -135,7 +135,8 @@ func TestController_GivesASpareToARigidJob(t *testing.T) {
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
-// The training of a job decides whether it takes spares: a script may be unable to.
+// The training of a job decides whether the job gets spares, because a script may not
+// support them.
 func TestController_NoSpareForAJobThatTakesNone(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.probing())

@@ -100,7 +100,7 @@ func TestController_TLSToNomad(t *testing.T) {
 	}
 }
 
-// The cause is not only in the autoscaler's log, but also in its status.
+// The cause is in the autoscaler's log and in its status.
 func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca := authority.New(t, "ca")
@@ -120,7 +120,7 @@ func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 	must.ErrorContains(t, a.Health(), "set nomad { ca_cert }")
 }
 
-// TestController_TLSMistakes has wrong settings, and the error messages that help.
+// TestController_TLSMistakes covers wrong settings, and the error messages that help.
 func TestController_TLSMistakes(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca, stranger := authority.New(t, "ca"), authority.New(t, "stranger")

@@ -58,8 +58,8 @@ func slotSeconds(t *testing.T, a *Controller, until time.Time) float64 {
 	return sum
 }
 
-// TestController_Usage has a leader die without saving anything, and nobody leads for a
-// while. The next one counts what was held in between.
+// TestController_Usage has a leader die without saving anything. For a while, no one leads.
+// The next leader counts the slots that were held in between.
 func TestController_Usage(t *testing.T) {
 	for _, end := range []string{usage.Complete, usage.Stopped} {
 		t.Run(end, func(t *testing.T) { endsUnled(t, end) })
@@ -116,8 +116,8 @@ func endsUnled(t *testing.T, end string) {
 	}
 }
 
-// TestController_UsageIsReported has a job report its steps: its status, the rows and the
-// metrics have the same amounts.
+// TestController_UsageIsReported has a job report its steps. Its status, the table rows and
+// the metrics have the same amounts.
 func TestController_UsageIsReported(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, _ := w.start(w.steady())

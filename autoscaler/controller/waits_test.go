@@ -44,8 +44,8 @@ func (w *world) eventuallyWaits(a *Controller, id string, reason waiting.Reason,
 	return got
 }
 
-// The reason of the decision in force stays while later ones repeat it, for a job that has
-// workers and for one that waits, also in a pool that is divided.
+// The reason of the decision in force stays while later decisions repeat it, for a running
+// job and for a waiting one, also in a divided pool.
 func TestController_TheReasonInForceStays(t *testing.T) {
 	for name, lines := range map[string]string{"undivided": "", "divided": `queue "a" { guarantee = 4 }`} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestController_TheReasonInForceStays(t *testing.T) {
 	}
 }
 
-// Jobs wait in order, in the queue that they are in.
+// Waiting jobs are listed in order, by queue.
 func TestController_Waits(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -111,7 +111,7 @@ queue "b" { guarantee = 4 }`)
 	w.eventuallyWaits(a, "a3", waiting.OverLimit, "a", 1, 5)
 }
 
-// A pool that is not divided is one line.
+// A pool that is not divided has one line.
 func TestController_WaitsInOnePot(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
@@ -127,8 +127,8 @@ func TestController_WaitsInOnePot(t *testing.T) {
 	w.eventuallyWaits(a, "third", waiting.InQueue, "*", 2, 2)
 }
 
-// A job that the nodes could never hold is refused with the missing number and keeps no other
-// from starting. It starts once there are nodes for it.
+// A job that the nodes could never hold is refused with the missing number, and keeps no
+// other job from starting. It starts once suitable nodes have joined.
 func TestController_RefusesWhatNeverFits(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()

@@ -185,8 +185,9 @@ func TestSender_FailingAndHanging(t *testing.T) {
 	must.Len(t, 1, hanging.requests())
 }
 
-// What a repetition cannot mend is reported once: a redirect is not followed, and an address of the
-// autoscaler's machine is not called. No report names the URL, which may hold a secret.
+// An error that a repetition cannot fix is reported once: a redirect is not followed, and
+// an address of the autoscaler's machine is not called. No report contains the URL, which
+// may hold a secret.
 func TestSender_GivesUp(t *testing.T) {
 	target := newReceiver(t, nil)
 	redirect := newReceiver(t, func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -259,7 +260,7 @@ func TestOfThisMachine(t *testing.T) {
 	}
 }
 
-// The value is from Python's hmac, as the docs use it.
+// The expected value is from Python's hmac, which the docs use.
 func TestSign(t *testing.T) {
 	must.Eq(t, "t=1700000000,v1=4e151cf0cf0f720ca6f8d220b4f1a138af2620059761d94fade135e7249d8c57", Sign([]byte("0123456789abcdef"), []byte(`{"on":"failed"}`), time.Unix(1700000000, 0)))
 }

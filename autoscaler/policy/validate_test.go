@@ -20,7 +20,7 @@ func give(pairs ...any) (d Decision) {
 	return d
 }
 
-// TestValidate has one decision per line, and what is wrong with it.
+// TestValidate has one decision per line, and its problem.
 func TestValidate(t *testing.T) {
 	s := &Snapshot{
 		Nodes: []Node{{GPUs: 4}},
@@ -51,8 +51,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidate_PresentCounts is about jobs that are where a decision could not
-// have taken them: their count may stay, but nothing grows at their expense.
+// TestValidate_PresentCounts covers jobs with counts that a decision could not have chosen:
+// they may keep their counts, but nothing may grow at their expense.
 func TestValidate_PresentCounts(t *testing.T) {
 	s := &Snapshot{
 		Nodes: []Node{{GPUs: 4}}, // there were more
@@ -72,8 +72,8 @@ func TestValidate_PresentCounts(t *testing.T) {
 	}
 }
 
-// TestValidate_Types is about GPUs of several types: there may be enough GPUs,
-// and too few of the one that a job needs.
+// TestValidate_Types covers several types of GPU: there may be enough GPUs, but too few of
+// the type that a job needs.
 func TestValidate_Types(t *testing.T) {
 	s := &Snapshot{
 		Nodes: []Node{{Type: "a100", GPUs: 4}, {Type: "h100", GPUs: 4}},

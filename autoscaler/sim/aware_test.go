@@ -68,8 +68,8 @@ func placed(t *testing.T, apps ...string) *trace.Trace {
 	return tr
 }
 
-// TestAware_Starts puts a job where it is faster by exact step times, and close together if
-// none are known.
+// TestAware_Starts places a job where it is faster by exact step times, or close together
+// if no step times are known.
 func TestAware_Starts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		app    string
@@ -90,8 +90,8 @@ func TestAware_Starts(t *testing.T) {
 	}
 }
 
-// TestAware_Shrinks leaves the workers of a job where they are faster: of 2+2, those of one
-// node, or one of each.
+// TestAware_Shrinks keeps the workers of a job where they are faster: of 2+2 workers, two
+// on one node, or one on each.
 func TestAware_Shrinks(t *testing.T) {
 	for app, left := range map[string]float64{"close": 97.5, "apart": 95} {
 		t.Run(app, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestCrossRack has a job on two nodes, of two racks or of one.
+// TestCrossRack runs a job on two nodes of one rack or of two racks.
 func TestCrossRack(t *testing.T) {
 	nodes := sim.Uniform(2, 2, "")
 	nodes[0].Rack, nodes[1].Rack = "r1", "r2"
@@ -149,8 +149,8 @@ func TestCrossRack(t *testing.T) {
 	must.Eq(t, 25, res.Jobs[0].Done)
 }
 
-// TestNomad places the workers of a job far apart and on nodes in use, as Nomad does with a
-// group, and the same in each run.
+// TestNomad places the workers of a job far apart and on nodes in use, as Nomad does for a
+// group, and equally in each run.
 func TestNomad(t *testing.T) {
 	tr := placed(t, "apart")
 	res := run(t, sim.Config{Trace: tr, Nodes: sim.Uniform(2, 4, ""), Placement: sim.Nomad, Policy: planned{"a": {{0, 2}}}})

@@ -20,7 +20,7 @@ import (
 )
 
 // BenchmarkFourWorkloads simulates all four Pollux workloads with one policy, by events and
-// by ticks, without the time to read them.
+// by ticks. The time to read them is not included.
 func BenchmarkFourWorkloads(b *testing.B) {
 	var traces []*trace.Trace
 	for w := 1; w <= 4; w++ {
@@ -107,9 +107,9 @@ for name in sys.argv[2:]:
 json.dump(out, sys.stdout)
 `
 
-// BenchmarkBesideReference runs the reference replay and ours by the same
-// rules on the same machine, one after the other, and reports the ratio.
-// Their results are equal to the last digit: see TestTicks_SameAsReference.
+// BenchmarkBesideReference runs the reference replay and this simulator by the same rules
+// on the same machine, one after the other, and reports the ratio. Their results are equal
+// to the last digit: see TestTicks_SameAsReference.
 func BenchmarkBesideReference(b *testing.B) {
 	reference := shared(b, "tools", "replay.py")
 	python, err := exec.LookPath("python3")

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRun_Conserves recomputes every job's steps and service from the history of its sizes.
-// Each step is made exactly once, and each GPU-second held is in the accounts once.
+// Each step is made exactly once, and each GPU-second counts once.
 func TestRun_Conserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, false)
@@ -111,8 +111,8 @@ func TestRun_SameSeedSameResult(t *testing.T) {
 	})
 }
 
-// TestRun_EveryJobCompletes: every job completes, under failures too, as long as nodes come
-// back. A policy that starves a job forever, or a simulator that forgets one, fails here.
+// TestRun_EveryJobCompletes: every job completes, even with failures, as long as nodes come
+// back. This fails if a policy starves a job forever, or if the simulator forgets one.
 func TestRun_EveryJobCompletes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t, true)
@@ -124,7 +124,7 @@ func TestRun_EveryJobCompletes(t *testing.T) {
 	})
 }
 
-// TestRun_OneJobAlone compares with arithmetic.
+// TestRun_OneJobAlone compares one job's times with a calculation by hand.
 func TestRun_OneJobAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 16).Draw(t, "workers")

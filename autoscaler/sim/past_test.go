@@ -64,7 +64,7 @@ func held(res *sim.Result, id string, at float64) (gpus int, hours float64) {
 }
 
 // Of two queues, one used the cluster alone for a week. Afterwards the other has more, then
-// less and less more, until both have the same; no GPU goes back and forth.
+// less and less more, until both have the same. No GPU moves there and back.
 func TestRun_SharesOverTime(t *testing.T) {
 	res := overTime(t, queue.Queue{Guarantee: 2, HalfLife: week}, queue.Queue{Guarantee: 2, HalfLife: week}, week, 8*week)
 	a, _ := held(res, "a1", week-1)
@@ -89,8 +89,8 @@ func TestRun_SharesOverTime(t *testing.T) {
 	must.Eq(t, 8, b)
 }
 
-// A queue that wants GPUs half of the time comes closer to half of the use than by shares at
-// each moment.
+// For a queue that wants GPUs half of the time, a half-life brings its use closer to half
+// than shares at each moment do.
 func TestRun_SharesOfARareUser(t *testing.T) {
 	use := func(halfLife float64) float64 {
 		curve, err := trace.PowerCurve(1, 1, 16)
@@ -115,8 +115,8 @@ func TestRun_SharesOfARareUser(t *testing.T) {
 	must.Between(t, 10, overTime, 0.8*now) // up to 16
 }
 
-// In the simulator, too, a budget ends what a queue has, in the middle of its use, and
-// GPUs of a greater cost spend it earlier.
+// In the simulator, too, a queue loses its GPUs when its budget is spent, and more
+// expensive GPUs spend it sooner.
 func TestRun_Budgets(t *testing.T) {
 	budget := func(stop bool) *queue.Budget { return &queue.Budget{SlotHours: 160, Per: queue.Month, Stop: stop} }
 	for name, tc := range map[string]struct {

@@ -132,8 +132,8 @@ net,8,1,1,24
 	must.Greater(t, 1, len(seen))
 }
 
-// TestRun_PhasesProgress follows a job of random phases through random resizes. Its progress
-// never falls, and it makes exactly the progress that its phases have.
+// TestRun_PhasesProgress runs a job with random phases through random resizes. Its progress
+// never decreases, and adds up to that of its phases.
 func TestRun_PhasesProgress(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var b strings.Builder
@@ -170,7 +170,7 @@ func TestRun_PhasesProgress(t *testing.T) {
 	})
 }
 
-// TestRun_GoodputOfPollux holds the averages that docs/research.md states.
+// TestRun_GoodputOfPollux checks the averages in docs/research.md.
 func TestRun_GoodputOfPollux(t *testing.T) {
 	path := shared(t, "data", "pollux", "phases.csv")
 	p, err := trace.OpenPhases(path, "")
@@ -199,8 +199,8 @@ func TestRunTicks_RefusesPhases(t *testing.T) {
 	must.ErrorContains(t, err, "jobs cannot adapt their batch size in ticks")
 }
 
-// TestRun_PhasesAreNoReasonToMove has steps that do not depend on where the workers are. That
-// later phases are faster must not be taken for a faster placement.
+// TestRun_PhasesAreNoReasonToMove has step times that do not depend on the workers' places.
+// Faster later phases must not be mistaken for a faster placement.
 func TestRun_PhasesAreNoReasonToMove(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("application,phase,end,gpus,step_time_s\n")

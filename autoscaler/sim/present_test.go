@@ -38,7 +38,7 @@ func curveOf(j *trace.Job) speedup.Curve {
 	return speedup.CurveOf(times...)
 }
 
-// A simulation that begins at a state of another one ends as that one does.
+// A simulation that starts from another one's intermediate state ends with the same result.
 func TestRun_Present(t *testing.T) {
 	for _, name := range []string{"fifo", "srjf", "elastic-fifo", "kolo"} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Two teams: one has its whole guarantee from the moment that it asks for it, also from a
-// job that was resized just now.
+// Of two teams, one gets its whole guarantee as soon as it asks for it, even from a job
+// that was resized a moment ago.
 func TestRun_Queues(t *testing.T) {
 	tree, problems := queue.New([]queue.Queue{
 		{Name: "a", Namespaces: []string{"team-a"}, Guarantee: 6, Weight: queue.WeightUnit},
@@ -51,8 +51,7 @@ func TestRun_Queues(t *testing.T) {
 	must.ErrorContains(t, err, "no queues in ticks")
 }
 
-// A job that is stopped because it ran as long as its queue allows has ended, and others
-// have its GPUs.
+// A job that is stopped at its queue's max_time has ended, and others get its GPUs.
 func TestRun_StopsJobs(t *testing.T) {
 	tree, problems := queue.New([]queue.Queue{{Name: "a", Weight: queue.WeightUnit, MaxTime: 10, Stops: true}, {Name: "b", Weight: queue.WeightUnit}})
 	must.SliceEmpty(t, problems)

@@ -35,7 +35,7 @@ func averageJCT(t *testing.T, tr *trace.Trace, line string, info sim.Info) (avg,
 	return avg, resizes
 }
 
-// TestRun_SimilarJobs: where lengths are alike, kolo is about as good as FIFO, and hardly
+// TestRun_SimilarJobs: if lengths are similar, kolo is about as good as FIFO, and hardly
 // resizes.
 func TestRun_SimilarJobs(t *testing.T) {
 	for _, spread := range []float64{0.3, 0.6} {
@@ -47,7 +47,8 @@ func TestRun_SimilarJobs(t *testing.T) {
 	}
 }
 
-// TestRun_LengthError: predicted lengths are worth less than exact ones, and more than none.
+// TestRun_LengthError: predicted lengths are less useful than exact ones, and more useful
+// than none.
 func TestRun_LengthError(t *testing.T) {
 	tr := window(0.8, 1.5)
 	exact, _ := averageJCT(t, tr, "kolo", sim.Info{Remaining: true, Curves: true})
@@ -68,7 +69,7 @@ func (w watched) Allocate(s *policy.Snapshot) policy.Decision {
 	return w.Policy.Allocate(s)
 }
 
-// TestRun_Services shows policies the services of completed jobs: of the application only if
+// TestRun_Services: policies see the services of completed jobs, by application only if
 // they know kinds.
 func TestRun_Services(t *testing.T) {
 	for want, info := range map[length.Origin]sim.Info{length.Pool: {}, length.Kind: {Kinds: true}} {

@@ -37,7 +37,7 @@ type Inventory struct {
 	// Unreadable holds the errors, by NVML's number, of GPUs that NVML lists but of
 	// which not even the UUID could be read.
 	Unreadable map[int]error
-	// UnmatchedIgnores are the IDs to ignore that no readable GPU has.
+	// UnmatchedIgnores holds the IDs of the operator's ignore list that match no readable GPU.
 	UnmatchedIgnores []string
 
 	pairs map[[2]string]topology.Pair // by the UUIDs of both

@@ -58,7 +58,7 @@ func TestGuardAbandonsAHangingGPU(t *testing.T) {
 	))
 }
 
-// A sample has no time limit, but others wait for it within theirs.
+// A sample has no time limit, but waiting for its end has one.
 func TestGuardOfASampleThatHangs(t *testing.T) {
 	m, real := open(t, "one-t4")
 	r := nvml.Guard(real, 300*time.Millisecond)

@@ -241,8 +241,8 @@ func TestTransport_clocks(t *testing.T) {
 	}
 }
 
-// TestTransport_portReuse: a stranger who takes the port of an ended allocation
-// receives neither an identity nor a call.
+// TestTransport_portReuse: a process of another job that listens at the port of an ended
+// allocation receives neither an identity nor a call.
 func TestTransport_portReuse(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	token := w.issuer.sign(t, nomadClaims(func(c *claims) { c.AllocID = "bb22" }))
@@ -343,7 +343,7 @@ func TestTransport_expiry(t *testing.T) {
 	must.NoError(t, ask(t, client))
 }
 
-// TestTransport_outage: while Nomad cannot be reached, no one can renew.
+// TestTransport_outage: while Nomad cannot be reached, no certificate can be renewed.
 func TestTransport_outage(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	tr := w.transport(t, "aa11")

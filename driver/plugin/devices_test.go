@@ -27,8 +27,8 @@ func TestParseMemlock(t *testing.T) {
 }
 
 // An isolated task can open the devices that the client lists, and lock as much memory as
-// the client allows. There is no node of any other device, and one that the job makes
-// itself does not work.
+// the client allows. No other device has a node, and a node that the job creates itself
+// does not work.
 func TestIsolatedTaskHasTheListedDevices(t *testing.T) {
 	isolated(t)
 	must.NoError(t, os.MkdirAll("/dev/kolo-test", 0o755))

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
-// TestLinksOfATaskLeadRootNowhere has a task that leaves links where root writes
+// TestLinksOfATaskLeadRootNowhere has a task create links at the paths where root writes
 // when the task is started again.
 func TestLinksOfATaskLeadRootNowhere(t *testing.T) {
 	links := map[string]func(c *drivers.TaskConfig) string{

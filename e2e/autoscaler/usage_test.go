@@ -21,8 +21,8 @@ import (
 )
 
 // TestUsage kills the leader while jobs are resized, and ends a job while no one leads. The
-// usage equals the allocations' own times within 1 %: from their creation to when Nomad's
-// servers learned of their end, since only then could others have the slot.
+// usage equals the allocations' own times within 1 %. They last until Nomad's servers
+// learned of their end, because only then could others use the slot.
 func TestUsage(t *testing.T) {
 	w := start(t)
 	agents := []*daemon{w.agent(t, "u0", w.Address), w.agent(t, "u1", w.Address)}

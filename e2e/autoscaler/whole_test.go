@@ -120,7 +120,7 @@ func sleeping(hcl string) string {
 	return strings.ReplaceAll(hcl, "memory = 512", "memory = 32")
 }
 
-// TestGang scales groups in a ratio, and leaves a change half written, as a leader does that
+// TestGang scales groups in a ratio, and leaves a change half written, like a leader that
 // dies between two writes.
 func TestGang(t *testing.T) {
 	w := start(t)

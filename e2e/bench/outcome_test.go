@@ -18,8 +18,8 @@ import (
 
 func at(t float64, step int) train.Event { return train.Event{Kind: "step", T: 100 + t, Step: step} }
 
-// A step that is repeated arrives once, so the time of the repetition is lost by the step after
-// the last one that was reached before the failure.
+// A repeated step counts once. The time of the repetition is therefore lost time, up to the
+// last step that was reached before the failure.
 func TestArrivals(t *testing.T) {
 	r := train.Record{at(0, 1), at(0.1, 2), at(0.2, 3), at(5, 2), at(5.1, 3), at(5.2, 4), at(5.3, 6)}
 	got := arrivals(r, 5)
@@ -76,8 +76,9 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// An event is survived once two steps follow it, by the times of the steps: those before it may be
-// read later. A hang that lasted until the operator's kill is not.
+// The training has survived an event if two steps follow it, by the times of the steps,
+// because earlier steps may be read later. A hang that lasted until the operator's kill
+// does not count as survived.
 func TestRun_Survived(t *testing.T) {
 	r := Run{Events: []Happened{{At: 1, Cause: rankKilled}, {At: 10, Cause: hang}}}
 	for step, want := range map[float64]int{0.9: 0, 1.2: 0, 1.4: 1, 10.1: 1, 70.1: 1} {
@@ -90,13 +91,13 @@ func TestRun_Survived(t *testing.T) {
 	must.EqOp(t, 2, r.Survived(), must.Sprint("training went on after 10 s"))
 }
 
-// Lost seconds are sorted, however close they are.
+// Lost seconds are sorted, even if they are close together.
 func TestRun_Losses(t *testing.T) {
 	r := Run{Lost: map[cause]float64{hang: 1.0002, drained: 1.0004, halved: 1.0006, straggler: 2, undisturbed: 1.0006}}
 	must.EqOp(t, "a straggler 2.0; half of the slots leave 1.0; none 1.0; a node is drained 1.0; a rank hangs 1.0", r.losses())
 }
 
-// Runs of other seeds or lengths are no part of the same table.
+// Runs with other seeds or lengths are not in the same table.
 func TestRunResults_Join(t *testing.T) {
 	r := &RunResults{By: map[string]map[string]*Run{}}
 	must.NoError(t, r.join(&options{seed: 1, steps: 100}))
@@ -107,7 +108,7 @@ func TestRunResults_Join(t *testing.T) {
 	must.EqOp(t, 1, r.Seed)
 }
 
-// A process that has ended, or none, gets no signal; it is no error either.
+// A process that has ended, or that does not exist, gets no signal. That is not an error.
 func TestSend(t *testing.T) {
 	ended := exec.Command("true")
 	must.NoError(t, ended.Run())
@@ -139,7 +140,8 @@ func TestCheckpointEvery(t *testing.T) {
 	must.EqOp(t, 1, checkpointEvery(1e-9, time.Second))
 }
 
-// The section of whole runs stands before all others, replaces itself, and leaves them as they are.
+// The section of whole runs is placed before all others, replaces its previous version, and
+// does not change the others.
 func TestPage_WholeRuns(t *testing.T) {
 	old := "# Benchmarks\n\nAbout.\n\n## Resizing\n\nTable.\n"
 	r := &Results{About: map[string]About{}, Run: &RunResults{Seed: 1, Steps: 100, By: map[string]map[string]*Run{

@@ -1,14 +1,14 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What PyTorch takes by itself: groups that are formed again in place, and broadcasts.
+"""Measures PyTorch alone: groups that are formed again in place, and broadcasts.
 
     reform.py reform 1,2,4,2,1      prints the gap of each change of the group's size
     reform.py broadcast 10,100      prints the time of a broadcast of so many MiB to a second rank
 
-Each rank is a process of its own, the store is in another, and all processes wait
-ready. The gap is from the last step of the old group to the end of the first step of
-the new one, as rank 0 sees it. One JSON line for each measurement.
+Each rank has its own process, and the store has another. All of them are started
+beforehand. The gap is from the last step of the old group to the end of the first step
+of the new one, as rank 0 sees it. Each measurement is one line of JSON.
 """
 
 import datetime
@@ -31,7 +31,7 @@ def join(store, name, rank, size):
 
 
 def meet(store, name, ranks):
-    """Waits for all ranks without their connections."""
+    """Waits for all ranks, without using their connections."""
     store.add(name, 1)
     while store.add(name, 0) < ranks:
         time.sleep(0.05)

@@ -1,7 +1,9 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""torchrun for a torch that was built without libuv, as Debian's is: its rendezvous fails with the store's default."""
+"""Starts torchrun with a torch that was built without libuv, such as Debian's: its rendezvous fails with the
+store's default.
+"""
 
 import torch.distributed as dist
 from torch.distributed import run

@@ -321,7 +321,7 @@ func TestImports_Plugin(t *testing.T) {
 	}
 }
 
-// Kolo-worker is small: it links only the API of Nomad.
+// Kolo-worker is small: of Nomad, it links only the API.
 func TestImports_Worker(t *testing.T) {
 	for _, path := range packages(t)["driver/cmd/kolo-worker"].Deps {
 		if strings.HasPrefix(path, "github.com/hashicorp/nomad/") && !strings.HasPrefix(path, "github.com/hashicorp/nomad/api") {

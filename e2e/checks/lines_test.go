@@ -18,7 +18,8 @@ import (
 // maxLines is the length of a Go file that CONTRIBUTING.md allows.
 const maxLines = 350
 
-// Keeps the promise of CONTRIBUTING.md; tests and generated code may be longer.
+// The test checks the line limit of CONTRIBUTING.md. Tests and generated code may be
+// longer.
 func TestFilesAreShort(t *testing.T) {
 	must.SliceEmpty(t, longFiles(t, os.DirFS(root)))
 

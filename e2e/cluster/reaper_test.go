@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The shell of a user who looks into the directory does not belong to the cluster.
+// A user's shell in the cluster's directory does not belong to the cluster.
 func TestTheReaperSparesShells(t *testing.T) {
 	terminal := openTerminal(t)
 	for name, c := range map[string]struct {

@@ -139,7 +139,7 @@ func TestJobspec(t *testing.T) {
 	}
 }
 
-// A wait may take any time as long as something happens.
+// A wait may take any time as long as the cluster changes.
 func TestStuck(t *testing.T) {
 	var s show
 	now := submitted
@@ -156,7 +156,7 @@ func TestStuck(t *testing.T) {
 	must.ErrorContains(t, s.stuck(now.Add(patience+time.Second)), "no step, no event and no change of an allocation for 10m1s")
 }
 
-// A file gets lines, and no table.
+// A file gets lines in place of a table.
 func TestScreenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	f, err := os.Create(path)

@@ -1,20 +1,19 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Runs an elastic script as it stands, and changes its ring at chosen commits.
+"""Runs an unchanged elastic script, and changes its ring at chosen commits.
 
     changes.py --framework=torch --changes='[{"epoch": 1, "at": "last", "size": 2}]' train.py
 
 The script runs under Kolo's launcher, which reads the list of hosts from a
 file. At a commit for which a change is planned, rank 0 rewrites that file, and
 the commit lasts until an agent has announced the change. So the ring
-changes at exactly that commit. The positions in an epoch are those of the
-commit after the first batch, after the batch that completes half of the
-samples, and after the last batch, and "between" that of a commit before the
-first batch.
+changes at exactly that commit. A change is planned for the commit after the
+first batch of an epoch, after the batch that completes half of the samples, or
+after the last batch. "between" is a commit before the first batch.
 
-Requires a script that commits after each batch and records the batch in its
-sampler before. The record (see record.py) has the samples of each batch as
+The script must commit after each batch, and record the batch in its sampler
+before that. The record (see record.py) has the samples of each batch as
 "step", and each change as "change" with the epoch and the size of the next ring.
 """
 
@@ -39,7 +38,7 @@ def parse():
 
 
 class Course:
-    """What a sampler gives out, by which each rank knows the position of a commit."""
+    """Records what a sampler gives out, so that each rank knows the position of a commit."""
 
     def __init__(self, sampler_class, recording, changes, record, rank, size):
         self.changes, self.record, self.rank, self.size = changes, record, rank, size
@@ -74,7 +73,7 @@ class Course:
         self.record.write("step", indices, epoch=sampler.epoch, rank=self.rank(), size=self.size())
 
     def due(self):
-        """The change that is planned for this commit, if one is."""
+        """Returns the change that is planned for this commit, if there is one."""
         if self.sampler is None:
             return None
         batch, self.batch = self.batch, None
@@ -88,7 +87,7 @@ class Course:
         return next((change for change in self.changes if change["epoch"] == epoch and change["at"] in at), None)
 
     def make(self, change, hosts):
-        """Rank 0 lists as many hosts as the next ring is to have ranks."""
+        """Makes a change: rank 0 lists as many hosts as the next ring is to have ranks."""
         if self.rank() != 0:
             return
         self.record.write("change", epoch=change["epoch"], rank=0, size=change["size"])
@@ -98,7 +97,7 @@ class Course:
 
 
 def done(sampler):
-    """The samples of the epoch that all ranks together have done: Horovod's name for it, and Kolo's."""
+    """Returns how many samples of the epoch all ranks together have done. Horovod's name for it differs from Kolo's."""
     return sampler.processed_num if hasattr(sampler, "processed_num") else sampler.processed
 
 

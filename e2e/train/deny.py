@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""Runs a command that may not make some system calls: as the seccomp profile of some
-container runtimes has it, without one.
+"""Runs a command that may not make some system calls, as under the seccomp profiles of
+some container runtimes.
 
     deny.py pidfd_getfd,ptrace command arguments
 """

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Faults that a training script has on demand."""
+"""Faults that a training script can cause on demand."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import time
 
 
 def misbehave(args, step, rank):
-    """Does what --fault asks for, once its step and rank have come."""
+    """Causes the fault that --fault names, once its step and rank are reached."""
     if args.fault == "slow" and step >= args.fault_step and args.fault_rank in (-1, rank) and not os.path.exists(args.fault_end):
         time.sleep(args.slow_time)
     if args.fault not in ("exit", "raise", "hang", "kill", "evaluate") or step != args.fault_step:

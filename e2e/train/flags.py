@@ -3,14 +3,14 @@
 
 """The flags of the training scripts.
 
-Each rank takes --batch samples a step. The default is a multiple of 12, and so
-should --samples be: what is left of an epoch then always divides among 1, 2, 3
-or 4 ranks, and elastic samplers, which repeat samples where it does not, have
-no reason to. So samples can be checked to be used exactly once.
+Each rank takes --batch samples a step. The default is a multiple of 12, and
+--samples should be one, too. Then the rest of an epoch always divides among 1,
+2, 3 or 4 ranks, so elastic samplers repeat no samples, and a test can check
+that each sample was used exactly once.
 
-With --global-batch a step takes that many samples of all ranks together, so
-that more ranks make a step shorter, and not larger; --sample-time is then what
-they share. A multiple of 60 divides among 1 to 6 ranks.
+With --global-batch, a step takes that many samples of all ranks together. So
+with more ranks, a step is shorter, not larger, because the ranks share its
+--sample-time. A multiple of 60 divides among 1 to 6 ranks.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import time
 
 
 def parse(description, **more):
-    """Reads flags; the default of each comes from TRAIN_<NAME> if set. A script may have more, with their defaults."""
+    """Reads flags. The default of each comes from TRAIN_<NAME> if that is set. A script may add flags with their defaults."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
 
     def option(name, default, help):
@@ -57,7 +57,7 @@ def parse(description, **more):
 
 
 def start_slowly(args):
-    """Takes the time of a slow import, or fails as one."""
+    """Takes as long as a slow import, or fails like one."""
     if os.path.exists(args.import_time_file):
         with open(args.import_time_file) as f:
             args.import_time = float(f.read())
@@ -67,19 +67,21 @@ def start_slowly(args):
 
 
 def rank_batch(args, size):
-    """The samples of one rank in one step of a ring of this size."""
+    """Returns the samples of one rank in one step of a ring of this size."""
     return args.global_batch // size if args.global_batch else args.batch
 
 
 class Pace:
-    """Gives each step its time. It includes the script's own work between steps, such as reading a batch, but not what is excluded()."""
+    """Gives each step its length. The length includes the script's own work between steps, such as reading a
+    batch, but not the time in excluded().
+    """
 
     def __init__(self, args):
         self._args = args
         self._begun = time.monotonic()
 
     def end_step(self, samples):
-        """Sleeps for what is left of a step with so many samples."""
+        """Sleeps for the rest of a step with so many samples."""
         rest = self._begun + self._args.step_time + self._args.sample_time * samples - time.monotonic()
         if rest > 0:
             time.sleep(rest)

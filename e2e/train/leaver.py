@@ -1,9 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A training whose processes have something to finish when they leave: lines that are buffered, uploads in a thread,
-an exit handler. It goes on until the file "stop" is in the directory that is its argument. Each process records into a
-directory of its own there. With HANG, one that leaves does not end."""
+"""A training whose processes have something to finish when they leave: buffered lines, uploads in a thread,
+an exit handler. It trains until the file "stop" is in the directory that is its argument. Each process
+records into its own directory there. With HANG, a process that leaves does not end.
+"""
 
 import atexit
 import os

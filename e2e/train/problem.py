@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What the training scripts learn, and the network that learns it."""
+"""The function that the training scripts learn, and the network that learns it."""
 
 import torch
 
@@ -10,7 +10,7 @@ LAYER = 16  # megabytes that a parameter of the ballast has at most, as those of
 
 
 def data(count):
-    """The same on every rank: y is a fixed function of x, plus noise."""
+    """Returns the same data on every rank: y is a fixed function of x, plus noise."""
     random = torch.Generator().manual_seed(7)
     x = torch.randn(count, FEATURES, generator=random)
     weights = torch.randn(FEATURES, 1, generator=random)
@@ -19,10 +19,10 @@ def data(count):
 
 
 class Net(torch.nn.Module):
-    """A small network with as many megabytes more as are asked for.
+    """A small network, with additional megabytes of parameters.
 
-    The ballast takes part in it with weight zero; what is frozen does not. With
-    an audit, the network counts the uses of so many samples, see uses.
+    The ballast takes part in it with weight zero; frozen megabytes do not. With
+    an audit, the network counts how often each of so many samples is used, see uses.
     """
 
     def __init__(self, ballast=0, frozen=0, audit=0):
@@ -40,15 +40,15 @@ class Net(torch.nn.Module):
         return y + 0 * sum(layer[0] for layer in self.ballast) if hasattr(self, "ballast") else y
 
     def groups(self):
-        """The parameters for an optimizer. What counts has a rate of 1 and no momentum."""
+        """Returns the parameters for an optimizer. The counting weights have a rate of 1 and no momentum."""
         groups = [{"params": [p for p in self.parameters() if p is not self.count]}]
         return groups + [{"params": [self.count], "lr": 1.0, "momentum": 0.0}] if self.count is not None else groups
 
     def uses(self, indices, size):
-        """A part of the loss, of value 0, by which a step adds 1 to the weight of each of these samples.
+        """Returns a part of the loss, of value 0, by which a step adds 1 to the weight of each of these samples.
 
-        Its gradient is -size, of which the ranks' average leaves -1. So the weights
-        count what is in the training state, whatever the script's record says.
+        Its gradient is -size, and the ranks average it to -1. So the weights count the
+        samples that are in the training state, independently of the script's record.
         """
         if self.count is None:
             return 0
@@ -57,7 +57,7 @@ class Net(torch.nn.Module):
 
 
 def audit(state, record, **where):
-    """Records what the weights say at the end of an epoch. state.counted is what they said at its begin."""
+    """Records the counts of the weights at the end of an epoch. state.counted holds the counts at its beginning."""
     if state.model.count is None:
         return
     count = state.model.count.detach().clone()

@@ -47,7 +47,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 def asked_to_stop():
-    """Whether --stop-file exists: rank 0 looks, so that all ranks agree."""
+    """Returns whether --stop-file exists. Rank 0 looks, so that all ranks agree."""
     answer = [bool(args.stop_file) and os.path.exists(args.stop_file)]
     if args.stop_file and kolo.size() > 1:
         torch.distributed.broadcast_object_list(answer, src=0)
@@ -55,7 +55,7 @@ def asked_to_stop():
 
 
 def train(state, samples, record):
-    """Goes on from the state; is called again for each group."""
+    """Goes on from the state. It is called again for each group."""
     record.write("ring", step=state.step, rank=kolo.rank(), size=kolo.size(),
                  generation=kolo.generation(), local_rank=kolo.local_rank(), epoch=state.epoch)
     device = kolo.device()

@@ -1,13 +1,13 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Training with torchft, to be compared: what torch_train.py does with kolo.
+"""The training of torch_train.py with torchft in place of kolo, for comparison.
 
-Each process is a replica group of one rank, the --slot of it its number, and
+Each process is a replica group of one rank, with the number --slot.
 TORCHFT_LIGHTHOUSE names the lighthouse, which `torchft_train.py lighthouse PORT`
-serves. Its sampler loses and repeats samples when the size changes, so each rank
-draws its own, and records none. Its record is described in record.py, its flags
-in flags.py.
+serves. torchft's sampler loses and repeats samples when the size changes. So each
+rank draws its own samples, and records none. The record is described in
+record.py, the flags in flags.py.
 """
 
 import datetime
@@ -34,7 +34,7 @@ import torch.distributed as dist  # noqa: E402
 
 
 class Store(dist.TCPStore):
-    """For a torch that was built without libuv, as Debian's is."""
+    """A store for a torch that was built without libuv, such as Debian's."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, use_libuv=False, **kwargs)
@@ -51,7 +51,7 @@ torch.set_num_threads(1)
 
 
 class Gloo(torchft.ProcessGroupGloo):
-    """For PyTorch before 2.7, whose groups have no names of ranks to be logged with."""
+    """Gloo for PyTorch before 2.7, whose groups have no names of ranks for logs."""
 
     def _create_pg(self, store, rank, world_size):
         self._global_ranks = []
@@ -59,7 +59,7 @@ class Gloo(torchft.ProcessGroupGloo):
 
 
 class Parallel(torchft.DistributedDataParallel):
-    """Goes on after a collective that failed, which 0.2.0 ends with an AssertionError."""
+    """Continues after a failed collective. torchft 0.2.0 would end with an AssertionError."""
 
     @staticmethod
     def _comm_hook(state, bucket):

@@ -1,13 +1,13 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Training as users of torchrun write it: DistributedDataParallel and a checkpoint, and no word of Kolo.
+"""A training as users of torchrun write it, with DistributedDataParallel and a checkpoint. It does not use Kolo.
 
     torchrun --nproc-per-node 2 torchrun.py --checkpoint model.pt
 
-Writes its checkpoint every --checkpoint-every steps, and when it is asked to by SIGUSR1 or
-SIGTERM, after which it ends. Starts from it if it is there. The lines are those of train.py;
-those of steps also state when the step began. With --progress, rank 0 numbers its steps for Kolo.
+It starts from its checkpoint if there is one. It writes the checkpoint every --checkpoint-every
+steps, and at SIGUSR1 or SIGTERM, after which it ends. It prints the same lines as train.py; lines
+of steps also have the time at which the step began. With --progress, rank 0 numbers its steps for Kolo.
 """
 
 import argparse
@@ -52,7 +52,7 @@ asked = False
 
 
 def ask(*_):
-    """A scheduler wants the processes to end."""
+    """Handles the signal by which a scheduler asks the processes to end."""
     global asked
     asked = True
 
@@ -88,7 +88,7 @@ def save():
 
 
 def agreed():
-    """Whether any rank was asked to end, or the training is over: all find out at the same step."""
+    """Returns whether any rank was asked to end, or the training is over. All ranks learn that at the same step."""
     over = step >= args.steps or bool(args.stop_file) and os.path.exists(args.stop_file)
     flags = torch.tensor([int(asked), int(over)])
     dist.all_reduce(flags, op=dist.ReduceOp.MAX)

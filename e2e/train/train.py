@@ -46,14 +46,14 @@ class Progress:
 
 
 def asked_to_stop():
-    """Whether --stop-file exists: rank 0 looks, so that all ranks agree."""
+    """Returns whether --stop-file exists. Rank 0 looks, so that all ranks agree."""
     if not args.stop_file:
         return False
     return hvd.broadcast_object(os.path.exists(args.stop_file), root_rank=0)
 
 
 def save_checkpoint(state):
-    """Rank 0 writes a checkpoint that is whole at every moment."""
+    """Rank 0 replaces the checkpoint, which is complete at every moment."""
     if not args.checkpoint or hvd.rank() != 0:
         return
     part = args.checkpoint + ".part"
@@ -81,7 +81,7 @@ def load_checkpoint(state):
 
 
 def batches(sampler):
-    """The indices of this rank for the rest of the epoch, one batch at a time."""
+    """Yields this rank's indices for the rest of the epoch, one batch at a time."""
     indices, size = list(sampler), flags.rank_batch(args, hvd.size())
     for i in range(0, len(indices), size):
         yield indices[i:i + size]

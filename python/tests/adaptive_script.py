@@ -27,7 +27,7 @@ def record(what, **fields):
 
 
 def resized():
-    """The batch changes at random, with another wish on each rank. Records each step, with its samples."""
+    """The batch changes at random, and each rank proposes another one. Records each step, with its samples."""
     wishes = random.Random(os.getpid())
     batches.choose = lambda *_: wishes.randint(24, 96)
     torch.manual_seed(3)

@@ -346,7 +346,7 @@ class Agent:
                 member.watch = Watch(member.process.pid)
 
     def _restart(self):
-        """Restarts members that hang in a group that has lost one, when a process outside of that group holds the state."""
+        """Restarts members that hang in a group that has lost one, once a process outside of that group holds the state."""
         alive = [member for member in self.members if member.lives()]
         hanging = [member for member in alive if member.watch and not member.ready and member.watch.hangs()]
         holders = [member for member in alive if member.keeps and member not in hanging]

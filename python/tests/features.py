@@ -73,7 +73,7 @@ class Feature:
         return {"model": self.model, "optimizer": self.optimizer, **self.more}
 
     def begin(self, state):
-        """Makes what is bound to a group."""
+        """Makes the objects that are bound to a group."""
         self.state = state
         self.ddp = kolo.wrap(self.model, **self.arguments)
 
@@ -86,11 +86,11 @@ class Feature:
         self.optimizer.step()
 
     def close(self):
-        """What is nearly the same in a training in one process."""
+        """Returns the values that are nearly the same in a training in one process."""
         return torch.cat([parameter.detach().reshape(-1).float() for parameter in self.model.parameters()])
 
     def equal(self):
-        """What is the same in it."""
+        """Returns the values that are the same in a training in one process."""
 
 
 class Hooks(Feature):
@@ -202,7 +202,7 @@ class Accumulation(Feature):
 
 
 class Collectives(Feature):
-    """The sums are a tensor of the state. A newcomer gets another one, so the state is asked for it."""
+    """The sums are a tensor of the state. A newcomer gets another tensor, so the code always reads it from the state."""
 
     def __init__(self):
         super().__init__()
@@ -244,7 +244,7 @@ class Collectives(Feature):
 
 
 class Quasinewton(Feature):
-    """The closure returns the mean of the loss over the ranks: by it, LBFGS decides on when it stops."""
+    """The closure returns the mean of the loss over the ranks, because LBFGS decides by it when to stop."""
 
     def make_optimizer(self):
         return torch.optim.LBFGS(self.model.parameters(), lr=0.1, max_iter=3, history_size=4)
@@ -286,7 +286,7 @@ class SparseGradients(Feature):
 
 
 class BatchNorm(Feature):
-    """Each rank normalizes its own part of the batch, so the weights are others; the buffers are those of all steps."""
+    """Each rank normalizes its own part of the batch, so the weights differ from those of one process. The buffers are those of all steps."""
 
     def network(self):
         return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
@@ -298,7 +298,7 @@ class BatchNorm(Feature):
 
 
 class Checkpoints(Feature):
-    """torch.distributed.checkpoint: each step reads what the ranks, of whatever number, have written a step before."""
+    """Uses torch.distributed.checkpoint: each step reads the files that the ranks wrote a step before, with any number of ranks."""
 
     def step(self, number, x, y):
         if number:
@@ -310,7 +310,7 @@ class Checkpoints(Feature):
 
 
 class UnevenInputs(Feature):
-    """Commits are outside of the context."""
+    """Commits are outside of the join context."""
 
     def make_optimizer(self):
         return torch.optim.SGD(self.model.parameters(), lr=0.01)
@@ -356,7 +356,7 @@ class Compiled(Feature):
 
 
 class CompiledParallel(Compiled):
-    """Each group's DistributedDataParallel is compiled, and takes what was compiled for the one before."""
+    """Each group's DistributedDataParallel is compiled. It reuses the code that was compiled for the previous one."""
 
     def compile(self):
         pass
@@ -446,7 +446,7 @@ class LambdaRate(Schedule):
 
 
 class Plateau(Schedule):
-    """Follows the mean of the loss over the ranks, so that all have the same rate."""
+    """Follows the mean of the loss over the ranks, so that all ranks have the same rate."""
 
     def make_scheduler(self, optimizer):
         return lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
@@ -496,7 +496,7 @@ class Adversarial(Feature):
 
 
 class Unfrozen(Feature):
-    """A layer is trained from a step on: what has a gradient follows from the state, and DistributedDataParallel is made again."""
+    """A layer is trained only from a certain step on. That it has a gradient follows from the state, and DistributedDataParallel is made again."""
 
     def begin(self, state):
         self.model[0].requires_grad_(state.step >= UNFREEZE)
@@ -509,7 +509,7 @@ class Unfrozen(Feature):
 
 
 class Adapters(Feature):
-    """A frozen network with layers of low rank, which alone are trained."""
+    """A frozen network with layers of low rank. Only these are trained."""
 
     class Adapted(torch.nn.Module):
         def __init__(self):
@@ -528,7 +528,7 @@ class Adapters(Feature):
 
 
 class Metrics(Feature):
-    """Counts, computes and resets between two commits; the result is that of the whole batch."""
+    """Counts, computes and resets between two commits. The result is that of the whole batch."""
 
     def __init__(self):
         super().__init__()
@@ -560,7 +560,7 @@ def batch(number):
 
 
 def spread(features):
-    """By how much the weights of each feature differ among the ranks."""
+    """Returns how much the weights of each feature differ among the ranks."""
     sums = torch.stack([torch.cat([parameter.detach().double().reshape(-1) for parameter in feature.model.parameters()]).sum()
                         for feature in features])
     others = [torch.zeros_like(sums) for _ in range(kolo.size())]
@@ -569,7 +569,7 @@ def spread(features):
 
 
 def ended(sizes):
-    """Whether training is over: in a fixed run after a number of steps, else some steps after it has shrunk again."""
+    """Whether training is over: in a fixed run after a number of steps, otherwise some steps after the group has shrunk again."""
     if FIXED:
         return len(sizes) >= FIXED
     return len(sizes) > AFTER and 2 in sizes and sizes[-AFTER:] == [1] * AFTER
@@ -626,7 +626,7 @@ def train():
 
 @contextlib.contextmanager
 def written(record):
-    """What a writer of rank 0 does when its process leaves."""
+    """Returns what a writer of rank 0 has written when its process leaves."""
     try:
         yield
     finally:
@@ -634,13 +634,13 @@ def written(record):
 
 
 def evaluate(data):
-    """A sampler of PyTorch's, for what begins and ends between two commits."""
+    """Uses a sampler of PyTorch in an evaluation that begins and ends between two commits."""
     for _ in DataLoader(data[:6], 2, sampler=DistributedSampler(data[:6])):
         pass
 
 
 def loss(feature):
-    """The loss on data that no step has."""
+    """Returns the loss on data that no step trains on."""
     x, y = torch.randn(64, 6, generator=torch.Generator().manual_seed(99)), None
     y = torch.stack([x[:, :3].sum(1), x[:, 3] - x[:, 4]], 1).tanh()
     model = copy.deepcopy(feature.model).float().eval() if isinstance(feature, BFloat16) else feature.model
@@ -652,7 +652,7 @@ def loss(feature):
 
 
 def careless():
-    """Trains with a sampler and optimizers that the state does not have."""
+    """Trains with a sampler and optimizers that are not in the state."""
     data = [torch.randn(6) for _ in range(24)]
     model = network().append(torch.nn.Linear(2, 2))
     kept = torch.optim.AdamW(model[0].parameters())
@@ -679,7 +679,7 @@ def careless():
 
 
 def frozen():
-    """Freezes a layer of which newcomers do not know it."""
+    """Freezes a layer on the members. A newcomer does not know that."""
     model = network()
     state = kolo.State(model=model, step=0)
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What the tests of kolo.integrations have in common."""
+"""Shared by the tests of kolo.integrations."""
 
 from .test_group import Training
 

@@ -55,7 +55,7 @@ class Forked:
 
 
 def _run(command, env, output):
-    """Does in the forked process what python does with a script."""
+    """Runs a script in the forked process, as python does."""
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)

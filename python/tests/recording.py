@@ -19,7 +19,7 @@ file = open(os.path.join(directory, "%d" % os.getpid()), "a", buffering=1)
 
 
 def option(name, default):
-    """Returns an option of the test, of the type of its default."""
+    """Returns an option of the test, converted to the type of its default."""
     return type(default)(os.environ.get("TEST_" + name, default))
 
 
@@ -41,7 +41,7 @@ class Items(torch.utils.data.IterableDataset):
 
 
 class PlacedItems(Items):
-    """One that can go on where it was."""
+    """Items that can go on from a position."""
 
     next = 0
 
@@ -92,7 +92,7 @@ def averaged(model):
 
 
 def averages(average):
-    """Returns what a record has of an average: the sum of its weights, and how many times it was updated."""
+    """Returns the part of an average that is recorded: the sum of its weights, and the number of its updates."""
     return {"average": total(average), "averaged": int(average.n_averaged)}
 
 
@@ -101,7 +101,7 @@ def total(module):
 
 
 def streamed(data):
-    """Returns data, or an iterable over it where the test asks for one."""
+    """Returns data, or an iterable over it if the test asks for one."""
     return {"": lambda data: data, "items": Items, "placed": PlacedItems}[option("STREAM", "")](data)
 
 

@@ -104,7 +104,7 @@ def strike(copy):
 
 
 def deferred():
-    """The same, but a thread completes the commits, even of a small state."""
+    """Like handover, but a thread completes the commits, even of a small state."""
     snapshot.LARGE = snapshot.WORTHWHILE = 1
     snapshot._copy = strike(snapshot._copy)
     handover()
@@ -236,7 +236,7 @@ def fsdp_of(mesh):
 
 
 def columns_of(mesh):
-    """The same with a parameter that is sharded along its second dimension: the part of a rank is no range of it."""
+    """Like fsdp_of, with a parameter that is sharded along its second dimension. So a rank's part is not a range of it."""
     from torch.distributed.tensor import Shard, distribute_tensor
 
     model, backward = tensors_of(mesh)

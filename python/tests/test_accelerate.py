@@ -58,7 +58,7 @@ class Accelerate(Processes):
         self.assertLess(self.of(agent, "step")[-1]["rate"], 3e-5)
 
     def test_a_sampler_an_average_and_a_compiled_model_of_the_script(self):
-        """All as of one process, with mixed precision and a GradScaler, too. Each process compiles before it joins."""
+        """Everything is as with one process, even with mixed precision and a GradScaler. Each process compiles before it joins."""
         alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, SAMPLER=1, SCALER=1, WARM=1, ARGUMENTS=json.dumps(
             {"dynamo_backend": "eager", "mixed_precision": "bf16"}))
         for entry in self.of(agent, "ring"):
@@ -72,11 +72,11 @@ class Accelerate(Processes):
             self.assertAlmostEqual(expected[name], done[name], delta=0.01, msg=name)
 
     def test_a_sampler_with_another_order_in_another_process(self):
-        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        """The difference is noticed at the start of the epoch, before a step is made with wrong samples."""
         self.other_orders()
 
     def test_an_iterable_data_set(self):
-        """Which is read again, by a worker process: evaluations and weights as of one process."""
+        """A worker process reads the data set again. Evaluations and weights are as with one process."""
         alone, agent = self.alone_and_with_others(3, GLOBAL=12, BATCH=4, STREAM="items", WORKERS=1)
         self.assertEqual({1: 3, 2: 2, 3: 1}, {entry["size"]: entry["accumulate"] for entry in self.of(agent, "step")})
         for expected, found in zip(self.of(alone, "evaluation"), self.of(agent, "evaluation")):
@@ -87,7 +87,7 @@ class Accelerate(Processes):
         self.assertAlmostEqual(expected["sum"], done["sum"], places=4)
 
     def test_a_checkpoint_of_an_epochs_end(self):
-        """Written before the epoch is over, with nothing left of it: the next epoch begins."""
+        """The checkpoint was written at the end of an epoch, with no batches left in it. Training goes on with the next epoch."""
         for stream in "", "items", "placed":
             with self.subTest(stream=stream):
                 options = {"SAMPLES": 32, "BATCH": 8, "EPOCHS": 2, "STREAM": stream}
@@ -170,7 +170,7 @@ class Accelerate(Processes):
         self.assertIsInstance(accelerator.unwrap_model(model), torch.nn.Linear)
 
     def test_the_seed_of_the_order(self):
-        """That of the script's DataLoaderConfiguration, which may be 0, or else torch's."""
+        """The seed is that of the script's DataLoaderConfiguration, which may be 0, or else torch's."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -181,7 +181,7 @@ class Accelerate(Processes):
             self.assertEqual(expected, accelerator.progress.seed)
 
     def test_loaders_of_the_same_length(self):
-        """Each has an order of its own: a step with batches of both pairs other samples in each epoch."""
+        """Each loader has its own order: in each epoch, a step with batches of both combines other samples."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -192,7 +192,7 @@ class Accelerate(Processes):
         self.assertNotEqual(one, other)
 
     def test_models_divided_among_processes_are_refused(self):
-        """By arguments, and by the variables of accelerate launch. Accelerate would ignore some of them while a process is alone."""
+        """They are divided by arguments, or by the variables of accelerate launch. Accelerate would ignore some of these while a process is alone."""
         from accelerate.utils import FullyShardedDataParallelPlugin, ParallelismConfig
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -208,7 +208,7 @@ class Accelerate(Processes):
                 ElasticAccelerator(cpu=True)
 
     def test_stops_early(self):
-        """The count of evaluations, registered for checkpoints, goes along when the process that has counted leaves."""
+        """The number of bad evaluations is registered for checkpoints. It is kept when the process that has counted them leaves."""
         agent, workers = self.begin(1, 1, SAMPLES=300, EPOCHS=20, PATIENCE=3)
         agent.until(lambda: self.of(agent, "evaluation"), what="an evaluation")
         agent.go(workers[1])
@@ -221,7 +221,7 @@ class Accelerate(Processes):
         self.assertEqual(max(entry["step"] for entry in self.of(agent, "evaluation")), done["step"])
 
     def test_epochs_that_a_script_counts_itself(self):
-        """They are refused: otherwise training would end silently after the first epoch."""
+        """They are refused, because training would otherwise end silently after the first epoch."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -242,7 +242,7 @@ class Accelerate(Processes):
             train()
 
     def test_a_group_for_which_less_than_a_step_is_left(self):
-        """With drop_last, its epoch is over, in a process that trained in the last group, too."""
+        """With drop_last, the epoch is then over, also in a process that trained in the last group."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -274,7 +274,7 @@ class Accelerate(Processes):
         self.assertEqual([4] * 8, read)
 
     def test_a_step_with_batches_of_two_loaders(self):
-        """The group changes at the commit of a step, which the first loader makes: both go on where they were."""
+        """The first loader makes the step. The group changes at its commit, and both loaders go on from their positions."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -309,7 +309,7 @@ class Accelerate(Processes):
             self.assertEqual([(number, number) for number in range(5)], read)
 
     def test_a_second_loader_that_is_read_again(self):
-        """Within an epoch of the first one, because it is shorter."""
+        """It is shorter than the first one, and is read again within an epoch of the first."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -337,7 +337,7 @@ class Accelerate(Processes):
         self.assertEqual([(0, 0), (1, 1), (2, 0), (3, 1), (4, 0)], read)
 
     def test_batches_that_are_looked_at(self):
-        """With an iterator that still exists while the script trains, and ends only then: each sample is used once."""
+        """The iterator that looks at them still exists while the script trains, and ends only then. Each sample is used once."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator
@@ -364,7 +364,7 @@ class Accelerate(Processes):
         self.assertEqual((1, 0), (loader.position.epoch, loader.position.used))
 
     def test_an_evaluation_that_is_left_early(self):
-        """The last step of an epoch is still made, though it has fewer passes."""
+        """The last step of an epoch is still made, although it has fewer passes."""
         import torch
 
         from kolo.integrations.accelerate import ElasticAccelerator

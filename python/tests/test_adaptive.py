@@ -147,7 +147,7 @@ class Gradients(Alone):
         self.assertAlmostEqual(1, self.noise(16, every=5, steps=1000), delta=0.15)
 
     def test_noise_with_adam(self):
-        """Each gradient is divided by its scale in Adam's step. Without it, the noise scale would be another."""
+        """In Adam's step, each gradient is divided by its scale. Without that, the noise scale would be wrong."""
         def second_moment(mean, deviation):
             return mean.square() + deviation.square() / 16
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Rules of batches that adapt: the noise estimate, what a batch is worth, and which one is chosen."""
+"""Rules of batches that adapt: the noise estimate, the worth of a batch, and the choice of one."""
 
 import math
 import random
@@ -245,7 +245,7 @@ class Choosing(unittest.TestCase):
         self.assertEqual(256, choose(self.bounds, 256, 2, 1e6, known(0.0, 0.01, 128, 256)))
 
     def test_hysteresis(self):
-        """From the best batch on, it stays."""
+        """The batch stays as it is once it is the best one."""
         times, batch, seen = known(1.0, 0.002, 128, 256), 256, []
         for _ in range(20):
             batch = choose(self.bounds, batch, 2, 3000.0, times)

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Real workers receive the state while others train, and all that can happen meanwhile does."""
+"""Real workers receive the state while others train. Everything that can happen meanwhile happens."""
 
 import collections
 import os

@@ -122,7 +122,7 @@ class Numbers:
 
 
 class Placed(Numbers):
-    """One that can go on where it was."""
+    """Numbers that can go on from a position."""
 
     next = 0
 
@@ -142,7 +142,7 @@ class Placed(Numbers):
 
 @unittest.skipUnless(StreamBatches, "needs PyTorch")
 class Streams(unittest.TestCase):
-    """What ranks read of an iterable while their number changes, by chance."""
+    """The numbers that ranks read from an iterable while their number changes at random."""
 
     def read(self, seed, kind):
         rng = random.Random(seed)
@@ -206,7 +206,7 @@ class Streams(unittest.TestCase):
         self.assertEqual(100, items.read)
 
     def test_an_epoch_that_begins_again(self):
-        """After the loss of its first step."""
+        """An epoch begins again after the loss of its first step."""
         for kind in Numbers, Placed:
             items, position, step = kind(100), StreamPosition(), Step(10, 1)
             batches = StreamBatches(Source(items), position, step, lambda samples: deal(samples, step, 0, 1), False)
@@ -217,7 +217,7 @@ class Streams(unittest.TestCase):
             self.assertEqual([random.Random(epoch).sample(range(100), 100)[:10] for epoch in (0, 0, 1, 1)], begins)
 
     def test_the_state_of_a_stream_of_hugging_face(self):
-        """It may count samples that are not read yet, also in an iterable that returns it as its own."""
+        """The state may count samples that are not read yet, also in an iterable that returns it as its own state."""
         class Stream(Placed):
             __module__ = "datasets.iterable_dataset"
 
@@ -232,7 +232,7 @@ class Streams(unittest.TestCase):
         self.assertFalse(Source(Stream(10)).placed)
 
     def test_an_elastic_iterable(self):
-        """Outside of a State, its state does not move, so each group would begin again."""
+        """Outside of a State, its own state does not advance, so each group would begin again."""
         with self.assertRaisesRegex(ValueError, "an ElasticIterable does not count its samples .* give the iterable within it"):
             Source(kolo.ElasticIterable(Numbers(10)))
 

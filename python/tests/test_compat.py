@@ -137,7 +137,9 @@ class Parallel(unittest.TestCase):
         self.assertIsNotNone(wrapped.module.weight.grad)
 
     def test_after_backward(self):
-        """What is registered when a gradient is accumulated runs before the wait for other processes, and what is registered then runs after it."""
+        """Functions that are registered when a gradient is accumulated run before the wait for other
+        processes. Functions that they register run after it.
+        """
         group(self)
         wrapped, order = DistributedDataParallel(torch.nn.Linear(2, 1)), []
 

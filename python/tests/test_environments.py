@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The variables that TensorFlow and JAX find each other by, with PyTorch's own server of the store."""
+"""The variables by which TensorFlow and JAX find their processes, tested with PyTorch's own store server."""
 
 import json
 import os
@@ -103,7 +103,7 @@ class Environments(unittest.TestCase):
         self.assertIn("OSError", err)
 
     def test_answers_that_are_none(self):
-        """A server that speaks something else does not pass for one that has a value."""
+        """A server that uses another protocol is not mistaken for one that has a value."""
         for answer in b"\x00" + struct.pack("<q", -1), b"\x01", b"\x00" + struct.pack("<q", 9) + b"short":
             with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as server:
                 store = Store("127.0.0.1", server.getsockname()[1])

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Messages of all processes to all others at the same time, and what is said to those that leave."""
+"""Messages of all processes to all others at the same time, and messages to processes that leave."""
 
 import random
 import threading
@@ -17,7 +17,7 @@ from kolo.torch.group.former import Former
 
 
 def groups(size):
-    """The gloo groups of as many processes, all of them in this one."""
+    """Returns the gloo groups of as many processes, all of them in this process."""
     store, made = dist.HashStore(), [None] * size
 
     def make(rank):
@@ -37,7 +37,7 @@ def some_bytes(dice, count):
 
 class Messages(unittest.TestCase):
     def test_random(self):
-        """All arrive in their order, as many as there are between each pair, of one part or of several."""
+        """All messages arrive in their order: any number for each pair, in one part or several."""
         size = 3
         controls = groups(size)
         for seed in range(20):
@@ -55,7 +55,7 @@ class Messages(unittest.TestCase):
                     self.assertTrue(all(map(torch.equal, message, arrived)), (seed, pair))
 
     def test_gives_up(self):
-        """When the group has failed, and when nothing comes for a while."""
+        """It gives up if the group has failed, or if nothing arrives for a while."""
         controls = groups(2)
         for arguments in (lambda: True,), (lambda: False, 0.3):
             with self.assertRaisesRegex(RuntimeError, "given up"):
@@ -66,7 +66,7 @@ class Messages(unittest.TestCase):
 
 class Leavers(unittest.TestCase):
     def test_told(self):
-        """Of where the others are, or that nothing is asked of them."""
+        """Leavers learn where the others are, or that nothing is asked of them."""
         controls = groups(3)
         formers = [Former(7, rank, 3, control) for rank, control in enumerate(controls)]
         for places in [1, -1, 0], []:

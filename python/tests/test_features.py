@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What docs/reference/pytorch-features.md says of features of PyTorch: see features, the script."""
+"""The claims of docs/reference/pytorch-features.md. The script is features."""
 
 import ast
 import collections
@@ -43,7 +43,7 @@ def read(agent, prefix):
 
 
 class Changes(unittest.TestCase):
-    """One training with all features: a process, two, and the second one alone. Each test looks at one feature of it."""
+    """One training with all features: first one process, then two, then the second one alone. Each test checks one feature."""
 
     environment = {"TEST_DEFERRED": "1"}
 
@@ -73,7 +73,7 @@ class Changes(unittest.TestCase):
         cls.fixed, = read(agent, "fixed-").values()
 
     def results(self, feature):
-        """What the fixed run and the one that changed have in the end."""
+        """Returns the final values of the fixed run and of the run that changed."""
         return [next(record for record in records if record["kind"] == "result" and record["feature"] == feature)
                 for records in (self.fixed, self.stayed)]
 
@@ -90,7 +90,7 @@ class Changes(unittest.TestCase):
         self.assertEqual({0.0}, {record["spread"][number] for record in self.steps}, "all ranks have the same weights")
 
     def test_sizes(self):
-        """The script was a part of all three groups."""
+        """The script was part of all three groups."""
         sizes = [max(record["size"] for record in self.steps if record["step"] == step) for step in sorted({r["step"] for r in self.steps})]
         self.assertEqual([1, 2, 1], [size for at, size in enumerate(sizes) if at == 0 or sizes[at - 1] != size])
 
@@ -178,7 +178,7 @@ class Changes(unittest.TestCase):
         self.check("Metrics")
 
     def test_loader_with_workers(self):
-        """Each sample once in an epoch, though workers of the loader outlive a group and have fetched batches ahead."""
+        """Each sample is used once in an epoch, although the loader's workers outlive a group and have fetched batches ahead."""
         last = max(record["epoch"] for record in self.steps)
         for epoch in range(last + 1):
             used = collections.Counter(index for record in self.steps if record["epoch"] == epoch for index in record["indices"])
@@ -187,13 +187,13 @@ class Changes(unittest.TestCase):
                 self.assertEqual(60, len(used))
 
     def test_writer_of_rank_0(self):
-        """Each step is written once, whichever process has rank 0, and a process that leaves closes what it has open."""
+        """Each step is written once, whichever process has rank 0. A process that leaves closes its open files."""
         written = [record["step"] for record in self.left + self.stayed if record["kind"] == "written"]
         self.assertEqual(sorted({record["step"] for record in self.steps}), sorted(written))
         self.assertIn("closed", [record["kind"] for record in self.left])
 
     def test_signals(self):
-        """A handler of the script goes on to be there when the group changes."""
+        """A handler of the script is still installed after the group has changed."""
         last = [record for record in self.stayed if record["kind"] == "step"][-1]
         self.assertEqual([2], last["signals"])
 
@@ -207,7 +207,7 @@ class Changes(unittest.TestCase):
 
 
 class Background(Changes):
-    """The same, and the newcomer receives the state while the other trains."""
+    """Like Changes, but the newcomer receives the state while the other process trains."""
 
     environment = {"KOLO_TORCH_BACKGROUND": "1"}
 
@@ -216,7 +216,7 @@ class Background(Changes):
 
 
 class Lost(unittest.TestCase):
-    """What a change of the group would lose without a word is reported once, at the first commit."""
+    """Values that a change of the group would lose silently are reported once, at the first commit."""
 
     @classmethod
     def setUpClass(cls):
@@ -243,7 +243,7 @@ class Lost(unittest.TestCase):
         self.assertEqual(4, self.output.count("kolo: "), self.output)
 
     def test_frozen_on_some_ranks(self):
-        """What a newcomer trains is not what the others train: it ends with what to do, and so do they."""
+        """A newcomer trains other parameters than the others. All of them end with a message that states the remedy."""
         agent = Agent(script=SCRIPT)
         self.addCleanup(agent.close)
         workers = agent.up(2, TEST_SCRIPT="frozen")
@@ -256,7 +256,7 @@ class Lost(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
-    """What is bound to a fixed group, or has no state that could be kept, is refused when the State is made, with what to do instead."""
+    """Objects that are bound to a fixed group, or that have no state to keep, are refused when the State is made, with the remedy."""
 
     def setUp(self):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -301,7 +301,7 @@ class Refused(unittest.TestCase):
         self.refused(sharded, "fully_shard")
 
     def test_sync_batch_norm(self):
-        """It is part of a state like all modules. PyTorch has no code for CPUs."""
+        """SyncBatchNorm is part of a state like all modules. PyTorch has no code for it on CPUs."""
         model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.BatchNorm1d(2))
         kolo.State(value=model)
         with self.assertRaisesRegex(ValueError, "SyncBatchNorm expected input tensor to be on"):

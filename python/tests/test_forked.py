@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Processes of the tests that are forked: see launch."""
+"""Processes of the tests that are forked; see launch."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ print(torch.get_num_threads(), multiprocessing.get_start_method())
 
 class Environment(unittest.TestCase):
     def test_is_that_of_a_process_of_its_own(self):
-        """Several threads in each process wait for each other most of the time, where there are more processes than cores."""
+        """If there are more processes than cores, the threads in each process wait for each other most of the time."""
         with tempfile.TemporaryDirectory() as directory:
             script, output = os.path.join(directory, "script.py"), os.path.join(directory, "output")
             with open(script, "w") as file:

@@ -18,7 +18,7 @@ BATCH = 12
 
 
 def gap(entries, at):
-    """Seconds from the last step before a change to the first after it, with the sizes."""
+    """Returns the seconds from the last step before a change to the first one after it, and the sizes."""
     steps = [entry for entry in entries if entry["kolo"] == "step"]
     after = [entry for entry in steps if entry["generation"] == at]
     before = [entry for entry in steps if entry["generation"] < at]

@@ -13,7 +13,7 @@ from .test_group import HERE, Training
 
 
 class Common(unittest.TestCase):
-    """Which commit members go on from, given the last two commits of each. Replicas have two members."""
+    """Checks from which commit members go on, given the last two commits of each. Replicas have two members."""
 
     def check(self, commit, *held):
         self.assertEqual(commit, common([last for last, _ in held], [before for _, before in held], 2))

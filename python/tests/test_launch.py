@@ -208,7 +208,9 @@ class Launch(unittest.TestCase):
         self.assertEqual(1, len(hooks), "rank 1 remembers its imports, once though it makes another store client")
 
     def test_late_imports_happen_while_a_process_waits(self):
-        """The first process imports modules after the group has formed. The second one, in another slot, imports the installed ones of them before."""
+        """The first process imports modules after the group has formed. The second one, in another slot,
+        imports those that are installed before its group forms.
+        """
         os.makedirs(os.path.join(self.directory, "site-packages"))
         mark = "open(__name__ + '-' + str(__import__('os').getpid()), 'w').close()\n"
         self.write("site-packages/late.py", mark)
@@ -246,7 +248,9 @@ class Launch(unittest.TestCase):
             self.assertEqual(["json", "a.b"], imports._remembered())
 
     def test_which_imports_are_remembered(self):
-        """Not those of the script that -m has started, even if it is installed, nor what is no module. A lazy module is not loaded."""
+        """The script that -m has started is not remembered, even if it is installed, nor is any name that is
+        no module. A lazy module is not loaded.
+        """
         class Lazy(types.ModuleType):
             def __getattribute__(self, name):
                 raise ImportError("loaded by a look at its " + name)

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What each module of the package may import and access. Reads the source; needs no PyTorch."""
+"""Checks what each module of the package may import and access. Reads the source; needs no PyTorch."""
 
 import ast
 import os

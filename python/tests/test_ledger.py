@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Which commit a process holds after which events. Needs no PyTorch."""
+"""Checks which commit a process holds after which events. Needs no PyTorch."""
 
 import importlib.util
 import os

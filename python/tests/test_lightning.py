@@ -81,9 +81,9 @@ class Lightning(Processes):
         self.assertEqual(*[run[-1][1].keys() for run in logs])
 
     def test_an_iterable_data_set(self):
-        """Which goes on by its own state: as one process, each sample once an epoch. Newcomers compile before they join.
+        """The data set goes on by its own state. As with one process, each sample is used once an epoch.
 
-        Mixed precision with a GradScaler and a moving average of the weights equal those of one process, too.
+        Newcomers compile before they join. Mixed precision with a GradScaler and a moving average of the weights equal those of one process, too.
         """
         alone, agent = self.alone_and_with_others(GLOBAL=12, STREAM="placed", WORKERS=1, COMPILE="layers", SCALER=1, AVERAGE=1)
         for entry in self.of(agent, "ring"):
@@ -100,11 +100,11 @@ class Lightning(Processes):
             self.assertAlmostEqual(expected[name], done[name], delta=0.05, msg=name)
 
     def test_a_sampler_with_another_order_in_another_process(self):
-        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        """The difference is noticed at the start of the epoch, before a step is made with wrong samples."""
         self.other_orders()
 
     def test_bf16(self):
-        """With and without weights in float32: each step is computed in bfloat16. Validations and weights equal those of one process.
+        """Each step is computed in bfloat16, with weights in either type. Validations and weights equal those of one process.
 
         On CPUs, Lightning replaces 16-mixed with bf16-mixed.
         """
@@ -128,7 +128,7 @@ class Lightning(Processes):
         self.assertEqual("bf16-mixed", trainer.precision_plugin.precision)
 
     def test_an_iterable_data_set_from_a_checkpoint(self):
-        """In the middle of an epoch, and at its end: each sample once an epoch, also with another global batch."""
+        """The checkpoint is from the middle or the end of an epoch. Each sample is used once an epoch, also with another global batch."""
         import torch
         from lightning.pytorch import LightningModule, Trainer, callbacks
         from torch.utils.data import DataLoader, IterableDataset
@@ -179,7 +179,7 @@ class Lightning(Processes):
 
     @unittest.skipUnless(importlib.util.find_spec("tensorboard"), "needs TensorBoard")
     def test_tensorboard_goes_on_where_rank_0_moves(self):
-        """To the same version, with each step that was logged."""
+        """It continues in the same version, with each step that was logged."""
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         agent, workers = self.begin(1, 1, SAMPLES=400, TENSORBOARD=1)
@@ -230,7 +230,9 @@ class Lightning(Processes):
         self.assertEqual({True}, {entry["training"] for entry in self.of(agent, "step")})
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """Written by two processes, then loaded by one and a newcomer: each sample is used once. Lightning alone can read it, too."""
+        """Two processes write the checkpoint; one loads it, and a newcomer joins. Each sample is used once.
+        Lightning alone can read the checkpoint, too.
+        """
         options = {"SAMPLES": 240, "GLOBAL": 8, "EVERY": 10, "EPOCHS": 2, "SCHEDULE": 1}
         first, workers = self.begin(2, **options)
         checkpoint = os.path.join(first.directory.name, "output", "steps", "step=10.ckpt")

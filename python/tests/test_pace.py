@@ -79,7 +79,7 @@ class Pacing(unittest.TestCase):
         self.assertFalse(self.pace.exhausted)
 
     def test_states_of_all_sizes(self):
-        """On a machine on which sending takes half a core from training, and on one on which it takes none."""
+        """A machine on which sending takes half a core from training, and one on which it takes nothing."""
         for taken in 0.0, 0.5:
             for size, step in (10e6, 0.05), (100e6, 0.06), (1e9, 0.67), (1e9, 2.0), (4e9, 1.0), (16e9, 0.3):
                 with self.subTest(taken=taken, size=size, step=step):

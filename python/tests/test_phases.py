@@ -63,7 +63,7 @@ class Commit(unittest.TestCase):
                 group.agree.assert_called_with(flag, 0)
 
     def test_a_batch_changes_in_a_group_that_goes_on(self):
-        """A member that leaves its group does not adopt rank 0's proposal: the next group gets another."""
+        """A member that leaves its group does not adopt rank 0's proposal, because the next group gets another one."""
         core, group = self.calls.core, self.calls.group
         for agreed, adopted in ((NOTHING, [mock.call(512)]), (SWITCH, []), (CHANGE, [])):
             with self.subTest(agreed=agreed):

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Which bytes of a sharded state go where: rules, and what is true of random changes. Needs no PyTorch."""
+"""Checks which bytes of a sharded state go where: by the rules, and in random changes. Needs no PyTorch."""
 
 import importlib.util
 import os
@@ -33,20 +33,20 @@ def some_change(dice):
 
 
 def content(item, start, stop):
-    """The bytes of a piece, each of which is found once in a state."""
+    """Returns the bytes of a piece. Each byte value occurs only once in a state."""
     return [(item, number) for number in range(start, stop)]
 
 
 class Spans(unittest.TestCase):
     def test_uneven(self):
-        """As torch.chunk divides: the last ranks have fewer rows, or none."""
+        """The rows are divided as by torch.chunk: the last ranks have fewer rows, or none."""
         item = Item(7, 10, True)
         self.assertEqual([(0, 20), (20, 40), (40, 60), (60, 70)], [item.span(rank, 4) for rank in range(4)])
         self.assertEqual([(0, 10), (10, 20), (20, 20)], [Item(2, 10, True).span(rank, 3) for rank in range(3)])
         self.assertEqual([(0, 70)] * 2, [Item(7, 10, False).span(rank, 2) for rank in range(2)])
 
     def test_owners(self):
-        """Those whose span has a part of the range, and no others."""
+        """The owners are the ranks whose span has a part of the range, and no others."""
         dice = random.Random(1)
         for _ in range(2000):
             item, size = Item(dice.randrange(1, 30), dice.randrange(1, 9), True), dice.randrange(1, 12)
@@ -56,7 +56,7 @@ class Spans(unittest.TestCase):
 
 
 class Offers(unittest.TestCase):
-    """How the last commit gets to the next group."""
+    """Checks how the last commit gets to the next group."""
 
     def test_change(self):
         newcomer, other = Offer(-1, -1, NOWHERE, 0, 0), Offer(3, 2, 1, 4, 0)
@@ -87,7 +87,7 @@ class Offers(unittest.TestCase):
 
 class Routes(unittest.TestCase):
     def test_two_to_four(self):
-        """Half of what the newcomers get comes from each of the two."""
+        """Each of the two sends half of the bytes that the newcomers get."""
         routes = ranges.route([Item(12, 1, True), Item(4, 1, False)], Change(2, (0, 1, NOWHERE, NOWHERE)))
         self.assertEqual({0: [Piece(0, 0, 3), Piece(1, 0, 4)], 1: [Piece(1, 0, 4)], 2: [], 3: []}, routes.kept)
         self.assertEqual({(0, 1): [Piece(0, 3, 6)], (1, 2): [Piece(0, 6, 9)], (1, 3): [Piece(0, 9, 12), Piece(1, 0, 4)],
@@ -95,12 +95,12 @@ class Routes(unittest.TestCase):
         self.assertEqual(({}, {}), routes[2:])
 
     def test_a_newcomer_for_one_that_leaves(self):
-        """What the one has goes through the process that stays."""
+        """The part of the one that leaves goes through the process that stays."""
         routes = ranges.route([Item(4, 1, True)], Change(2, (0, NOWHERE)))
         self.assertEqual(({}, {(1, 0): [Piece(0, 2, 4)]}, {(0, 1): [Piece(0, 2, 4)]}), routes[1:])
 
     def test_random(self):
-        """Each byte arrives once where it is wanted; none is sent to one that has it, nor by one that has it not."""
+        """Each byte arrives once at each process that needs it. It is never sent to a process that has it, nor by one that lacks it."""
         for seed in range(1000):
             dice = random.Random(seed)
             items, change = some_items(dice), some_change(dice)
@@ -148,7 +148,7 @@ class Routes(unittest.TestCase):
 
 class Parcels(unittest.TestCase):
     def test_random(self):
-        """The same bytes, those of each item in their order; no parcel has more than the limit, and large pieces are alone."""
+        """Parcels have the same bytes, those of each item in order. No parcel exceeds the limit, and large pieces have their own."""
         for seed in range(500):
             dice = random.Random(seed)
             starts = [dice.randrange(50) for _ in range(dice.randrange(6))]

@@ -55,7 +55,9 @@ class Orders(unittest.TestCase):
         return torch.rand(1), random.random(), numpy and numpy.random.random(), own and torch.rand(1, generator=own)
 
     def test_each_process_draws_the_same(self):
-        """Whatever random numbers it has drawn before, and whichever epochs. Its own random numbers go on as if nothing had been drawn."""
+        """The order does not depend on the random numbers or epochs that the process has drawn before. Its
+        own random numbers go on as if nothing had been drawn.
+        """
         data = range(12)
         for make in (
                 lambda: SequentialSampler(data), lambda: RandomSampler(data), lambda: RandomSampler(data, replacement=True, num_samples=20),
@@ -77,18 +79,18 @@ class Orders(unittest.TestCase):
                     self.assertNotEqual(order(0), order(1))
 
     def test_the_order_of_a_shuffle(self):
-        """That of torch's permutation, as in earlier releases, so that their checkpoints go on within an epoch."""
+        """The order is that of torch's permutation, as in earlier releases, so that their checkpoints go on within an epoch."""
         for count in 1, 1000, 300000:
             expected = torch.randperm(count, generator=torch.Generator().manual_seed(3 + 2))
             self.assertEqual(expected.tolist(), list(self.order(RandomSampler(range(count)))(2)))
 
     def test_a_sampler_with_random_numbers_of_its_own(self):
-        """Its order is not the same in each process: refused at the start, with what to do."""
+        """Its order is not the same in each process, so it is refused at the start, with the remedy."""
         with self.assertRaisesRegex(ValueError, "a Own gives its samples in another order the second time. .* set_epoch"):
             self.order(Own(random.Random(1).shuffle))
 
     def test_a_newcomer_with_another_order(self):
-        """Such as by data that differ. It ends in place of training with wrong samples."""
+        """The order may differ because the data differ. The newcomer ends instead of training with wrong samples."""
         member = self.order(WeightedRandomSampler([1.0] * 12, 7))
         newcomer = self.order(WeightedRandomSampler([1.0, 2.0] * 6, 7))
         member(1)
@@ -106,19 +108,19 @@ class Orders(unittest.TestCase):
             order(1)
 
     def test_indices_that_are_tensors(self):
-        """Count as their values: the text of a tensor takes long to make, and that of a number of numpy depends on its release."""
+        """They count as their values, because the text of a tensor takes long to make, and that of a numpy number depends on the release."""
         expected = self.order(SubsetRandomSampler([1, 4, 7])).position.digest
         self.assertEqual(expected, self.order(SubsetRandomSampler(torch.tensor([1, 4, 7]))).position.digest)
         self.assertNotEqual(expected, self.order(SubsetRandomSampler([(1,), (4,), (7,)])).position.digest)
 
     def test_random_numbers_of_gpus(self):
-        """Stay as the script has seeded them. With torch.manual_seed, a GPU that is not in use yet would get the epoch's seed later."""
+        """They stay as the script has seeded them. With torch.manual_seed, a GPU that is not in use yet would get the epoch's seed later."""
         with mock.patch("torch.cuda.manual_seed_all") as seeded:
             self.order(WeightedRandomSampler([1.0] * 12, 7))(1)
         seeded.assert_not_called()
 
     def test_an_epoch_without_samples_left(self):
-        """Such as that of a checkpoint which was made with other data: nothing is drawn."""
+        """Nothing is drawn. Such an epoch comes from a checkpoint that was made with other data."""
         order = self.order(WeightedRandomSampler([1.0] * 12, 7))
         order.position.load_state_dict({"epoch": 0, "used": 7, "digest": [0, 0]})
         self.assertEqual([], list(RankBatches(order.position, order, Step(4, 1), 4, 0, 1)))

@@ -91,7 +91,7 @@ class Sharded(Training):
         self.assertAlmostEqual(expected, total, delta=1e-3)
 
     def train(self, *groups, begin, **environment):
-        """Trains in groups, each of them given as how many join and which workers leave; returns the agent when all have ended."""
+        """Trains in groups. Each is given by the number of processes that join and the workers that leave. Returns the agent when all have ended."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         count = begin + sum(joining for joining, _ in groups)
         workers = self.start(agent, count, TEST_SLEEP="0.1", TEST_STEPS="60", **environment)
@@ -118,7 +118,7 @@ class Sharded(Training):
         self.assertEqual(self.unchanged(TEST_STEPS="60", **environment), digests[60])
 
     def test_in_memory(self):
-        """2 -> 4 -> 2 ranks, of which one is another one then; and 3 -> 1 -> 3. Nothing is read from the directory."""
+        """2 -> 4 -> 2 ranks, where one of the last two is a newcomer; and 3 -> 1 -> 3. Nothing is read from the directory."""
         self.train((2, ()), (0, (1, 2)), (1, (0,)), begin=2, TEST_CHECKPOINT_EVERY="1000")
         self.train((0, (0, 2)), (2, ()), begin=3, TEST_CHECKPOINT_EVERY="1000")
 
@@ -159,7 +159,7 @@ class Sharded(Training):
         self.assertIn("goes on from the checkpoint of commit", self.interrupted(begin=4, joining=0, leaving=(2, 3), strikes=3))
 
     def test_redundancy(self):
-        """One rank after the other is lost, also rank 0: what it had is with the next one, and nothing is read."""
+        """One rank after the other is lost, also rank 0. Its part is with the next rank each time, so nothing is read."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         environment = {"TEST_SLEEP": "0.1", "TEST_STEPS": "60", "TEST_CHECKPOINT_EVERY": "1000", "TEST_REDUNDANCY": "1"}
         workers = [self.start(agent, 1, TEST_KILLED=step, **environment)[0] for step in ("16", "8", "0", "50", "0")]
@@ -179,11 +179,11 @@ class Sharded(Training):
         self.assertEqual(self.unchanged(TEST_STEPS="60"), digests[60])
 
     def test_redundancy_of_leavers(self):
-        """What processes that leave have is there already."""
+        """Other processes already have the parts of those that leave."""
         self.train((0, (1, 3)), begin=4, TEST_CHECKPOINT_EVERY="1000", TEST_REDUNDANCY="1")
 
     def test_newcomer_knows_the_checkpoint(self):
-        """The only process that was there when it was written is lost; the other goes back to it."""
+        """The only process that was there when the checkpoint was written is lost. The other one goes back to it."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = self.start(agent, 2, TEST_SLEEP="0.1", TEST_CHECKPOINT_EVERY="1000")
         agent.go(workers[0])
@@ -199,7 +199,7 @@ class Sharded(Training):
         self.assertEqual(self.unchanged(), agent.digests()[40])
 
     def test_parts_that_are_no_ranges(self):
-        """Go through the directory, as a message says."""
+        """Such parts go through the directory, and a message states that."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         workers = self.start(agent, 3, TEST_MODEL="columns_of", TEST_SLEEP="0.1", TEST_CHECKPOINT_EVERY="1000")
         agent.go(*workers[:2])
@@ -214,7 +214,7 @@ class Sharded(Training):
         self.assertEqual(self.unchanged(), digests[40])
 
     def test_another_mesh(self):
-        """Is refused, such as one of two dimensions for tensor parallelism within a host, with what to do instead."""
+        """Another mesh, such as one of two dimensions for tensor parallelism within a host, is refused, with the remedy."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         self.start(agent, 1, TEST_MODEL="apart_of")
         agent.go()

@@ -197,7 +197,7 @@ class Deferred(unittest.TestCase):
         self.assertGreater(self.slow.threads, 0)
 
     def test_another_part_of_a_divided_value(self):
-        """A process that gets another part in a change, and a newcomer, leave the same tensors to the thread as before, and the same others not."""
+        """A process gets another part in a change. Like a newcomer, it leaves the same tensors to the thread as before, and no others."""
         class Divided(Handler):
             shares = True
 
@@ -232,7 +232,7 @@ class Deferred(unittest.TestCase):
             self.assertTrue(same(expected, taken.tree()["part"]))
 
     def test_no_part_any_longer(self):
-        """A process that has no part in memory after a change can still commit."""
+        """A process without a part in memory after a change can still commit."""
         class Divided(Handler):
             shares = True
 

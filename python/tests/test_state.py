@@ -120,7 +120,7 @@ class Commit(unittest.TestCase):
 
     @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "needs a GradScaler of the CPU")
     def test_a_scaler_begins_a_failed_step_again(self):
-        """The group loses a member between unscale_ and step. The repeated step must unscale its gradients."""
+        """The group loses a member between unscale_ and step. The repeated step must unscale its gradients again."""
         model, scaler = torch.nn.Linear(1, 1), torch.amp.GradScaler("cpu")
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         state = kolo.State(model=model, optimizer=optimizer, scaler=scaler)

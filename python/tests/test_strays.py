@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What is reported as missing in a State, and what is not: see also test_features.Lost."""
+"""Checks what is reported as missing in a State, and what is not; see also test_features.Lost."""
 
 import unittest
 from unittest import mock
@@ -103,7 +103,7 @@ class Strays(unittest.TestCase):
         self.assertIn("in the middle of its epoch", report)
 
     def test_a_sampler_without_a_hash(self):
-        """Such as a dataclass. It is not watched, and works."""
+        """A dataclass, for example, has no hash. Such a sampler is not watched, and works."""
         class Equal(SequentialSampler):
             __hash__ = None
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Members have the same state, no matter where each of them has failed. The ranks are threads of this process."""
+"""Members have the same state, no matter where each of them failed. The ranks are threads of this process."""
 
 import contextlib
 import functools
@@ -81,7 +81,7 @@ class Sync(unittest.TestCase):
         return members
 
     def again(self, members):
-        """The next group of members, all of which have lost one."""
+        """Returns the next group of the members after all of them have lost one."""
         for member in members:
             member.state.restore()
         ranks([member.join for member in members])
@@ -117,7 +117,7 @@ class Sync(unittest.TestCase):
         self.assertEqual([4, 4], [one.state.step for one in (member, newcomer)])
 
     def test_a_change_without_a_commit_at_which_one_member_fails(self):
-        """The others leave with their present state, which is newer than the one to which that member goes back."""
+        """The others leave with their present state, which is newer than the state to which the failed member goes back."""
         members = self.members(3, step=0)
         for member in members:
             member.state.commit()
@@ -134,7 +134,7 @@ class Sync(unittest.TestCase):
         self.assertEqual([5, 5, 5], [member.state.step for member in members])
 
     def test_a_change_without_a_commit_writes_what_only_a_commit_keeps(self):
-        """Such as a sharded model: values that its handler has not committed are lost with the group."""
+        """Some values, such as a sharded model, are kept only if their handler commits them. Otherwise, they are lost with the group."""
         class Written(kolo.Handler):
             def tree(self):
                 return self.kept

@@ -81,7 +81,7 @@ class Trainer(Processes):
         self.assertEqual(steps[-1]["step"], steps[-1]["total"])
 
     def test_an_iterable_data_set(self):
-        """Which goes on by its own state: as one process, each sample once an epoch."""
+        """The data set goes on by its own state: each sample is used once an epoch, as with one process."""
         alone, agent = self.alone_and_with_others(GLOBAL=12, ARGUMENTS=json.dumps({"max_steps": 66}), STREAM="placed")
         self.assertEqual({1, 2, 3}, {entry["size"] for entry in self.of(agent, "step")})
         self.assertEqual(66, len(self.accepted(agent.entries())))
@@ -95,7 +95,7 @@ class Trainer(Processes):
 
     @unittest.skipUnless(importlib.util.find_spec("datasets"), "needs datasets of Hugging Face")
     def test_streams_of_hugging_face(self):
-        """Are read again: their state may count samples that are not read yet, and lacks those in the buffer of shuffle()."""
+        """They are read again, because their state may count samples that are not read yet, and lacks those in the buffer of shuffle()."""
         import datasets
 
         from kolo.integrations import streams
@@ -119,7 +119,7 @@ class Trainer(Processes):
                 self.assertEqual(expected, found)
 
     def test_an_iterable_data_set_from_a_checkpoint(self):
-        """In the middle of an epoch, and at its end: each sample once an epoch."""
+        """The checkpoint is from the middle or the end of an epoch. Each sample is used once an epoch."""
         import torch
 
         from kolo.integrations.transformers import elastic
@@ -158,7 +158,9 @@ class Trainer(Processes):
             elastic(self.trainer(data=Items(), max_steps=8, output_dir=directory, **options)).train(resume_from_checkpoint=path.rsplit("/", 1)[0])
 
     def test_goes_on_from_a_checkpoint_of_the_framework(self):
-        """Written by two processes, then loaded by one. A newcomer does not read it. Each sample is used once, and Transformers alone can read it."""
+        """Two processes write the checkpoint, and one loads it. A newcomer does not read it. Each sample is
+        used once, and Transformers alone can read it.
+        """
         options = {"SAMPLES": 240, "GLOBAL": 8, "ARGUMENTS": json.dumps({"save_steps": 10, "save_strategy": "steps"})}
         first, workers = self.begin(2, **options)
         checkpoint = os.path.join(first.directory.name, "output", "checkpoint-10")
@@ -217,7 +219,7 @@ class Trainer(Processes):
         self.assertEqual([0, 10, 20, 30, 40], sorted({entry["step"] for entry in self.of(agent, "evaluation")}))  # no additional ones for each group
 
     def test_a_newcomer_compiles_before_it_joins(self):
-        """Otherwise all would wait for it. Mixed precision is on, because it is compiled, too."""
+        """Otherwise all members would wait for it. Mixed precision is on, because it is compiled, too."""
         agent, workers = self.begin(1, 1, SAMPLES=480, ARGUMENTS=json.dumps({"torch_compile": True, "torch_compile_backend": "eager", "bf16": True}))
         agent.stepped(5)
         agent.go(workers[1])
@@ -230,7 +232,7 @@ class Trainer(Processes):
             self.assertGreater(entry["compiled"], 0, entry)
 
     def test_a_sampler_with_another_order_in_another_process(self):
-        """Is noticed at the start of the epoch, before a step is made with wrong samples."""
+        """The difference is noticed at the start of the epoch, before a step is made with wrong samples."""
         self.other_orders()
 
     def test_samples_grouped_by_length(self):
@@ -285,7 +287,7 @@ class Trainer(Processes):
             elastic(trainer(), global_batch=0)
 
     def test_models_divided_among_processes_are_refused(self):
-        """By the Trainer itself while a process is alone, else by elastic."""
+        """The Trainer itself refuses them while a process is alone, otherwise elastic does."""
         from kolo.integrations.transformers import elastic
 
         # Transformers sets ACCELERATE_USE_FSDP before it refuses, and later processes would inherit it.
@@ -302,7 +304,7 @@ class Trainer(Processes):
             elastic(trainer)
 
     def test_a_checkpoint_of_more_processes(self):
-        """Its epoch is later than its steps would be with fewer processes. Training goes on from there, once, up to max_steps."""
+        """Its number of epochs is larger than its steps would give with fewer processes. Training goes on from there, once, up to max_steps."""
         from kolo.integrations.transformers import elastic
 
         for skip in False, True:

@@ -87,7 +87,7 @@ kolo.register_handler(Counter, CounterHandler)
 
 
 def whole(steps):
-    """A State with each kind of value and handler, after some steps of training."""
+    """Returns a State with each kind of value and handler, after some steps of training."""
     torch.manual_seed(steps)
     random.seed(steps)
     if numpy is not None:

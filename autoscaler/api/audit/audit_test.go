@@ -34,7 +34,7 @@ func TestLog_Form(t *testing.T) {
 	none.Refused(Entry{})
 }
 
-// TestLog_OneLine has texts of tenants that would forge a line, or a color.
+// TestLog_OneLine logs texts of tenants that try to forge a line or to set a color.
 func TestLog_OneLine(t *testing.T) {
 	for name, inJSON := range map[string]bool{"text": false, "JSON": true} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestLog_AFloodOfRefusalsIsCut(t *testing.T) {
 `, out.String())
 }
 
-// TestLogger_NoLevelTurnsRecordsOff has the levels that a configuration may set,
-// and a reload.
+// TestLogger_NoLevelTurnsRecordsOff checks each level that a configuration may set, and a
+// reload.
 func TestLogger_NoLevelTurnsRecordsOff(t *testing.T) {
 	for _, level := range []hclog.Level{hclog.Trace, hclog.Info, hclog.Warn, hclog.Error} {
 		t.Run(level.String(), func(t *testing.T) {

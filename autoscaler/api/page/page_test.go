@@ -70,7 +70,7 @@ func TestFilesUseOnlyEachOther(t *testing.T) {
 	})
 }
 
-// The libraries are those that static/lib/README.md records, as released.
+// The libraries are the released files that static/lib/README.md records.
 func TestLibraries(t *testing.T) {
 	readme, err := files.ReadFile("static/lib/README.md")
 	must.NoError(t, err)

@@ -90,7 +90,7 @@ func edit(rng *rand.Rand, text []byte) []byte {
 	return text
 }
 
-// What is read is what was written, at each time, in any order, for any blocks.
+// A reader gets what was written, for each time, in any order, and for blocks of any size.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -135,7 +135,8 @@ func TestWriter_Deterministic(t *testing.T) {
 	must.Eq(t, write(t, frames, 20), write(t, frames, 20))
 }
 
-// Answers that are alike cost little: a list that moves on, and numbers within.
+// Similar answers take little space: a list that moves on, and numbers that change within
+// an answer.
 func TestWriter_Compact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var list []string
@@ -220,7 +221,7 @@ func rawBlock(t testing.TB, raw []byte, frames int, last int64) []byte {
 	return out.Bytes()
 }
 
-// Frames that are no frames are errors, and cost little.
+// Invalid frames are errors, and reading them takes little memory.
 func TestAnswer_Hostile(t *testing.T) {
 	text := func(s string) []byte { return appendText(nil, []byte(s)) }
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
@@ -269,7 +270,7 @@ func FuzzApplyDelta(f *testing.F) {
 	})
 }
 
-// FuzzFrames reads any frames, at their beginning and their end.
+// FuzzFrames reads frames of any content, at their beginning and at their end.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 1, 'a', whole, 1, 'x', 0, 5, 1, 1, changed, 3, 1, 1, 'y', 1, 2, '{', '}'}, 2)
 	f.Fuzz(func(t *testing.T, raw []byte, frames int) {
@@ -297,7 +298,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// After a part of a block was written, a further block would make the file unreadable.
+// Nothing is written after a block that was written in part: the file would become
+// unreadable.
 func TestWriter_StopsAfterAnError(t *testing.T) {
 	full := &tornWriter{left: 30}
 	w := NewWriter(full)

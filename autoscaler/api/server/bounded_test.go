@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestBounded_WhoMakesRoom has connections that are being answered, and silent
-// ones.
+// TestBounded_WhoMakesRoom checks which connection is closed for a new one: the one that has
+// been silent for longest, and none with a request.
 func TestBounded_WhoMakesRoom(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)

@@ -51,8 +51,8 @@ func (w *world) serves(t *testing.T) (tcp, unix string) {
 
 func closed(c *config.Config) { c.HTTP.Open = false }
 
-// TestAdmit_LoopbackIsNoProof has any process of this machine, such as a task of
-// the host's network, pause all jobs.
+// TestAdmit_LoopbackIsNoProof: a process on this machine, such as a task in the host's
+// network, must not be able to pause all jobs.
 func TestAdmit_LoopbackIsNoProof(t *testing.T) {
 	w := start(t, closed)
 	tcp, unix := w.serves(t)
@@ -77,8 +77,8 @@ func TestAdmit_LoopbackIsNoProof(t *testing.T) {
 	must.StrContains(t, w.log.String(), fmt.Sprintf(`kolo.audit: pause: who="unix uid=%d pid=%d" from=unix job="all jobs" result=ok`, os.Getuid(), os.Getpid()))
 }
 
-// TestAdmit_PlanOfAnotherPolicy has a caller without a token choose how long the
-// autoscaler computes, by a policy and its options.
+// TestAdmit_PlanOfAnotherPolicy: a caller without a token must not choose a policy and
+// options, and thereby how long the autoscaler computes.
 func TestAdmit_PlanOfAnotherPolicy(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-dev", nomadtest.Token{Accessor: "0b2240b5", Name: "dev"})
@@ -111,7 +111,7 @@ func (w *world) paused(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.agent.Status().Paused }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
-// TestAdmit_Tokens has who may write with a token: it is Nomad that decides.
+// TestAdmit_Tokens checks which tokens may write. Nomad decides.
 func TestAdmit_Tokens(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "e9ed925e", Name: "ops"})
@@ -146,7 +146,7 @@ func TestAdmit_Tokens(t *testing.T) {
 	}
 }
 
-// TestAdmit_WithoutAccessControl is about a Nomad that takes any token.
+// TestAdmit_WithoutAccessControl uses a Nomad that accepts any token.
 func TestAdmit_WithoutAccessControl(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.DisableACL()
@@ -172,8 +172,8 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 	must.StrContains(t, o.log.String(), `pause: who="anyone, by http { open }" from=127.0.0.1`)
 }
 
-// TestAdmit_AStaleTokenOverTheSocket is about a token of the environment that has
-// expired: the kernel still states who calls.
+// TestAdmit_AStaleTokenOverTheSocket sends an expired token from the environment. The
+// socket admits the caller anyway, because the kernel reports its user.
 func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})
@@ -206,8 +206,8 @@ func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 	must.Less(t, 25, after-before) // other requests are under way
 }
 
-// TestAdmit_AFollowersTokenStaysThere has a caller of its socket, who has none:
-// the leader learns of the command from Nomad, and not from the follower.
+// TestAdmit_AFollowersTokenStaysThere sends a command without a token to a follower's
+// socket. The leader learns of the command through Nomad, not from the follower.
 func TestAdmit_AFollowersTokenStaysThere(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.HTTP.Open = "leader", false })
 	f := w.follower(t, func(c *config.Config) { c.Nomad.Token = "the autoscaler's" })
@@ -228,7 +228,8 @@ func TestAdmit_AFollowersTokenStaysThere(t *testing.T) {
 	must.StrNotContains(t, w.log.String(), "kolo.audit: pause")
 }
 
-// TestServe_AConfiguredSocketHasToDo has another autoscaler hold it.
+// TestServe_AConfiguredSocketHasToDo: if another autoscaler holds the configured socket,
+// serving fails.
 func TestServe_AConfiguredSocketHasToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kolo.sock")
 	l, err := socket.Listen(path, "")
@@ -239,9 +240,9 @@ func TestServe_AConfiguredSocketHasToDo(t *testing.T) {
 	must.ErrorContains(t, err, "another autoscaler serves this socket")
 }
 
-// TestListenUnix_TheDefaultIsAnOffer has two autoscalers of one user at one port, of
-// two addresses: the second goes without a socket, as one does that has no
-// place for it.
+// TestListenUnix_TheDefaultIsAnOffer runs two autoscalers of one user at the same port of
+// two addresses. The second has no socket, as if there were no directory for it, and runs
+// without one.
 func TestListenUnix_TheDefaultIsAnOffer(t *testing.T) {
 	dir := t.TempDir()
 	here := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}

@@ -83,7 +83,7 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	must.Eq(t, 403, code)
 }
 
-// TestForward_ALeaderThatEndsSaysSo states that no one is sent to one that was
+// TestForward_ALeaderThatEndsSaysSo: followers forward no requests to a leader that was
 // stopped.
 func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL = "leader", 3*time.Second })
@@ -94,7 +94,7 @@ func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
 	must.StrContains(t, text, "no autoscaler leads now")
 }
 
-// TestForward_NoLeader has the ways in which no one can be asked.
+// TestForward_NoLeader covers the reasons why no leader can be asked.
 func TestForward_NoLeader(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL, c.Leader.Delay = "leader", time.Hour, time.Hour })
 	f := w.follower(t, func(c *config.Config) { c.Leader.TTL = time.Hour })
@@ -139,9 +139,8 @@ func (*elsewhere) Leads() bool { return false }
 
 func (e *elsewhere) Leader(context.Context) (leader.Holder, bool, error) { return e.who, false, nil }
 
-// TestForward_NotToALoopbackAddressOfAnotherMachine has a leader advertise an
-// address that is this machine's, seen from here: any of its users could
-// listen there for the caller's token.
+// TestForward_NotToALoopbackAddressOfAnotherMachine: a leader on another machine advertises
+// a loopback address. Here, any user could listen at it for the caller's token.
 func TestForward_NotToALoopbackAddressOfAnotherMachine(t *testing.T) {
 	got := ""
 	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("X-Nomad-Token") }))

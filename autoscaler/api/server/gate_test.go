@@ -28,9 +28,9 @@ func everyRoute(t *testing.T, s *Server) map[string]*http.Request {
 	return out
 }
 
-// TestGate_ANameOfAnothersIsRefusedEverywhere is about a page whose name points
-// to this machine once it is loaded (DNS rebinding): what it reads is of its
-// own origin, for the browser.
+// TestGate_ANameOfAnothersIsRefusedEverywhere covers DNS rebinding: once loaded, a page
+// makes its own name point to this machine. For the browser, the page and the autoscaler
+// then have the same origin.
 func TestGate_ANameOfAnothersIsRefusedEverywhere(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.HTTP.Debug = true })
 	for pattern, r := range everyRoute(t, w.api) {
@@ -45,8 +45,8 @@ func TestGate_ANameOfAnothersIsRefusedEverywhere(t *testing.T) {
 	must.False(t, w.agent.Status().Paused)
 }
 
-// TestGate_OtherSitesAreRefusedEverywhere is about a page that has a browser
-// send requests from its own origin.
+// TestGate_OtherSitesAreRefusedEverywhere covers requests that a page of another origin
+// makes a browser send.
 func TestGate_OtherSitesAreRefusedEverywhere(t *testing.T) {
 	w := start(t, nil)
 	for name, headers := range map[string][]string{
@@ -160,7 +160,7 @@ func TestServer_HeadersOfThePage(t *testing.T) {
 	must.Eq(t, "DENY", resp.Header.Get("X-Frame-Options"))
 }
 
-// The pause of a job that is gone can still be ended.
+// A pause can be ended even if its job no longer exists.
 func TestServer_ResumesAJobThatIsGone(t *testing.T) {
 	s := &Server{controller: &fake{}, tokens: &fake{}}
 	resume := func(id string) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestServer_HostilePolicyLine sends lines that HCL's parser overflows its stack
-// on, which ends the process: this test would not fail, but be gone.
+// TestServer_HostilePolicyLine sends lines that would overflow the stack of HCL's parser.
+// That would end the process, so this test would crash rather than fail.
 func TestServer_HostilePolicyLine(t *testing.T) {
 	w := start(t, nil)
 	for _, piece := range []string{"[", "(", "!", "a?", `"${`} {

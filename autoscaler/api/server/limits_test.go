@@ -57,8 +57,8 @@ func send(t *testing.T, network, address, text string) (net.Conn, string, error)
 
 const stream = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-// TestLimits_Streams opens more event streams than there may be, which each
-// cost a goroutine and a connection for as long as the caller likes.
+// TestLimits_Streams opens more event streams than allowed. Each costs a goroutine and a
+// connection until the caller ends it.
 func TestLimits_Streams(t *testing.T) {
 	tcp, unix := listening(t, &fake{events: make(chan api.Event)}, nil)
 	var held []net.Conn
@@ -82,8 +82,8 @@ func TestLimits_Streams(t *testing.T) {
 	}), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)))
 }
 
-// TestLimits_IdleConnectionsMakeRoom holds more connections than there may be
-// of an address, from several addresses of one machine.
+// TestLimits_IdleConnectionsMakeRoom opens more connections than one address may have, from
+// several addresses of one machine.
 func TestLimits_IdleConnectionsMakeRoom(t *testing.T) {
 	tcp, unix := listening(t, &fake{}, nil)
 	var held []net.Conn
@@ -109,8 +109,8 @@ func TestLimits_IdleConnectionsMakeRoom(t *testing.T) {
 	must.Eq(t, "HTTP/1.1 200 OK", line)
 }
 
-// TestLimits_StreamsOfTheSocket has all streams of the network taken, from
-// addresses that any user of the machine can choose.
+// TestLimits_StreamsOfTheSocket uses up all streams of the network, from loopback addresses
+// that any user of the machine can choose.
 func TestLimits_StreamsOfTheSocket(t *testing.T) {
 	tcp, unix := listening(t, &fake{events: make(chan api.Event)}, nil)
 	lines := map[string]int{}
@@ -133,8 +133,8 @@ func TestLimits_StreamsOfTheSocket(t *testing.T) {
 	}
 }
 
-// TestLimits_Plans asks for more plans at a time than are made, which each hold
-// up the rounds.
+// TestLimits_Plans asks for more plans at a time than are made, because each plan delays
+// the rounds.
 func TestLimits_Plans(t *testing.T) {
 	entered, release := make(chan struct{}, 8), make(chan struct{})
 	tcp, unix := listening(t, &fake{plan: func() { entered <- struct{}{}; <-release }}, nil)
@@ -156,7 +156,8 @@ func TestLimits_Plans(t *testing.T) {
 	ask("unix", unix)
 }
 
-// TestLimits_SlowReaders asks for answers and reads none, so that each is held.
+// TestLimits_SlowReaders asks for answers and reads none of them, so that the server must
+// hold each.
 func TestLimits_SlowReaders(t *testing.T) {
 	large := &api.Status{Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: strings.Repeat("x", 4<<20)}}}}
 	const text = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -205,8 +206,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// TestLimits_Slow has callers who never come to the end of what they send, and
-// one who does not read.
+// TestLimits_Slow has callers that never finish sending their request, and one that does
+// not read the answer.
 func TestLimits_Slow(t *testing.T) {
 	short := func(s *Server) {
 		s.limits = timeouts{header: 200 * time.Millisecond, read: 200 * time.Millisecond, write: time.Second, idle: 200 * time.Millisecond, stream: 200 * time.Millisecond}

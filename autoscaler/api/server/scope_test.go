@@ -41,14 +41,15 @@ func ask(t *testing.T, s *Server, method, path, body, token string) (int, string
 	return w.Code, w.Body.String()
 }
 
-// Before the first round of an autoscaler no job is unknown: kolo wait would end.
+// Before an autoscaler's first round, it does not report a job as unknown, because kolo
+// wait would end.
 func TestJob_NotReady(t *testing.T) {
 	s := New(&fake{status: &api.Status{}}, &fake{}, nil, hclog.NewNullLogger())
 	code, text := ask(t, s, http.MethodGet, "/v1/job?id=train", "", "")
 	must.Eq(t, http.StatusServiceUnavailable, code, must.Sprint(text))
 }
 
-// TestScope_ATenantReadsItsNamespaceOnly has one tenant read all there is.
+// TestScope_ATenantReadsItsNamespaceOnly reads every route as one tenant.
 func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	s, _ := guarded(t, &fake{})
 	for _, path := range []string{"/v1/status", "/v1/plan", "/v1/plan?policy=x", "/v1/metrics", "/v1/policy", "/v1/topology", "/v1/usage?by=job", "/v1/nodes", "/v1/timeline", "/v1/series?namespace=red&id=red-job", "/v1/series?namespace=blue&id=blue-job", "/v1/job?namespace=red&id=red-job", "/v1/job?namespace=blue&id=blue-job"} {

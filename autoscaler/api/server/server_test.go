@@ -186,8 +186,8 @@ func TestServer_Metrics(t *testing.T) {
 	}
 }
 
-// TestServer_MetricsNameNoParameters is about a policy whose parameters name
-// tenants: Prometheus has no token.
+// TestServer_MetricsNameNoParameters: metrics contain no parameters of policies, because
+// these may name tenants, and Prometheus reads without a token.
 func TestServer_MetricsNameNoParameters(t *testing.T) {
 	w := start(t, nil)
 	code, text := w.do(t, "PUT", "/v1/policy", `{"pool": "default", "policy": "weighted-fair(shares={default=3, blue=1})"}`)
@@ -279,8 +279,8 @@ func TestServer_Documented(t *testing.T) {
 	}
 }
 
-// TestServer_MetricsFollowTheConventions is about Prometheus' conventions for
-// names, units, help and types, and the labels that it sets itself.
+// TestServer_MetricsFollowTheConventions checks Prometheus' conventions for names, units,
+// help and types, and that no label is one that Prometheus sets itself.
 func TestServer_MetricsFollowTheConventions(t *testing.T) {
 	w := start(t, nil)
 	w.crowd(t)
@@ -298,8 +298,8 @@ func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {
 	must.StrContains(t, w.Body.String(), "encoding the answer")
 }
 
-// TestServer_ReloadTurnsProfilesOff is about a configuration that had debug
-// when the autoscaler started, and does not now.
+// TestServer_ReloadTurnsProfilesOff starts with debug in the configuration, and reloads one
+// without.
 func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	f := &fake{}
 	f.http.Debug = true

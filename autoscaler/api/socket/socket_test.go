@@ -56,8 +56,8 @@ func TestListen_RemovesWhatADeadAgentLeft(t *testing.T) {
 	serve(t, path)
 }
 
-// TestListen_RefusesWhatOthersPlanted has an attacker who writes where the
-// socket is to be, before or after.
+// TestListen_RefusesWhatOthersPlanted has an attacker that writes to the socket's
+// directory, before or after the autoscaler creates it.
 func TestListen_RefusesWhatOthersPlanted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		plant func(t *testing.T, dir string) (path string)

@@ -37,8 +37,8 @@ func plant(t *testing.T, uid int, path string) {
 	t.Cleanup(func() { _ = r.l.Close() })
 }
 
-// Other users have planted sockets where a command looks for an autoscaler. The command would
-// send its token to them.
+// Other users have created sockets at the paths where a command looks for an autoscaler.
+// The command would send its token to them.
 func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("requires root, to be another user")
@@ -89,8 +89,8 @@ func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 	}
 }
 
-// TestListen_KeepsOthersOut connects with the rights of another user: those of
-// a thread, which ends with them.
+// TestListen_KeepsOthersOut connects from a thread that has the rights of another user. The
+// thread ends afterwards.
 func TestListen_KeepsOthersOut(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("requires root, to be another user")

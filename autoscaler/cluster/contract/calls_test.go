@@ -26,7 +26,7 @@ import (
 // TestLogs and TestStacks.
 var ofTasks = []string{"AllocFS.Logs", "Allocations.Exec", "Allocations.Info", "Jobs.Allocations"}
 
-// TestCalls finds a scenario for each call of Nomad's API in the autoscaler.
+// TestCalls checks that each call of Nomad's API in the autoscaler has a scenario.
 func TestCalls(t *testing.T) {
 	made, asserted := map[string]string{}, map[string]string{}
 	read := func(path string, into map[string]string) {

@@ -155,8 +155,8 @@ func TestElector_StopsWhenTheLockIsTaken(t *testing.T) {
 	})
 }
 
-// TestElector_TheLastWorkIsDoneAsTheLeader stops the process, which then saves
-// what it has, while no one else can lead.
+// TestElector_TheLastWorkIsDoneAsTheLeader stops the process. It then saves its state while
+// no other process can lead.
 func TestElector_TheLastWorkIsDoneAsTheLeader(t *testing.T) {
 	for name, tc := range map[string]struct {
 		taken bool          // by another, as the process is stopped

@@ -17,7 +17,7 @@ import (
 )
 
 // TestContract checks the stand-in with the assertions that e2e/autoscaler makes of a real
-// Nomad. The stand-in must answer no request that these do not make.
+// Nomad. The stand-in must answer only requests that these assertions cover.
 func TestContract(t *testing.T) {
 	c := New()
 	c.AddNodes(3, 1)

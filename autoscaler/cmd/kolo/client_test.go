@@ -23,7 +23,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest/authority"
 )
 
-// TestClient_Order has where an autoscaler is looked for.
+// TestClient_Order checks where a command looks for an autoscaler.
 func TestClient_Order(t *testing.T) {
 	dir := t.TempDir()
 	sockets := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}
@@ -68,7 +68,7 @@ func TestClient_Environment(t *testing.T) {
 	must.StrContains(t, out, "KOLO_SKIP_VERIFY=maybe: write true or false")
 }
 
-// TestClient_TLS has what users set wrong, and the words that help.
+// TestClient_TLS covers wrong settings, and the error messages that help.
 func TestClient_TLS(t *testing.T) {
 	ca, stranger := authority.New(t, "ca"), authority.New(t, "stranger")
 	pair, err := tls.LoadX509KeyPair(ca.Issue(authority.Leaf{Names: []string{"kolo.example"}}))

@@ -199,8 +199,8 @@ func TestDaemon_ReloadsAChangedFile(t *testing.T) {
 	d.until("policy get", "default  fifo")
 }
 
-// TestDaemon_TakesARenewedCertificateOver renews the files that the
-// configuration names, which itself stays as it is.
+// TestDaemon_TakesARenewedCertificateOver renews the files that the configuration names,
+// without a change of the configuration.
 func TestDaemon_TakesARenewedCertificateOver(t *testing.T) {
 	old, renewed := authority.New(t, "old"), authority.New(t, "renewed")
 	leaf := authority.Leaf{Names: []string{"kolo.example"}}
@@ -263,8 +263,8 @@ func TestRun_UnknownCommands(t *testing.T) {
 	must.Eq(t, exitUsage, run(nil))
 }
 
-// TestCommands_Complete states that the shell can complete the flags and
-// arguments of every command that has any.
+// TestCommands_Complete checks that the shell can complete the flags and arguments of every
+// command that has any.
 func TestCommands_Complete(t *testing.T) {
 	for name, make := range commands(meta{UI: cli.NewMockUi()}) {
 		c, err := make()

@@ -94,7 +94,7 @@ func TestEvents_Filter(t *testing.T) {
 	must.ErrorContains(t, err, `there is no type "size"`)
 }
 
-// An autoscaler that is not there, and an output that cannot be written, end the command.
+// The command ends if no autoscaler answers, or if its output cannot be written.
 func TestEvents_Ends(t *testing.T) {
 	c, _, _, ctx := eventServer(t)
 	c.out = full{}

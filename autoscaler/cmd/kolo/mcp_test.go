@@ -58,7 +58,7 @@ func callTool(t *testing.T, c *mcp.ClientSession, name string, args map[string]a
 	return result.Content[0].(*mcp.TextContent).Text, result.IsError
 }
 
-// Each tool only reads: it says so, and it sends no request that changes anything.
+// Each tool is declared read-only, and sends no request that changes anything.
 func TestMCP_OnlyReads(t *testing.T) {
 	client, asked := mcpSession(t)
 	tools, err := client.ListTools(t.Context(), nil)
@@ -108,7 +108,7 @@ func TestMCP_Answers(t *testing.T) {
 	}
 }
 
-// An answer has a bound, and says what it left out.
+// An answer has a bounded length, and states what was left out.
 func TestMCP_Bounded(t *testing.T) {
 	must.Eq(t, "short", shortened("short"))
 	long := shortened(strings.Repeat("é", maxToolText))
@@ -117,7 +117,7 @@ func TestMCP_Bounded(t *testing.T) {
 	must.StrContains(t, long, "65536 more bytes are left out")
 }
 
-// An error repeats what was wrong, which may be long.
+// An error quotes the wrong argument, which may be long.
 func TestMCP_BoundedErrors(t *testing.T) {
 	client, asked := mcpSession(t)
 	for _, filter := range []string{strings.Repeat("x", 1<<20), strings.Repeat("(", 1<<20), strings.Repeat("not ", 1<<18)} {

@@ -12,8 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestProgress_Lines has a long command whose standard error is no terminal. The lines go
-// there: "-json -" writes its report to standard output.
+// TestProgress_Lines runs a long command whose standard error is not a terminal. Progress
+// is printed there line by line: "-json -" writes its report to standard output.
 func TestProgress_Lines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stderr")
 	f, err := os.Create(path)

@@ -19,8 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// TestRecord records from an autoscaler that fails at first, and ends while it is
-// asked.
+// TestRecord records an autoscaler that fails at first, and that ends during a request.
 func TestRecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0

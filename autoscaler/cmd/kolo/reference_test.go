@@ -19,7 +19,7 @@ var (
 	optionName = regexp.MustCompile("`(-[a-z-]+)")
 )
 
-// The reference has each option under the command that takes it, and each command of kolo.
+// The reference lists each command of kolo, and each option under its command.
 func TestReference(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/reference/cli.md")
 	must.NoError(t, err)

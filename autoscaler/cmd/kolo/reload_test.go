@@ -18,8 +18,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestReloadOnChange_ReadsAgainWhatChangesMeanwhile changes the file after it was
-// read and before the reload has ended.
+// TestReloadOnChange_ReadsAgainWhatChangesMeanwhile changes the file after it was read, and
+// before the reload has ended.
 func TestReloadOnChange_ReadsAgainWhatChangesMeanwhile(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -46,7 +46,7 @@ func startReplay(t *testing.T, args ...string) (url string, ui *cli.MockUi) {
 	return url, ui
 }
 
-// The demo is served on loopback, and other commands can ask it.
+// The demo is served on loopback, where other commands can query it.
 func TestReplay(t *testing.T) {
 	url, _ := startReplay(t, demo)
 	ui := cli.NewMockUi()

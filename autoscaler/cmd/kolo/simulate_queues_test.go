@@ -43,7 +43,7 @@ pool "gpu" {
 	must.StrContains(t, errOut, "there are no queues in ticks")
 }
 
-// Half-lives, budgets and costs of slots hold in the simulator, too.
+// Half-lives, budgets and costs of slots apply in the simulator, too.
 func TestSimulate_QueuesOverTime(t *testing.T) {
 	const halfLife, cost = "half_life = \"24h\"\n", "slot_cost = { \"*\" = 5 }\n"
 	const budget = "budget {\n slot_hours = 60\n per = \"day\"\n}\n"

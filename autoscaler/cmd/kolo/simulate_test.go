@@ -146,8 +146,8 @@ func TestSimulate_Mistakes(t *testing.T) {
 	}
 }
 
-// TestSimulate_Placements runs a job on four GPUs of one node, and of four: by
-// the file that takes twice as long.
+// TestSimulate_Placements runs a job on four GPUs of one node, and on one GPU each of four
+// nodes. According to the file, the latter takes twice as long.
 func TestSimulate_Placements(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -164,8 +164,8 @@ func TestSimulate_Placements(t *testing.T) {
 	}
 }
 
-// TestSimulate_Phases runs a job of a user's batch size without and with phases, which
-// replace its step times, its bounds and its length.
+// TestSimulate_Phases runs a job with a fixed batch size, without and with a file of
+// phases. The phases replace its step times, its bounds and its length.
 func TestSimulate_Phases(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -28,7 +28,7 @@ func selectJobs() *api.Status {
 	}
 }
 
-// -filter and -sort choose jobs and their order.
+// The flags -filter and -sort select and order jobs.
 func TestSelection(t *testing.T) {
 	for name, tc := range map[string]struct{ filter, sort, want string }{
 		"all, in the autoscaler's order": {"", "", "lab/b a c"},
@@ -55,7 +55,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// A mistake in a filter is an error even where there is no job that it could be noticed on.
+// A wrong filter is an error even if no job is there to be filtered.
 func TestSelection_Mistakes(t *testing.T) {
 	for _, tc := range []struct{ filter, sort, want string }{
 		{`stat == "running"`, "", "stat"},
@@ -68,7 +68,7 @@ func TestSelection_Mistakes(t *testing.T) {
 	}
 }
 
-// -o=wide has what the table has, and more.
+// The output of -o=wide has all columns of the table, and more.
 func TestStatus_Wide(t *testing.T) {
 	lines := strings.Split(drawJobs(selectJobs(), "wide"), "\n")
 	var row string

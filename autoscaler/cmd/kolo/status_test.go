@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
-// hide itself from the operator.
+// TestShow_AJobCannotSteerTheTerminal has a tenant choose a job name with control
+// characters that would hide the job from the operator.
 func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
 	c := &apiCommand{meta: meta{UI: ui}}
@@ -31,7 +31,7 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
 }
 
-// TestDrawStatus_Role: which autoscaler leads, as the first line has it.
+// TestDrawStatus_Role: the first line shows which autoscaler leads.
 func TestDrawStatus_Role(t *testing.T) {
 	for want, s := range map[string]api.Status{
 		"a leads":                   {Leading: true, Leader: api.Leader{Name: "a"}},
@@ -45,8 +45,8 @@ func TestDrawStatus_Role(t *testing.T) {
 	}
 }
 
-// TestStatus_ACompleteJobIsComplete is about a training whose last report came
-// before its last step.
+// TestStatus_ACompleteJobIsComplete has a training whose last report came before its last
+// step.
 func TestStatus_ACompleteJobIsComplete(t *testing.T) {
 	j := api.JobStatus{JobKey: identity.JobKey{Namespace: "default", ID: "a"}, State: api.StateComplete, Step: 278, Total: 280, Progress: 1}
 	must.Eq(t, "complete", statusRow(&j, time.Now())[5])
@@ -58,7 +58,7 @@ func TestStatus_ACompleteJobIsComplete(t *testing.T) {
 	must.Eq(t, "", jobProgress(&api.JobStatus{State: api.StateRunning}))
 }
 
-// What a resize cost is shown as far as it is known.
+// Unknown costs of a resize are shown as unknown, not as 0.
 func TestStatus_AnUnknownGapIsNotZero(t *testing.T) {
 	seconds, lost := 0.25, 7.0
 	j := api.JobStatus{Gaps: []history.Gap{{From: 2, To: 4, Seconds: &seconds, Lost: &lost}}}
@@ -69,7 +69,8 @@ func TestStatus_AnUnknownGapIsNotZero(t *testing.T) {
 	must.Eq(t, "4→2 slots, time unknown, lost steps unknown", gapText(j.Gaps[1]))
 }
 
-// TestSpreadRows is about how far apart a job's workers are, and what that costs it.
+// TestSpreadRows checks the rows that show how far apart a job's workers are, and what that
+// costs the job.
 func TestSpreadRows(t *testing.T) {
 	racks, nodes := migrate.Crossing{Level: "meta.rack", Domains: 2}, migrate.Crossing{Level: "node", Domains: 2}
 	cost := func(slowdown float64, than migrate.Crossing, step, thanStep float64) []api.CrossingCost {
@@ -102,7 +103,7 @@ func TestSpreadRows(t *testing.T) {
 	}
 }
 
-// TestWanted is about what is shown of the room that jobs lack.
+// TestWanted checks how the room that jobs lack is shown.
 func TestWanted(t *testing.T) {
 	for want, p := range map[string]api.PoolStatus{
 		"":                    {Nodes: []api.NodeClass{{Class: "a100", Nodes: 2}}},
@@ -117,7 +118,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// A job without a kolo block that waits is in the status, with its reason.
+// A waiting job without a kolo block is in the status, with its reason.
 func TestDrawStatus_Blocked(t *testing.T) {
 	s := &api.Status{Ready: true, Blocked: []api.BlockedJob{{
 		JobKey: identity.JobKey{Namespace: "b", ID: "plain"}, Slots: 3, Reason: waiting.NoRoom, Sentence: "it needs 3 slots, and elastic jobs can spare 1 for it",
@@ -146,7 +147,7 @@ func TestStatus_Idle(t *testing.T) {
 	must.StrNotContains(t, drawJob(&api.Job{Job: &j}), "no step for")
 }
 
-// The remaining work of a job is shown with its origin.
+// The remaining work of a job is shown with the source of the estimate.
 func TestDrawJob_Remaining(t *testing.T) {
 	for want, r := range map[string]*api.Remaining{
 		"600 steps, declared by the job":                                                 {Origin: api.OriginJob, Steps: 600},
@@ -158,13 +159,14 @@ func TestDrawJob_Remaining(t *testing.T) {
 	must.StrNotContains(t, drawJob(&api.Job{Job: &api.JobStatus{}}), "Remaining")
 }
 
-// The groups of a gang are shown with the workers of each in one unit.
+// The groups of a gang are shown with their number of workers in one unit.
 func TestDrawJob_Ratio(t *testing.T) {
 	out := drawJob(&api.Job{Job: &api.JobStatus{Requests: api.Requests{Ratio: map[string]int{"workers": 4, "ps": 1}}}})
 	must.StrContains(t, out, "1 ps, 4 workers")
 }
 
-// A pool whose nodes have no slots, as one of CPU nodes without cpu_slot, says what to check.
+// If the nodes of a pool have no slots, for example CPU nodes without cpu_slot, the status
+// names what to check.
 func TestDrawStatus_NoSlots(t *testing.T) {
 	s := &api.Status{Autoscaler: "a", Ready: true, Pools: []api.PoolStatus{{Name: "default", Policy: "kolo", Nodes: []api.NodeClass{{Nodes: 2}}}}}
 	must.StrContains(t, drawStatus(s, false), "no node has a slot; check device or cpu_slot of the pool")
@@ -172,7 +174,7 @@ func TestDrawStatus_NoSlots(t *testing.T) {
 	must.StrNotContains(t, drawStatus(s, false), "no node has a slot")
 }
 
-// kolo job shows what a job reports, and leaves out what is not known.
+// The output of kolo job has what a job reports, and omits unknown values.
 func TestDrawJob_Training(t *testing.T) {
 	loss := 0.0625
 	at := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)

@@ -30,7 +30,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// TestMain makes the test binary kolo itself, for tests that start it.
+// TestMain lets the test binary stand in for kolo, for tests that start it.
 func TestMain(m *testing.M) {
 	if os.Getenv("KOLO_TEST_MAIN") != "" {
 		os.Exit(run(os.Args[1:])) //nolint:forbidigo // the main function of the tests
@@ -103,7 +103,8 @@ func TestTop_Jobs(t *testing.T) {
 	}
 }
 
-// A job's name and words are text: they cannot move the cursor or set the title.
+// Names and texts of jobs are printed as plain text: they cannot move the cursor or set the
+// title.
 func TestTop_AJobCannotSteerTheTerminal(t *testing.T) {
 	m := newTestTop(topStatus())
 	for _, keys := range [][]string{nil, {"down", "down", "enter"}, {"2"}, {"p"}} {
@@ -144,7 +145,7 @@ func TestTop_Keys(t *testing.T) {
 	}
 }
 
-// The cursor stays on its job, whatever comes and goes around it.
+// The cursor stays on its job, whichever other jobs come and go.
 func TestTop_TheCursorStaysOnItsJob(t *testing.T) {
 	s := topStatus()
 	m := newTestTop(s)
@@ -161,7 +162,7 @@ func TestTop_TheCursorStaysOnItsJob(t *testing.T) {
 	must.MapLen(t, 1, m.history) // no memory is kept of jobs that are gone
 }
 
-// The last status stays when the autoscaler does not answer, and the view says so.
+// If the autoscaler does not answer, the last status stays, with a notice.
 func TestTop_NoAnswer(t *testing.T) {
 	m := newTestTop(topStatus())
 	m.Update(statusMsg{err: errors.New("connection refused")})
@@ -171,7 +172,7 @@ func TestTop_NoAnswer(t *testing.T) {
 	must.StrNotContains(t, seenText(m), "NO ANSWER")
 }
 
-// A frame fits the terminal, whatever its size, the jobs and the keys.
+// A frame fits the terminal of any size, with any jobs and after any keys.
 func TestTop_AFrameFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := topStatus()
@@ -195,7 +196,7 @@ func TestTop_AFrameFits(t *testing.T) {
 	})
 }
 
-// A series shows its whole time in bounded memory.
+// A time series covers the whole time in bounded memory.
 func TestSeries(t *testing.T) {
 	var s series
 	for i := range 10_000 {

@@ -109,8 +109,8 @@ Problems
 	}
 }
 
-// What was read before Nomad went away is shown, and said to be old: not to the output,
-// which becomes a file.
+// The last topology is shown while Nomad is out of reach. The warning that it is old goes
+// to standard error, because the output may be written to a file.
 func TestTopology_WithoutNomad(t *testing.T) {
 	at := answering(t, twoRacks(), "listing nodes:\nconnection refused")
 	for name, run := range map[string]func(ui *cli.MockUi, out io.Writer) int{
@@ -134,12 +134,13 @@ func TestTopology_WithoutNomad(t *testing.T) {
 	}
 }
 
-// Names are those of whoever may set a node's metadata.
+// Anyone who may set a node's metadata chooses these names.
 func TestTable_NamesKeepToTheirCells(t *testing.T) {
 	must.Eq(t, "Domain          Free\nnew�line�[31m�  4", table([][]string{{"Domain", "Free"}, {"new\nline\x1b[31m\t", "4"}}))
 }
 
-// TestNoAutoscaler has the address of Nomad, or of anything else, given for it.
+// TestNoAutoscaler gives the address of another server, such as Nomad, in place of the
+// autoscaler's.
 func TestNoAutoscaler(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()

@@ -22,7 +22,8 @@ func (s *jobs) Collect(ch chan<- prometheus.Metric) {
 	JobGauges(ch, (*api.Status)(s), true, func(identity.JobKey) bool { return true })
 }
 
-// The slots of a job are comparable with the processes of its ring: a worker may have many.
+// The metrics count a job's slots, which are comparable with the processes of its ring. One
+// worker may have many.
 func TestJobGauges_Slots(t *testing.T) {
 	s := &jobs{Jobs: []api.JobStatus{{JobKey: identity.JobKey{Namespace: "a", ID: "j"}, Running: 3, Requests: api.Requests{Slots: 8}}}}
 	r := prometheus.NewRegistry()
@@ -47,7 +48,7 @@ func (g gpus) Collect(ch chan<- prometheus.Metric) {
 	GPUInfo(ch, g, map[string]int{"known": 0}, func(key identity.JobKey) bool { return key.ID != "secret" })
 }
 
-// The rank is empty where it is not known: rank 0 is a rank.
+// An unknown rank is empty, because 0 is a rank.
 func TestGPUInfo(t *testing.T) {
 	key := identity.JobKey{Namespace: "a", ID: "j"}
 	r := prometheus.NewRegistry()

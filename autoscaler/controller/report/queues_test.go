@@ -22,8 +22,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 )
 
-// TestAddUse checks what queues use: with what those inside them use, and what of it is
-// borrowed. Each worker has 3 slots.
+// TestAddUse checks the use of queues, including the queues inside them, and how much of it
+// is borrowed. Each worker has 3 slots.
 func TestAddUse(t *testing.T) {
 	jobs := []string{"x/1 a 50 1", "x/2 inner 50 2", "y/3 y 50 3", "x/4 inner 50 4"}
 	for name, tc := range map[string]struct {
@@ -56,8 +56,8 @@ func TestAddUse(t *testing.T) {
 	}
 }
 
-// A queue is entitled to its guarantee and its part of what is left, as far as its jobs could
-// use it. What it does not use of its guarantee is lent if another queue borrows.
+// A queue is entitled to its guarantee and its share of the remainder, as far as its jobs
+// could use them. An unused part of the guarantee is lent if another queue borrows.
 func TestAddEntitled(t *testing.T) {
 	r := drawing(t, "queue \"a\" {\n guarantee = 12\n queue \"inner\" { guarantee = 2 }\n}\nqueue \"b\" { guarantee = 6 }\nqueue \"idle\" { guarantee = 3 }",
 		"x/1 inner 50 1", "x/2 b 50 2", "x/3 b 50 3", "y/4 y 50 4")
@@ -93,8 +93,8 @@ func TestAddEntitled(t *testing.T) {
 	}, got)
 }
 
-// What a queue borrowed over time is shown where it has a half-life, and its budget where
-// it has one, in the status and the metrics.
+// The status and the metrics show the borrowed slots over time of a queue with a half-life,
+// and the budget of a queue with one.
 func TestAddPast(t *testing.T) {
 	r := drawing(t, `half_life = "24h"
 queue "a" {

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// A training cannot make the autoscaler keep much.
+// A training cannot make the autoscaler store much.
 func TestTraining_IsBounded(t *testing.T) {
 	p := &history.Progress{Phase: "training", Ranks: []history.Rank{{Rank: 9, AllocID: strings.Repeat("x", 1<<16)}, {Rank: 8}}}
 	for i := range 100_000 {
@@ -64,8 +64,8 @@ func TestSeries_KeepsWhatIsUnknownUnknown(t *testing.T) {
 	must.Nil(t, got.Resizes[0].Seconds)
 }
 
-// A device that is unhealthy is reported with its reason, with the node and with the
-// allocation that holds it.
+// An unhealthy device is reported with its reason, its node and the allocation that holds
+// it.
 func TestNodes(t *testing.T) {
 	key := identity.JobKey{Namespace: "default", ID: "a"}
 	machines := []cluster.Machine{{

@@ -13,7 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 )
 
-// TestRemainingOf: a declaration precedes a report, and both precede what other jobs show.
+// TestRemainingOf: a declaration takes precedence over a report, and both over the lengths
+// of other jobs.
 func TestRemainingOf(t *testing.T) {
 	r := drawing(t, ``, "x/1 a 50 1")
 	r.History = history.New()

@@ -39,8 +39,8 @@ func TestAddShortage(t *testing.T) {
 	must.Eq(t, []api.NodeClass{{Class: "a100", Nodes: 3, Idle: 3, Waiting: 3}}, s.Pools[0].Nodes)
 }
 
-// Jobs choose the names of queues. A name is not shown to readers that may not see the job,
-// and the number of names is bounded. The sum does not change.
+// Users choose the names of queues. A name is not shown to readers that may not see the
+// job, and the number of names is bounded. The sum does not change.
 func TestSlotsWanted(t *testing.T) {
 	s := &api.Status{Pools: []api.PoolStatus{{Name: "gpu"}, {Name: "idle"}}}
 	for i := range 3 * namedQueues {

@@ -77,7 +77,7 @@ func drawing(t *testing.T, pool string, jobs ...string) *Round {
 	return r
 }
 
-// TestJobsWaiting has a reader of some jobs.
+// TestJobsWaiting checks the view of a reader that may see only some jobs.
 func TestJobsWaiting(t *testing.T) {
 	r := drawing(t, "queue \"a\" { guarantee = 2 }", "x/1 a 50 1", "y/2 a 50 2", "x/3 x 50 3", "x/4 other 50 4", "y/5 y 50 5", "x/6 a 50 6")
 	r.View.Nodes = []planner.Node{{Pool: "gpu"}}

@@ -123,8 +123,8 @@ func elastic(name, lines, scaling, kolo string) string {
 	return "  group \"" + name + "\" {\n" + lines + "    scaling {\n" + scaling + "      policy {\n        kolo {" + kolo + "}\n      }\n    }\n  }\n"
 }
 
-// TestJob_KeepsWhatItMeansByGroup: HCL leaves a name that it does not know as it is in
-// a text, and would know the iterator of the block.
+// TestJob_KeepsWhatItMeansByGroup: in a text, HCL keeps a name that it does not know. If a
+// text uses the iterator's name, the block's iterator gets another one.
 func TestJob_KeepsWhatItMeansByGroup(t *testing.T) {
 	for text, want := range map[string]string{
 		"${NOMAD_ALLOC_ID}":     "group",
@@ -214,7 +214,8 @@ func TestJob_TheVariableIsThere(t *testing.T) {
 	must.Eq(t, 1, strings.Count(string(out), `variable "meta_rack"`))
 }
 
-// TestJob_OfEveryLevel has groups bound to what a constraint of Nomad names.
+// TestJob_OfEveryLevel has groups bound to each attribute that a constraint of Nomad may
+// name.
 func TestJob_OfEveryLevel(t *testing.T) {
 	src := "job \"j\" {\n" + elastic("w", "", "      max = 8\n", "") + "}\n"
 	for name, want := range map[string][2]string{
@@ -245,8 +246,8 @@ meta_rack = [
 	must.True(t, v.RawEquals(cty.TupleVal([]cty.Value{cty.StringVal("r1"), cty.StringVal(`r"2`), cty.StringVal("${r3}")})))
 }
 
-// FuzzJob has any file expanded, and what comes of it be HCL, in which the text of
-// heredocs is the same.
+// FuzzJob expands files of any content. The result must be HCL, with the text of heredocs
+// unchanged.
 func FuzzJob(f *testing.F) {
 	f.Add([]byte(trainJob))
 	f.Add([]byte("job \"j\" {\n" + elastic("w", "    count = 2\n", "      min = 2\n      max = var.m\n", "") + "}\n"))

@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-// TestRead_HostileNumbers has jobs that Nomad accepts and that must not cost
-// more than themselves: each is read at once, with a problem.
+// TestRead_HostileNumbers has jobs with large numbers that Nomad accepts. Each job is read
+// at once, with a problem.
 func TestRead_HostileNumbers(t *testing.T) {
 	limits := func(low, high int64) func(*api.Job) {
 		return func(j *api.Job) { j.TaskGroups[0].Scaling.Min, j.TaskGroups[0].Scaling.Max = &low, &high }
@@ -102,8 +102,8 @@ func TestRead_HostileNumbers(t *testing.T) {
 	}
 }
 
-// TestRead_ManyProblemsAreBounded has a job with more mistakes than anyone
-// wants to read, and texts that are not to reach a terminal.
+// TestRead_ManyProblemsAreBounded has a job with too many mistakes to read, and with texts
+// that must not reach a terminal.
 func TestRead_ManyProblemsAreBounded(t *testing.T) {
 	pairs := []any{}
 	for i := range 5000 {
@@ -145,8 +145,7 @@ func checkText(t testing.TB, problems problem.List) {
 	}
 }
 
-// FuzzRead: whatever a job asks for, Read answers at once with problems, or
-// with a Spec within bounds.
+// FuzzRead: for any job, Read returns problems, or a Spec within bounds, without delay.
 func FuzzRead(f *testing.F) {
 	f.Add(int64(0), int64(8), int64(0), int64(8), uint64(1), 2, 50, 1.0, "sizes", "2h", true)
 	f.Add(int64(math.MinInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), uint64(math.MaxUint64), math.MaxInt, -1, math.Inf(1), "step", "", false)

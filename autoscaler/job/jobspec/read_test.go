@@ -72,7 +72,7 @@ func TestRead_EmptyBlockIsEnough(t *testing.T) {
 	}
 }
 
-// TestRead_SlotsOfARing has workers with another number of processes than devices.
+// TestRead_SlotsOfARing has workers whose numbers of processes and of devices differ.
 func TestRead_SlotsOfARing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		devices int
@@ -206,8 +206,8 @@ func TestRead_OffAndAbsent(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden file again")
 
-// TestRead_Malformed is one way to go wrong per line, with the words that the
-// user must find in the answer.
+// TestRead_Malformed has one mistake per line, with the words that the message must
+// contain.
 func TestRead_Malformed(t *testing.T) {
 	var all []string
 	service := func(j *api.Job) { j.Type = ptr("service") }

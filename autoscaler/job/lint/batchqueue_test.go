@@ -10,7 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A job that registers workers holds up the queue of its pool, one without does not.
+// A job that registers workers delays the queue of its pool; a job without workers does
+// not.
 func TestBatchQueue(t *testing.T) {
 	job := `job "a" {
   type      = "batch"

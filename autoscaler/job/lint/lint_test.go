@@ -29,7 +29,7 @@ func check(t *testing.T, path string, vars ...string) ([]Finding, error) {
 	return Check(Options{Path: path, Text: text, Vars: vars, ReadFiles: true, MaxKillTimeout: MaxKillTimeout})
 }
 
-// Each job in testdata has a file next to it with all that is found in it.
+// Each job in testdata has a file next to it with all its findings.
 func TestFindings(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.nomad.hcl")
 	must.NoError(t, err)
@@ -57,7 +57,7 @@ func TestFindings(t *testing.T) {
 // digest is an image as a job should name it.
 const digest = "example/torch@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-// The jobs that come with Kolo are models: nothing is found in them.
+// The jobs that come with Kolo are models, so they have no findings.
 func TestOwnJobs(t *testing.T) {
 	paths, err := filepath.Glob("../../../jobspecs/*.nomad.hcl")
 	must.NoError(t, err)
@@ -87,8 +87,8 @@ func model(t *testing.T) string {
 	return strings.Replace(string(text), "kolo-torch:1", digest, 1)
 }
 
-// One change of a model job is one finding, of its rule and class, in the line of the
-// change.
+// Each change of a model job leads to one finding, with its rule and class, in the changed
+// line.
 func TestOneMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, new string
@@ -147,7 +147,7 @@ func TestOneMistake(t *testing.T) {
 	}
 }
 
-// Spare hosts of a job with a kolo block are in a group without one.
+// The spare hosts of a job with a kolo block are in a group without a kolo block.
 func TestSpareHosts(t *testing.T) {
 	text := strings.Replace(model(t), `max     = 4`, "max = 4\npolicy {\nkolo {}\n}", 1)
 	text = strings.Replace(text, `--min_np=1`, `--min_np=1", "--spare_hosts=1`, 1)
@@ -191,7 +191,7 @@ func TestSpareOfTheKoloBlock(t *testing.T) {
 	}
 }
 
-// A problem with a device is found at its block, of several.
+// If there are several device blocks, a finding is at the block with the problem.
 func TestDevice(t *testing.T) {
 	text := strings.Replace(model(t), `max     = 4`, "max = 4\npolicy {\nkolo {}\n}", 1)
 	text = strings.Replace(text, `memory = 1024`, "memory = 1024\ndevice \"a/fpga\" {}\ndevice \"b: \\\"c\\\"\" {}", 1)
@@ -201,7 +201,7 @@ func TestDevice(t *testing.T) {
 	must.StrContains(t, strings.Split(text, "\n")[findings[0].Line-1], `device "b: \"c\"" {}`, must.Sprint(findings[0]))
 }
 
-// What only a client knows is not judged.
+// Settings that only a client can check have no finding.
 func TestUnknownValues(t *testing.T) {
 	text := model(t)
 	for old, with := range map[string]string{
@@ -257,7 +257,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// What a job says stays one line on the terminal, and there are not endless findings.
+// Texts of a job stay on one line of the terminal, and the number of findings is bounded.
 func TestHostile(t *testing.T) {
 	text := model(t)
 	text = strings.Replace(text, `"65534"`, `"\u001b[2Jroot"`, 1)
@@ -275,7 +275,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What this package repeats is what the agents accept.
+// Values that this package duplicates are equal to those that the agents accept.
 func TestAudience(t *testing.T) { must.Eq(t, discovery.Audience, audience) }
 
 func FuzzCheck(f *testing.F) {

@@ -11,7 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A group of the task driver may have a CNI network of its own, with its service there.
+// A group of the task driver may have a CNI network of its own, with its service in it.
 func TestNetworkOfTheGroup(t *testing.T) {
 	text, err := os.ReadFile("../../../jobspecs/torch.nomad.hcl")
 	must.NoError(t, err)

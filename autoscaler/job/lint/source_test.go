@@ -23,7 +23,7 @@ func TestStepsOf(t *testing.T) {
 	}
 }
 
-// A job may name its groups as it likes, and hold any key.
+// A job may name its groups as it likes, and may contain any key.
 func FuzzStepsOf(f *testing.F) {
 	f.Add("workers", "min")
 	f.Add(`a": scaling. "b\`, `: "`)

@@ -51,7 +51,8 @@ func progress(t *testing.T, text string) *Progress {
 
 func f(v float64) *float64 { return &v }
 
-// Gaps and lost steps that the workers do not know stay unknown, not 0.
+// If the workers do not know a gap or the number of lost steps, these stay unknown and are
+// not 0.
 func TestJob_LearnKeepsTheUnknown(t *testing.T) {
 	var r Job
 	report := `{"size":4,"resizes":[{"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":1,"time":200},
@@ -137,7 +138,7 @@ func nonsense(t *testing.T) (out map[string][]string) {
 	return out
 }
 
-// TestJob_LearnBelievesNoNonsense has finite numbers whose sums and quotients are not
+// TestJob_LearnBelievesNoNonsense has finite numbers with sums and quotients that are not
 // finite.
 func TestJob_LearnBelievesNoNonsense(t *testing.T) {
 	for name, answers := range nonsense(t) {
@@ -166,8 +167,8 @@ func observed(version, changed, completed uint64) *Observation {
 	return &Observation{Batch: true, Version: version, Changed: changed, Completed: completed, Slots: 1}
 }
 
-// A job that was stopped may run again once its user, not this autoscaler, has changed it.
-// What it ran before then counts no more.
+// A stopped job may run again once its user, not this autoscaler, has changed it. From then
+// on, its time before the stop no longer counts.
 func TestJob_Stop(t *testing.T) {
 	r := &Job{LastIndex: 50, RunTime: 100}
 	r.Stop(3)
@@ -247,7 +248,7 @@ func TestJob_CostOfAResize(t *testing.T) {
 	must.Len(t, gapsLimit, r.Costs)
 }
 
-// A job that had its minimum once stays whole.
+// Once a job has had its minimum, it stays whole.
 func TestJob_Whole(t *testing.T) {
 	j := newJob(observed(1, 1, 0), t0)
 	for _, tc := range []struct{ now, want bool }{{false, false}, {true, true}, {false, true}} {

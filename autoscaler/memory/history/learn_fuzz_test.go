@@ -12,8 +12,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzLearn has a job answer probes at two places with anything. What is kept of it and of
-// its kind stays bounded and finite, and can be saved for the next autoscaler.
+// FuzzLearn has a job answer probes at two places with any numbers. The data that is kept
+// of the job and its kind stays bounded and finite, and can be saved for the next
+// autoscaler.
 func FuzzLearn(f *testing.F) {
 	f.Add(`{"size":2,"step":10,"samples":320,"total_steps":100,"step_seconds":{"2":{"mean":0.5,"n":8,"samples":32}}}`,
 		`{"size":4,"step":90,"samples":1e300,"step_seconds":{"4":{"mean":1e-300,"n":16,"samples":64}},"resizes":[{"from":2,"to":4,"cause":"resize","gap_seconds":0.3,"time":1700000000}]}`, 1)

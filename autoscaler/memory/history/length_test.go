@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// A job's length is that of its steps or, without steps, that of its time.
+// The length of a job is counted in steps, or in time if it reports no steps.
 func TestJob_Length(t *testing.T) {
 	curve := speedup.NewCurve(speedup.Point{Size: 1, StepTime: 2}, speedup.Point{Size: 4, StepTime: 1})
 	for name, c := range map[string]struct {
@@ -29,7 +29,7 @@ func TestJob_Length(t *testing.T) {
 	}
 }
 
-// A kind remembers the last lengths. Names that were used once are no kind.
+// A kind remembers the last lengths. A name that was used only once is not a kind.
 func TestHistory_LearnLength(t *testing.T) {
 	h := New()
 	j := &Job{RunTime: 10, Attained: 10}

@@ -77,7 +77,8 @@ func TestMeasurement_OneSlowStepChangesLittle(t *testing.T) {
 	must.InDelta(t, 0.1, timeOf(t, r, 4), 0.003)
 }
 
-// Step times that waver are not reported as changes: policies would plan again each time.
+// Step times that fluctuate are not reported as changes, because policies would plan again
+// each time.
 func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r, tr, news := &Job{}, newTraining(), map[float64]bool{}
@@ -129,8 +130,8 @@ func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
-// A history without the count of steps, saved by an older build: steps that were taken in
-// are not taken in again.
+// A history that an older build saved lacks the count of steps. Steps that were counted
+// before are not counted again.
 func TestMeasurement_WithoutItsCount(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 1, 8*time.Hour)
@@ -211,7 +212,7 @@ func TestMeasurement_ATallyThatGoesBackIsNoNews(t *testing.T) {
 	must.Eq(t, []int{8}, r.expired())
 }
 
-// A training that got slower is also slower at the sizes that it left.
+// If a training gets slower, its times at sizes that it left get slower as well.
 func TestMeasurement_SizesCompareAcrossADrift(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 3, t0, 1.0/3, time.Hour)
@@ -242,8 +243,8 @@ func TestMeasurement_SizesPassedThroughTakeNoPlace(t *testing.T) {
 	must.InDelta(t, 1, timeOf(t, r, 100), 1e-6)
 }
 
-// The time of the size at which a job runs does not expire, even if it argues against
-// growth. A time that an older version saved has its full time to live.
+// The time of a job's current size does not expire, even if it argues against growth. A
+// time that an older version saved starts with its full lifetime.
 func TestMeasurement_WhatIsNotDoubted(t *testing.T) {
 	var r Job
 	must.NoError(t, json.Unmarshal([]byte(`{"points":[{"size":4,"step_time":0.25,"samples":1000},{"size":8,"step_time":0.5,"samples":100}]}`), &r))

@@ -21,7 +21,7 @@ var racks = []planner.Group{{Name: "r0"}, {Name: "r1"}}
 
 func inRacks(r0, r1 int) map[string]int { return map[string]int{"r0": r0, "r1": r1} }
 
-// TestMove follows a move from two racks to one by the counts that Nomad reports.
+// TestMove follows a move from two racks to one through the counts that Nomad reports.
 func TestMove(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	growFirst := planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Gain: 0.25, Until: begun.Add(time.Minute)}
@@ -101,7 +101,7 @@ func TestMove_OfAWriteThatTimedOut(t *testing.T) {
 	}
 }
 
-// TestMove_OfAJobThatNoOneScales: a move stays half done if no one scales its job.
+// TestMove_OfAJobThatNoOneScales: a move stays half done if its job is no longer scaled.
 func TestMove_OfAJobThatNoOneScales(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
@@ -215,8 +215,8 @@ func TestMove_Outcome(t *testing.T) {
 	must.False(t, ok, must.Sprint("it is told once"))
 }
 
-// TestMove_OutcomeIsOfAllWorkers is about a move that shrank first. Its new workers, with
-// two slots each, join long after their counts were written.
+// TestMove_OutcomeIsOfAllWorkers covers a move that shrinks the job first. Its new workers
+// have two slots each, and join long after their counts were written.
 func TestMove_OutcomeIsOfAllWorkers(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{}

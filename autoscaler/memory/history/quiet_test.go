@@ -60,7 +60,7 @@ func TestJob_Hear(t *testing.T) {
 	}
 }
 
-// A job without workers is not quiet, and begins again when it has some.
+// A job without workers is not quiet. Its quiet time starts at 0 when it has workers again.
 func TestJob_QuietWithoutWorkers(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	j := &Job{}

@@ -9,8 +9,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A rank is known only if no other rank is in its allocation: which GPU of several a process
-// uses is up to the process.
+// A rank is known only if it is the only one in its allocation, because each process
+// chooses which of several GPUs it uses.
 func TestProgress_RankOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ranks []Rank

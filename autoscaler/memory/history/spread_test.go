@@ -90,7 +90,7 @@ func TestPlaced_StepTimesByWhereTheWorkersWere(t *testing.T) {
 	must.InDelta(t, 1.5, next.placed(4, onTwo), 0.01)
 }
 
-// TestPlaced_OnlyWhatIsKnown has steps whose place is not certain: none of them counts.
+// TestPlaced_OnlyWhatIsKnown has steps whose placement is uncertain: none of them counts.
 func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 	for name, step := range map[string]func(i int, r *placedRun, p *Progress){
 		"a pool without a topology, or workers that wait for a place": func(_ int, r *placedRun, _ *Progress) { r.j.where = Where{} },
@@ -124,7 +124,7 @@ func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 	}
 }
 
-// The ring is counted in slots, of which each worker has two.
+// The size of the ring is counted in slots. Each worker has two.
 func TestPlaced_OfWorkersWithSeveralSlots(t *testing.T) {
 	j, tr := &Job{}, newTraining()
 	for i := range 20 {
@@ -135,7 +135,7 @@ func TestPlaced_OfWorkersWithSeveralSlots(t *testing.T) {
 	must.Eq(t, []migrate.Point{{Size: 2, Crossing: onTwo, StepTime: 1}}, j.Sensitivity().Points)
 }
 
-// A job that moves gets slower or faster at that place; its times at other sizes stay.
+// A job that moves gets slower or faster at its new place. Its times at other sizes stay.
 func TestPlaced_AMoveIsNoDrift(t *testing.T) {
 	r := newPlacedRun(New(), "k")
 	r.at(2, onOne, 2, time.Hour)
@@ -227,8 +227,9 @@ func TestKind_TimesThatDoNotCompareAreKept(t *testing.T) {
 	must.InDelta(t, 1.5, ratio, 0.05)
 }
 
-// TestKind_TryingEnds has many jobs of a kind go where steps may be faster. Each is at a
-// size once, so that its times compare with no other of that size.
+// TestKind_TryingEnds moves many jobs of a kind to places where steps may be faster. Each
+// job runs only once at each size, so its times can't be compared with others of the same
+// size.
 func TestKind_TryingEnds(t *testing.T) {
 	apart := func(size int) migrate.Crossing {
 		return migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: size / 2}
@@ -267,8 +268,8 @@ func TestKind_TryingEnds(t *testing.T) {
 	}
 }
 
-// TestJob_TryingEnds has a job that is resized at random, often before a time is useful.
-// Such times do not push out those that end its tries.
+// TestJob_TryingEnds resizes a job at random, often before its step time is usable. Such
+// times do not displace the times that end its tries.
 func TestJob_TryingEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	h := New()
@@ -316,7 +317,7 @@ func TestKind_OneSlowSpellEndsNothing(t *testing.T) {
 	must.Greater(t, 0.98, hope)
 }
 
-// A kind with impossible saved times learns again.
+// A kind with impossible saved times discards them and learns again.
 func TestKind_SavedTimesThatCannotBe(t *testing.T) {
 	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1), 1e300} {
 		k := &Kind{Placed: []migrate.Point{{Size: 4, Crossing: onTwo, StepTime: bad}, {Size: 4, Crossing: onFour, StepTime: bad}}}

@@ -60,8 +60,8 @@ func TestEncode_SavesAndLoads(t *testing.T) {
 	must.True(t, m.Jobs[k].FirstSeen.Equal(t0))
 }
 
-// TestEncode_WhereStepsAreSlow: step times by place are saved and loaded. A history saved
-// without them can be read, and no job is lost to them.
+// TestEncode_WhereStepsAreSlow: step times by placement are saved and loaded. A history
+// without them can be read, and no job is displaced by them.
 func TestEncode_WhereStepsAreSlow(t *testing.T) {
 	placed := func(n int) (out []history.Placed) {
 		for i := range n {
@@ -116,7 +116,7 @@ func TestEncode_WhereStepsAreSlow(t *testing.T) {
 }
 
 // TestEncode_OneNamespaceTakesNoOthersPlace has a namespace save more than fits, in a shard
-// where another one has ten jobs and a kind.
+// in which another namespace has ten jobs and a kind.
 func TestEncode_OneNamespaceTakesNoOthersPlace(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	name := func(n int) string {
@@ -214,8 +214,8 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 	must.Len(t, 4, m.Jobs[identity.JobKey{Namespace: "default", ID: "training-job-7"}].Placed)
 }
 
-// TestEncode_StatesTakeNoJobsPlace has policies ask to keep more and more. States that are
-// too large are lost, and no job is.
+// TestEncode_StatesTakeNoJobsPlace has policies save larger and larger states. States that
+// are too large are dropped, and no job is.
 func TestEncode_StatesTakeNoJobsPlace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func(n int) []byte {

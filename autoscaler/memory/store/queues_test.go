@@ -60,9 +60,9 @@ func (m *term) save(may func() error) error {
 }
 
 // TestQueues_CrashAtEveryWrite has a leader that saves every minute and crashes before its
-// nth write, for each n. The next one leads 40 seconds later. What queues hold
-// throughout is counted to the second, and nothing twice. Of what they hold for less, the
-// account is wrong by what they held since the last save, at most.
+// nth write, for each n. The next one leads 40 seconds later. Slots that a queue holds
+// throughout are counted to the second, and only once. For slots held for a shorter time,
+// the account is wrong by at most what they used since the last save.
 func TestQueues_CrashAtEveryWrite(t *testing.T) {
 	const queues, sample, away, most = 6, 60.0, 40.0, 8
 	var all []queue.Queue
@@ -144,8 +144,8 @@ func TestQueues_CrashAtEveryWrite(t *testing.T) {
 
 func held64(slots int, seconds float64) float64 { return float64(slots) * seconds / 3600 }
 
-// Accounts of queues are saved and loaded, of several pools, and take no place from jobs
-// nor lose theirs to them.
+// Accounts of queues of several pools are saved and loaded. They displace no jobs, and jobs
+// do not displace them.
 func TestEncode_Queues(t *testing.T) {
 	h := history.New()
 	for i := range 1000 {

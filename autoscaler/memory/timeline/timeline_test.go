@@ -66,7 +66,7 @@ func TestSlots_Seed(t *testing.T) {
 	must.Eq(t, []string{"a 0=4 50=0", "b 20=2 30=4 30=2"}, draw(lines))
 }
 
-// A tenant cannot make the autoscaler remember without bound.
+// A tenant cannot make the autoscaler store more and more.
 func TestSlots_IsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewSlots(time.Hour, 20)

@@ -115,7 +115,7 @@ func TestLedger_ARunIsDivided(t *testing.T) {
 	consistent(t, l)
 }
 
-// The time of a spare is no idle time, as long as the spare is outside the ring.
+// The time of a spare outside the ring is not idle time.
 func TestLedger_Spare(t *testing.T) {
 	l := New()
 	a, b := alloc("a", 2, 0, 0), alloc("b", 1, 0, 0)
@@ -208,8 +208,8 @@ func TestLedger_AnArchivedDayStays(t *testing.T) {
 }
 
 // TestLedger_Property runs jobs at random, with reports of any numbers, periods without an
-// account, and ends that become known late. What is held always equals the allocations' own
-// times, day by day.
+// account, and ends that become known late. The held slots always equal the allocations'
+// own times, day by day.
 func TestLedger_Property(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 28))

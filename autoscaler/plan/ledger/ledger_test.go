@@ -96,8 +96,8 @@ func near(t *testing.T, want, got float64) {
 	must.InDelta(t, want, got, 1e-6*max(1, math.Abs(want)))
 }
 
-// What is borrowed is followed with the half-life, and is forgotten the same way. What is
-// guaranteed is free.
+// The mean of the borrowed slots follows them with the half-life, up and down. Guaranteed
+// slots cost nothing.
 func TestCharge_Decays(t *testing.T) {
 	b := open(t, queue.Queue{Name: "a", Guarantee: 4, HalfLife: 24 * hour}, queue.Queue{Name: "b", Guarantee: 4, HalfLife: 24 * hour})
 	b.holds("a", 12, 1)
@@ -113,8 +113,8 @@ func TestCharge_Decays(t *testing.T) {
 	near(t, 1.5, b.of("a").Mean)
 }
 
-// Nothing is kept forever: an account of a queue that ended its jobs decays, and is
-// dropped in the end, also if the queue is no longer there.
+// No account is kept forever: that of a queue whose jobs ended decays and is dropped in the
+// end, even if the queue was removed.
 func TestCharge_KeepsNothingForEver(t *testing.T) {
 	b := open(t, queue.Queue{Name: "a", HalfLife: hour}, queue.Queue{Name: queue.Any, HalfLife: hour})
 	b.spaces = []string{"x", "y"}
@@ -137,8 +137,8 @@ func TestCharge_KeepsNothingForEver(t *testing.T) {
 	must.MapEmpty(t, b.Ledger)
 }
 
-// However often it is charged, a time counts once. A job that is suspended and admitted
-// again is charged for what it held.
+// A period counts once, no matter how often it is charged. A job that is suspended and
+// admitted again is charged for the slots that it held.
 func TestCharge_CountsOnce(t *testing.T) {
 	queues := func() []queue.Queue {
 		return []queue.Queue{{Name: "a", HalfLife: 24 * hour, Budget: &queue.Budget{SlotHours: 1e6, Per: queue.Month}}}
@@ -163,8 +163,8 @@ func TestCharge_CountsOnce(t *testing.T) {
 	must.Greater(t, 1, once.of("a").Spent)
 }
 
-// A slot that is borrowed for a minute counts under a half-life of a year, also if it is
-// charged each second. Many small charges are as much as one large one.
+// A slot that is borrowed for a minute counts even with a half-life of a year and a charge
+// every second. Many small charges add up to one large one.
 func TestCharge_SmallUseCounts(t *testing.T) {
 	b := open(t, queue.Queue{Name: "a", HalfLife: 365 * day})
 	b.holds("a", 1, 1)
@@ -184,7 +184,7 @@ func TestCharge_SmallUseCounts(t *testing.T) {
 	must.Greater(t, 0, b.of("a").Counts.Cost)
 }
 
-// A queue and a namespace of one name have accounts of their own.
+// A queue and a namespace of the same name have separate accounts.
 func TestCharge_TwoOfOneName(t *testing.T) {
 	b := open(t, queue.Queue{Name: "x", Namespaces: []string{"other"}, HalfLife: 24 * hour}, queue.Queue{Name: queue.Any, HalfLife: 24 * hour})
 	b.spaces = []string{"x"}
@@ -195,8 +195,8 @@ func TestCharge_TwoOfOneName(t *testing.T) {
 	near(t, 0.5, b.Ledger["namespace/x/"].Mean)
 }
 
-// Slots count by their cost, for the queue and those around it, within the guarantee for the
-// budget alone.
+// Slots count by their cost, for their queue and those around it. Slots within the
+// guarantee count only for the budget.
 func TestCharge_Costs(t *testing.T) {
 	budget := &queue.Budget{SlotHours: 1e6, Per: queue.Month}
 	b := open(t, queue.Queue{Name: "a", Guarantee: 6, HalfLife: 24 * hour, Budget: budget, Queues: []queue.Queue{
@@ -246,7 +246,7 @@ func TestCharge_Periods(t *testing.T) {
 	must.GreaterEq(t, kept, b.of("m").Spent)
 }
 
-// Beyond its budget, a queue has no guarantee, so all that it holds is borrowed.
+// A queue beyond its budget has no guarantee, so all its slots are borrowed.
 func TestCharge_BeyondTheBudget(t *testing.T) {
 	b := open(t, queue.Queue{Name: "a", Guarantee: 8, HalfLife: 24 * hour, Budget: &queue.Budget{SlotHours: 80, Per: queue.Month}})
 	b.holds("a", 8, 1)
@@ -256,8 +256,7 @@ func TestCharge_BeyondTheBudget(t *testing.T) {
 	must.Greater(t, 3.5, b.of("a").Mean)
 }
 
-// TestCharge_Gaps has a ledger that was saved, and an autoscaler that goes on with it after
-// a time.
+// TestCharge_Gaps loads a saved ledger after some time without an autoscaler.
 func TestCharge_Gaps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after int
@@ -306,8 +305,8 @@ func (b *books) save() {
 	must.NoError(b.t, json.Unmarshal(text, &b.Ledger))
 }
 
-// Between steps, nothing that a division sees changes. At a step, it changes by a small
-// part of what is borrowed. Saving and loading at any time changes nothing of that.
+// Between steps, the values that a division uses do not change. At a step, they change by a
+// small part of the borrowed slots. Saving and loading at any time makes no difference.
 func TestCharge_ChangesInSteps(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 4))
@@ -334,7 +333,7 @@ func TestCharge_ChangesInSteps(t *testing.T) {
 	}
 }
 
-// Next is when a budget is spent, the period ends, or Counts is renewed.
+// Next returns the time at which a budget is spent, the period ends, or Counts is renewed.
 func TestNext(t *testing.T) {
 	b := open(t, queue.Queue{Name: "a", Budget: &queue.Budget{SlotHours: 8, Per: queue.Day}})
 	must.Zero(t, b.Next(b.layout(), b.now))
@@ -350,7 +349,7 @@ func TestNext(t *testing.T) {
 	must.Eq(t, 1001*100, b.Next(b.layout(), b.now))
 }
 
-// A ledger is bounded, whatever names namespaces have.
+// The size of a ledger is bounded, whatever names the namespaces have.
 func TestCharge_Bounded(t *testing.T) {
 	b := open(t, queue.Queue{Name: queue.Any, HalfLife: hour})
 	for i := range mostAccounts + 100 {

@@ -112,8 +112,8 @@ func TestRearrange_Price(t *testing.T) {
 	must.InDelta(t, 2*1*4+2*10, m.Cost, 1e-9)
 }
 
-// TestClear draws racks of slots: rows are jobs, columns are racks. The pool of a
-// rack has its number.
+// TestClear draws racks of slots: rows are jobs, columns are racks. Each rack has a pool
+// with the rack's number.
 func TestClear(t *testing.T) {
 	mover := func(edit func(*Mover), pairs ...[2]int) Mover {
 		m := Mover{Job: *job(racks(pairs...), func(j *Job) { j.Slowdown = nil })}
@@ -244,9 +244,9 @@ func mostOut(movers []Mover, free []int, from int) int {
 	return best
 }
 
-// TestProperty_MovesEnd makes all moves that are decided, one after the other, on racks
-// that nothing else changes. The moves end, each is worth its cost, and no rack ever has
-// more workers than slots.
+// TestProperty_MovesEnd makes all decided moves, one after the other, on racks that nothing
+// else changes. The moves end, each gains more than it costs, and no rack ever has more
+// workers than slots.
 func TestProperty_MovesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		free := rapid.SliceOfN(rapid.IntRange(0, 6), 2, 5).Draw(t, "free")
@@ -361,8 +361,8 @@ func TestSensitivity(t *testing.T) {
 	must.Len(t, 4, kind.Points)
 }
 
-// The groups are bound to whole racks. Where Nomad places their workers inside is not known
-// in advance, but it is known for the measured times.
+// The groups are bound to whole racks. Nomad's placement inside a rack is not known in
+// advance, but it is known for the measured times.
 func TestSensitivity_InsideIsUnknown(t *testing.T) {
 	racks := func(parts, most int) Crossing {
 		return Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
@@ -385,7 +385,8 @@ func rounded(points []Point) []Point {
 	return points
 }
 
-// The runs are of one kind. Each was measured at some crossings only, and has other times.
+// The runs are of one kind. Each was measured with some crossings only, and has other
+// times.
 func TestSensitivity_Share(t *testing.T) {
 	node, rack := Crossing{Level: "node", Domains: 2}, Crossing{Level: "meta.rack", Domains: 2}
 	run := func(times map[Crossing]float64) *Sensitivity {
@@ -423,8 +424,8 @@ func TestSensitivity_Share(t *testing.T) {
 	}
 }
 
-// Measurements at the same size come before estimates from other sizes, and the job before
-// its kind.
+// Measurements at the same size take precedence over estimates from other sizes, and the
+// job's own over those of its kind.
 func TestSlowdown(t *testing.T) {
 	two := Crossing{Level: "node", Domains: 2, Parts: 2, Most: 2}
 	known := func(size int, times float64) *Sensitivity {

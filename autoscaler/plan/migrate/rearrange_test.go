@@ -101,9 +101,9 @@ func TestRearrange(t *testing.T) {
 	}
 }
 
-// TestProperty_Rearrange states for any cluster: sizes do not change, and slots are enough.
-// No worker moves that must stay, and none goes where it may not. The gain is above the
-// cost. The caller's sites are not changed. Repeated calls end with no more moves.
+// TestProperty_Rearrange checks, for any cluster: sizes do not change, and slots suffice.
+// Only workers that may move do so, and only to places where they may go. The gain exceeds
+// the cost. The caller's sites are not changed. Repeated calls end with no more moves.
 func TestProperty_Rearrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		movers, free := drawMovers(t)
@@ -231,7 +231,7 @@ func TestRearrange_TakesNoMoreThanItsBudget(t *testing.T) {
 	}
 }
 
-// With a budget that one job uses up, each job and each of its racks is looked at sooner or
+// Although one job uses up the budget, each job and each of its racks is examined sooner or
 // later.
 func TestRearrange_AllHaveTheirTurn(t *testing.T) {
 	const racks, jobs = 40, 6

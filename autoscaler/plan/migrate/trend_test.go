@@ -97,7 +97,8 @@ func TestTrend_Properties(t *testing.T) {
 	})
 }
 
-// A placement that no job has tried is tried, but not by a job that was much slower apart.
+// A placement that no job has tried is tried, except by a job that was much slower on
+// separate nodes.
 func TestHopeful(t *testing.T) {
 	times := func(apart float64) *Sensitivity {
 		return &Sensitivity{Points: []Point{{Size: 4, StepTime: 1}, {Size: 4, Crossing: nodes(2, 2), StepTime: apart}}}
@@ -125,8 +126,8 @@ func TestHopeful(t *testing.T) {
 	must.False(t, known, must.Sprint("Nomad would decide what is tried"))
 }
 
-// The job is as fast anywhere, and is resized at random. As in production, 24 of its times
-// are kept, and 96 of its kind.
+// The job is equally fast everywhere, and is resized at random. As in production, 24 of its
+// times and 96 of its kind's are kept.
 func TestHopeful_Ends(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		own, alike := &Sensitivity{}, &Sensitivity{}
@@ -177,7 +178,8 @@ func TestTrend_WhatIsNotComparedIsUnknown(t *testing.T) {
 	must.False(t, known, must.Sprint("nothing was measured on nodes of one rack"))
 }
 
-// Further apart means more parts of a level, or a level where there was none.
+// A placement is further apart if it has more parts of a level, or crosses a level that it
+// did not cross before.
 func TestSuffers(t *testing.T) {
 	racks := func(parts int) Crossing { return Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: 4} }
 	for name, tc := range map[string]struct {
@@ -205,7 +207,7 @@ func TestSuffers(t *testing.T) {
 	}
 }
 
-// TestTry checks how many tries of its kind a job's time counts as.
+// TestTry checks as how many tries of its kind a job's time counts.
 func TestTry(t *testing.T) {
 	at := func(size int, c Crossing, time float64) Point { return Point{Size: size, Crossing: c, StepTime: time} }
 	racks := Crossing{Level: "meta.rack", Domains: 2, Parts: 2, Most: 4}

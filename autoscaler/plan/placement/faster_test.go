@@ -66,7 +66,8 @@ func TestFaster(t *testing.T) {
 	}
 }
 
-// The job is about equally fast everywhere except where it would be without a ratio.
+// The job is about equally fast everywhere, except at the place that it would get without a
+// ratio.
 func TestFaster_NoFurtherThanNeeded(t *testing.T) {
 	anywhereElse := func(counts, _ []int) float64 {
 		at := 0
@@ -87,8 +88,9 @@ func TestFaster_NoFurtherThanNeeded(t *testing.T) {
 	must.Eq(t, []int{4, 0, 0, 0}, ReleaseFaster(sites, 4, Rule{}, anywhereElse))
 }
 
-// TestProperty_FasterIsNotLess compares choices with and without a ratio. As many workers
-// come and leave, only where they may. If the ratio is always 1, the sites are the same.
+// TestProperty_FasterIsNotLess compares choices with and without a ratio. The same number
+// of workers is placed or removed, and only where allowed. If the ratio is always 1, the
+// sites are the same.
 func TestProperty_FasterIsNotLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sites := drawSites(t)

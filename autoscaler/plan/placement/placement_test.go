@@ -96,8 +96,8 @@ func (w *world) free() string {
 	return fmt.Sprint(w.cpu, w.memory, w.slots, slices.Sorted(maps.Keys(w.ask.Apart)))
 }
 
-// TestProperty_Shares states that workers go only where there is room, and as many as there
-// is room for. Giving the room back restores the capacity.
+// TestProperty_Shares checks that workers go only to places with room, up to the room
+// there. Giving the room back restores the capacity.
 func TestProperty_Shares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -149,8 +149,8 @@ func TestProperty_Shares(t *testing.T) {
 	})
 }
 
-// TestProperty_TogetherWhereItFits states that workers that fit at one place are never put
-// at two.
+// TestProperty_TogetherWhereItFits checks that workers that fit at one place are never
+// spread over two.
 func TestProperty_TogetherWhereItFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)

@@ -145,8 +145,8 @@ func splits(sites []Site, n int, limit func(*Site) int, yield func([]int)) {
 	next(0, n)
 }
 
-// TestProperty_GrowCrossesAsLittleAsItCan states that no other way to place the
-// workers is in fewer domains of the outermost level that has to be crossed.
+// TestProperty_GrowCrossesAsLittleAsItCan checks that no other placement of the workers
+// uses fewer domains of the outermost level that has to be crossed.
 func TestProperty_GrowCrossesAsLittleAsItCan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sites := drawSites(t)
@@ -190,7 +190,7 @@ func TestProperty_GrowCrossesAsLittleAsItCan(t *testing.T) {
 	})
 }
 
-// TestProperty_ReleaseLeavesFewDomains states the same of what remains.
+// TestProperty_ReleaseLeavesFewDomains checks the same for the workers that remain.
 func TestProperty_ReleaseLeavesFewDomains(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sites := drawSites(t)

@@ -102,8 +102,9 @@ func BenchmarkNodeClasses(b *testing.B) {
 }
 
 // BenchmarkMake plans for 10,000 jobs and 100,000 GPUs in three ways: without a topology,
-// preferring to be close together, and never leaving a rack. The three alternate. The
-// fastest plan of each counts, because other programs only add to the time.
+// with jobs that prefer to be close together, and with jobs that must stay in one rack. The
+// three alternate. The fastest plan of each counts, because other programs only add to the
+// time.
 func BenchmarkMake(b *testing.B) {
 	o := DefaultOptions()
 	o.MaxWrites = 0

@@ -51,7 +51,7 @@ func fasterApart(j *Job) {
 	j.Locality.Faster = func(counts, elsewhere []int) float64 { return 1 - 0.1*(groups(counts)-groups(elsewhere)) }
 }
 
-// TestMake_Domains is about where workers of jobs go in a pool with a topology.
+// TestMake_Domains checks where workers are placed in a pool with a topology.
 func TestMake_Domains(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cluster *Cluster

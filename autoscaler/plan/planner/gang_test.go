@@ -134,7 +134,8 @@ func TestMake_Gang(t *testing.T) {
 	}
 }
 
-// A gang that waits states what it lacks, and the nodes that would hold it.
+// The status of a waiting gang has the slots that it lacks, and the nodes that would hold
+// it.
 func TestMake_GangLacks(t *testing.T) {
 	c := nodes(4)
 	c.Jobs = []Job{gangJob(c.class(0), 0, 0)}
@@ -182,8 +183,8 @@ func TestJob_SlotsOfARaggedGang(t *testing.T) {
 	must.Eq(t, []int{8, 7}, []int{j.AskedSlots(), j.LiveSlots()})
 }
 
-// Leaders die between any two writes, and policies want anything. After two plans whose
-// writes are all made, each gang is whole, and no plan asks for more than there is.
+// Leaders die between any two writes, and policies decide at random. After two plans with
+// all their writes, each gang is whole. No plan asks for more slots than exist.
 func TestProperty_GangsAreWholeAfterCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots, cpu := rapid.IntRange(0, 24).Draw(t, "slots"), rapid.IntRange(0, 100).Draw(t, "CPU")

@@ -142,9 +142,9 @@ func (r *racks) crosses(job *Job) bool {
 	return false
 }
 
-// TestProperty_Groups states that jobs of several groups, bound to parts of a cluster in
-// any state, never get more than each part has. Workers move only from groups in which they
-// wait to groups with room. A job that must not cross parts does not begin to.
+// TestProperty_Groups has jobs with several groups, bound to parts of a cluster in any
+// state. They never get more slots than each part has. Workers move only from groups in
+// which they wait to groups with room. A job that must not cross parts does not begin to.
 func TestProperty_Groups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRacks(t)

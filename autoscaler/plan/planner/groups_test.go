@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// TestMake_Groups is about jobs with several groups: where the workers go.
+// TestMake_Groups checks to which groups the workers of a job go.
 func TestMake_Groups(t *testing.T) {
 	// Two racks of two nodes of four; group r0 goes to rack 0, r1 to rack 1.
 	racks := func(count0, count1 int, live0, live1 []int, busy ...int) *Cluster {
@@ -57,8 +57,8 @@ func TestMake_Groups(t *testing.T) {
 	}
 }
 
-// Workers that found no place in their group go to groups of the job that have room. If none
-// has, they are rolled back.
+// Workers that found no place in their group go to other groups of the job with room. If
+// none has room, the change is rolled back.
 func TestMake_Moves(t *testing.T) {
 	// Group r0 goes to node 0, r1 to node 1, r2 to node 2, each of four slots.
 	// Workers beyond those alive have waited for a minute.
@@ -152,8 +152,8 @@ func TestMake_Moves(t *testing.T) {
 	}
 }
 
-// Room that a job moves to is not given to another in the same plan, and room that it leaves
-// is not promised twice.
+// Within one plan, room to which a job moves is not given to another job, and room that it
+// leaves is given only once.
 func TestMake_AMoveTakesItsRoom(t *testing.T) {
 	for others, drawing := range map[int]string{
 		0: "a 3→3 move r0:3→0 r1:0→3, b 0→1 start",

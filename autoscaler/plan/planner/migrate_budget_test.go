@@ -12,9 +12,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Jobs of many namespaces are spread over all of 30 full racks, and report that they would
-// be faster anywhere else. The plan looks at each of them, all together within the budget,
-// and the last namespace's job still moves.
+// Jobs of many namespaces are spread over 30 full racks, and claim that they would be
+// faster anywhere else. The plan examines each of them within one budget, and the last
+// namespace's job still moves.
 func TestMake_NamespacesShareWhatAPlanMayLookAt(t *testing.T) {
 	const racks, namespaces, budget = 30, 9, 100_000
 	slots := append(slices.Repeat([]int{namespaces}, racks), 4, 4)

@@ -308,7 +308,7 @@ func TestMake_Migrates(t *testing.T) {
 	}
 }
 
-// Moves that belong together are written together, or not now.
+// Moves that belong together are written together, or not at all for now.
 func TestMake_MovesTogetherWhereWritesAreLimited(t *testing.T) {
 	c := nodes(4, 4).inRacks("a", movable(0.5), 3, 1).inRacks("b", movable(0, func(j *Job) { j.Mobility.Remaining = 60 }), 1, 2)
 	o := DefaultOptions()
@@ -319,7 +319,7 @@ func TestMake_MovesTogetherWhereWritesAreLimited(t *testing.T) {
 	}
 }
 
-// A move whose new workers never trained is not begun again at once.
+// If the new workers of a move never trained, the move is not tried again at once.
 func TestMake_AMoveThatIsUndoneWaits(t *testing.T) {
 	c := nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Until: now}), 4, 2)
 	p := c.plan(4)
@@ -455,11 +455,10 @@ func (w *racksWorld) happen(t *rapid.T, a Action) {
 	}
 }
 
-// TestProperty_MigrationsEndAndKeepThePromises makes all moves that are planned, on racks
-// that nothing else changes. The moves end, and none has a gain below its cost. No rack ever
-// has more workers than slots. No job ever has a size that it must not have, or crosses a
-// level that it must not cross, and each ends at its size. A gang for which others made
-// room has started.
+// TestProperty_MigrationsEndAndKeepThePromises makes all planned moves on racks that
+// nothing else changes. The moves end, and none gains less than it costs. No rack ever has
+// more workers than slots. No job has a forbidden size or crosses a forbidden level, and
+// each ends at its size. A gang has started if others made room for it.
 func TestProperty_MigrationsEndAndKeepThePromises(t *testing.T) {
 	const tick = 5 * time.Second
 	rapid.Check(t, func(t *rapid.T) {

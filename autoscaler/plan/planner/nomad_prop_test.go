@@ -14,7 +14,7 @@ import (
 )
 
 // TestProperty_GuaranteesHoldWhateverThePolicyWants plans for random clusters with random
-// wants, good ones and impossible ones.
+// decisions of a policy, valid and impossible ones.
 func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)
@@ -84,8 +84,8 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 	})
 }
 
-// TestProperty_WhatIsAskedForIsPlaced states that every worker that the plan asks for finds
-// a place at once, if nothing else changes the cluster.
+// TestProperty_WhatIsAskedForIsPlaced checks that Nomad can place every requested worker at
+// once, if nothing else changes the cluster.
 func TestProperty_WhatIsAskedForIsPlaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)
@@ -111,7 +111,8 @@ func TestProperty_WhatIsAskedForIsPlaced(t *testing.T) {
 	})
 }
 
-// TestProperty_Converges states that feasible wants are met, and that plans are empty then.
+// TestProperty_Converges checks that feasible decisions are carried out, and that later
+// plans are empty.
 func TestProperty_Converges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)

@@ -33,7 +33,7 @@ func (c *Cluster) packing() *Cluster {
 	return c
 }
 
-// TestMake_Pack compares each plan of a pool that prefers to empty nodes with that of a
+// TestMake_Pack compares the plans of a pool that prefers to empty nodes with those of a
 // pool that does not.
 func TestMake_Pack(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -123,9 +123,9 @@ func (c *Cluster) leftEmpty(p Plan) int {
 	return n
 }
 
-// TestProperty_Pack states that a job whose groups are bound to one node each empties as
-// many nodes as any way to shrink to that size would. Packing changes where workers are,
-// and never how many.
+// TestProperty_Pack has jobs with each group bound to one node. Shrinking empties as many
+// nodes as any other way to shrink to that size. Packing changes the place of workers, and
+// never their number.
 func TestProperty_Pack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.SliceOfN(rapid.IntRange(1, 6), 1, 6).Draw(t, "slots")
@@ -173,7 +173,7 @@ func TestProperty_Pack(t *testing.T) {
 	})
 }
 
-// A group that spans nodes is ordered by its workers per node.
+// A group on several nodes is ordered by its workers per node.
 func TestEmptying_GroupsOfSeveralNodes(t *testing.T) {
 	c := nodes(4, 4, 4).packing()
 	group := func(name string, on ...int) Group {

@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A job that was resized just now is left alone, unless it gives back what its queue
-// borrowed or ran as long as it may.
+// A job that was resized a moment ago keeps its size, unless it returns slots that its
+// queue borrowed, or ran for its max_time.
 func TestMake_ReclaimedSlotsDoNotWait(t *testing.T) {
 	now := time.Unix(1e6, 0)
 	c := Cluster{Jobs: []Job{{

@@ -51,8 +51,8 @@ func (c *Cluster) classed(names ...string) *Cluster {
 	return c
 }
 
-// TestShortages checks the workers that jobs lack, and the nodes that would hold them. A
-// job gets totals, and would get ample.
+// TestShortages checks how many workers jobs lack, and which nodes would hold them.
+// Jobs get the counts in totals. With ample room, they would get those in ample.
 func TestShortages(t *testing.T) {
 	gang := func(n int) func(*Job) {
 		return func(j *Job) { j.Min, j.Max, j.Groups[0].Max = n, 64, 64 }
@@ -131,7 +131,7 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// TestNodeClasses_Counts is about the nodes that there are.
+// TestNodeClasses_Counts checks the existing nodes.
 func TestNodeClasses_Counts(t *testing.T) {
 	c := nodes(4, 4, 4, 4).classed("a", "a", "b", "a").with("j", nil, 0)
 	c.Nodes[3].State = Ineligible
@@ -141,15 +141,15 @@ func TestNodeClasses_Counts(t *testing.T) {
 	}, NodeClasses(c, []Want{{Count: 1}}, nil, &Plan{}, now))
 }
 
-// The job wants more new nodes than are kept open.
+// The job requires more new nodes than the model keeps open.
 func TestNodeClasses_ManyWorkers(t *testing.T) {
 	c := nodes(8).classed("a").with("huge", func(j *Job) { j.Max, j.Groups[0].Max = 100_000, 100_000 }, 0).with("b", nil)
 	got := NodeClasses(c, []Want{{Count: 1}, {}}, []Shortage{{Job: 0, Workers: 99_999}, {Job: 1, Workers: 1, Waiting: true}}, &Plan{}, now)
 	must.Eq(t, []NodeClass{{Pool: "gpu", Class: "a", Nodes: 1, Growing: (99_999 - 6 + 7) / 8}}, got)
 }
 
-// TestProperty_Nodes states that the wanted nodes hold all workers that jobs lack, and that
-// fewer would not. If no worker lacks room, no node is wanted.
+// TestProperty_Nodes checks that the wanted nodes hold all workers that jobs lack, and that
+// fewer nodes would not. If no worker lacks room, no node is wanted.
 func TestProperty_Nodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "slots of a node")

@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// TestMake_Reasons checks why a job that the policy wants to start does not. It is the last
-// job of the cluster, and the others are to keep their workers.
+// TestMake_Reasons checks why a job does not start although the policy wants it to. It is
+// the last job of the cluster, and the others keep their workers.
 func TestMake_Reasons(t *testing.T) {
 	gang := func(n int, more ...func(*Job)) func(*Job) {
 		return func(j *Job) {

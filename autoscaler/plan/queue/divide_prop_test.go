@@ -101,7 +101,7 @@ func each(t *testing.T, check func(t *testing.T, rng *rand.Rand, s *situation)) 
 	}
 }
 
-// Totals and limits hold, no one gets more than it wants, and firm slots stay.
+// Totals and limits hold, no queue gets more than it wants, and firm slots stay.
 func TestDivide_Totals(t *testing.T) {
 	each(t, func(t *testing.T, _ *rand.Rand, s *situation) {
 		shares := s.Divide(s.slots, s.demand)
@@ -125,7 +125,7 @@ func TestDivide_Totals(t *testing.T) {
 	})
 }
 
-// Whoever wants its guarantee has it, on every level of the tree.
+// Each queue that wants its guarantee gets it, on every level of the tree.
 func TestDivide_Guarantees(t *testing.T) {
 	each(t, func(t *testing.T, _ *rand.Rand, s *situation) {
 		shares, claims := s.Divide(s.slots, s.demand), s.claims(s.slots, s.demand)
@@ -135,7 +135,7 @@ func TestDivide_Guarantees(t *testing.T) {
 	})
 }
 
-// Nothing stays unused that someone has use for.
+// No slot stays free that some queue could use.
 func TestDivide_LendsAll(t *testing.T) {
 	each(t, func(t *testing.T, _ *rand.Rand, s *situation) {
 		shares := s.Divide(s.slots, s.demand)
@@ -154,8 +154,8 @@ func (s *situation) amount(n, slots int) int {
 	return (slots-s.Nodes[n].Guarantee)*WeightUnit + s.Nodes[n].Past
 }
 
-// Among siblings, none borrows more for its weight, its past included, than another would
-// with one slot more that it wants.
+// Take two siblings, one of which wants another slot. The other has not borrowed more in
+// proportion to its weight, its past included, than the first would have with that slot.
 func TestDivide_BorrowsByWeight(t *testing.T) {
 	each(t, func(t *testing.T, _ *rand.Rand, s *situation) {
 		shares, claims := s.Divide(s.slots, s.demand), s.claims(s.slots, s.demand)
@@ -172,9 +172,9 @@ func TestDivide_BorrowsByWeight(t *testing.T) {
 	})
 }
 
-// A sequence of changes of what queues want: one that gets slots of another has then not
-// borrowed more for its weight than the other had with one slot more; and until the next change, nothing moves, also
-// where the jobs that were started have made slots firm.
+// The demands of queues change one after the other. A queue that gains slots of another one
+// has then borrowed no more in proportion to its weight than the other would have with one
+// slot more. Until the next change nothing moves, even if started jobs have made slots firm.
 func TestDivide_TakesBackOnce(t *testing.T) {
 	each(t, func(t *testing.T, rng *rand.Rand, s *situation) {
 		before := s.Divide(s.slots, s.demand)
@@ -216,7 +216,7 @@ func firm(demand []Demand) []int {
 	return out
 }
 
-// Small shares are not lost to rounding, and the same division is made of the same input.
+// Rounding loses no small shares, and the same input leads to the same division.
 func TestDivide_SmallShares(t *testing.T) {
 	var queues []Queue
 	for i := range 100 {

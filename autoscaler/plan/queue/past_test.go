@@ -38,8 +38,8 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// Two queues, namespaces and the jobs that a queue has itself never share an account, also
-// where their names are equal.
+// Two queues, namespaces or direct jobs of a queue never share an account, even if their
+// names are equal.
 func TestLayout_Key(t *testing.T) {
 	l := tree(t, []Queue{
 		{Name: "a", Weight: 1, Queues: []Queue{{Name: "b", Weight: 1}}},
@@ -58,8 +58,8 @@ func TestLayout_Key(t *testing.T) {
 	must.Eq(t, Key("a"), l.Key(l.byName["a"]))
 }
 
-// TestDivide_Past has one division of 41 slots between two queues of equal weight per
-// line. The first is guaranteed 8.
+// TestDivide_Past has one division per line: 41 slots between two queues of equal weight,
+// of which the first is guaranteed 8.
 func TestDivide_Past(t *testing.T) {
 	for name, tc := range map[string]struct{ past, wanted, want [2]int }{
 		"no past":                           {[2]int{}, [2]int{41, 41}, [2]int{25, 16}},
@@ -83,8 +83,8 @@ func TestDivide_Past(t *testing.T) {
 	}
 }
 
-// Costs count in relation to each other: the past of siblings counts for as many slots as
-// they borrowed, and for each queue by the cost of those that it borrowed.
+// Only ratios of costs matter: the past of siblings counts for as many slots as they
+// borrowed, divided between them by the cost of what each borrowed.
 func TestRemember_Costs(t *testing.T) {
 	for name, tc := range map[string]struct{ a, b, want [2]int }{
 		"equal costs":       {[2]int{6000, 6000}, [2]int{2000, 2000}, [2]int{24000, 8000}},
@@ -110,7 +110,7 @@ func TestRemember_WithoutHalfLife(t *testing.T) {
 	must.Eq(t, []int{0, 0}, []int{l.Nodes[1].Past, l.Nodes[1].Spent})
 }
 
-// However small its weight, a queue with a past does not go before one without.
+// A queue with a past never takes precedence over one without, however small its weight.
 func TestDivide_SmallWeightsDoNotGoFirst(t *testing.T) {
 	l := tree(t, []Queue{{Name: "a", Weight: 1, HalfLife: 3600}, {Name: "b", Weight: WeightUnit, HalfLife: 3600}}).Layout()
 	l.Remember(map[string]Past{Key("a"): {Borrowed: 1, Cost: 1}})
@@ -119,9 +119,9 @@ func TestDivide_SmallWeightsDoNotGoFirst(t *testing.T) {
 	must.Len(t, 1, problems, must.Sprint("a weight of 0"))
 }
 
-// TestDivide_Budgets has some queues beyond their budgets. Those within theirs have what they
-// would have if the others wanted only what cannot be taken from them. The others have the
-// rest of it, all of it, or nothing if they stop.
+// TestDivide_Budgets has some queues beyond their budgets. The queues within their budgets
+// get as much as if the others wanted only the slots that cannot be taken from them. The
+// others share the rest, or get nothing if their budget stops them.
 func TestDivide_Budgets(t *testing.T) {
 	each(t, func(t *testing.T, rng *rand.Rand, s *situation) {
 		past := map[string]Past{}
@@ -162,8 +162,8 @@ func TestDivide_Budgets(t *testing.T) {
 	})
 }
 
-// If the past of queues changes by a little and nothing else does, few slots change sides:
-// no more than the changes together, and the one slot that rounding may cost each queue.
+// A small change of the queues' past alone moves few slots: at most the sum of the changes,
+// and one slot per queue for rounding.
 func TestDivide_ChangesByLittle(t *testing.T) {
 	each(t, func(t *testing.T, rng *rand.Rand, s *situation) {
 		before := s.Divide(s.slots, s.demand)

@@ -54,8 +54,8 @@ func TestLayout_Leaf(t *testing.T) {
 	must.Eq(t, "", l.Queue(l.Leaf("", "other")))
 }
 
-// TestDivide has one division per line, of 64 slots, with what vision, speech, courses,
-// and namespaces lab-a and other want and get.
+// TestDivide has one division of 64 slots per line: the slots that vision, speech, courses,
+// and the namespaces lab-a and other want and get.
 func TestDivide(t *testing.T) {
 	for name, tc := range map[string]struct{ wanted, want [5]int }{
 		"no one wants anything":           {[5]int{}, [5]int{}},
@@ -84,7 +84,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// While nodes are gone, guarantees are cut in proportion.
+// While nodes are missing, guarantees shrink in proportion.
 func TestLayout_Fit(t *testing.T) {
 	l := tree(t, teams()).Layout()
 	l.Fit(20)
@@ -94,8 +94,7 @@ func TestLayout_Fit(t *testing.T) {
 	must.Eq(t, 4, l.Nodes[l.byName["vision"]].Guarantee)
 }
 
-// A slot that is firm outside of its queue's guarantee must leave all other guarantees
-// within reach.
+// Firm slots beyond a queue's guarantee must leave enough for all other guarantees.
 func TestReserve(t *testing.T) {
 	l := tree(t, teams()).Layout()
 	speech, lab := l.Leaf("speech", ""), l.Leaf("lab", "lab-a")
@@ -166,8 +165,8 @@ func TestNew_Problems(t *testing.T) {
 	must.Eq(t, "2", thousandths(2000))
 }
 
-// A reservation raises the guarantees of its queue and of those around it while it lasts.
-// Before, only slots that can be taken back are lent of it.
+// A reservation raises the guarantees of its queue and of the queues around it while it
+// lasts. Before that, its slots are lent only to jobs that can give them back.
 func TestTree_Reservations(t *testing.T) {
 	tr, problems := tree(t, teams()).With([]Reservation{{Name: "demo", Queue: "vision", Slots: 10, From: 100, Until: 200}})
 	must.SliceEmpty(t, problems)

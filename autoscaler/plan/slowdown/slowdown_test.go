@@ -114,8 +114,8 @@ func TestModel_Between(t *testing.T) {
 	}
 }
 
-// The job has a group on each node. So it is also known how its workers are placed inside
-// the racks, and times of four nodes do not count for two.
+// The job has a group on each node, so the placement of its workers inside the racks is
+// known as well. Times on four nodes do not count for two nodes.
 func TestModel_GroupPerNode(t *testing.T) {
 	racks := func(parts, most int) migrate.Crossing {
 		return migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
@@ -146,8 +146,8 @@ func TestModel_GroupPerNode(t *testing.T) {
 	}
 }
 
-// Nomad may place the workers of a group in several ways. The slowest counts, so that no job
-// moves from rack to rack for a placement that it does not get.
+// Nomad may place the workers of a group in several ways. The slowest one counts, so that a
+// job does not move between racks for a placement that it may not get.
 func TestModel_InsideAGroup(t *testing.T) {
 	of8 := []migrate.Point{point(8, nodeSpread(2), 1), point(8, nodeSpread(4), 1.5), point(8, rackSpread(2), 2)}
 	for name, tc := range map[string]struct {

@@ -369,8 +369,8 @@ func TestProperty_Cost(t *testing.T) {
 	})
 }
 
-// TestProperty_Monotone states that a placement does not get better if a worker moves and
-// then crosses, to each other worker, the same level or one further out.
+// TestProperty_Monotone checks that a placement never gets better if a worker moves such
+// that, to each other worker, it crosses the same level as before or one further out.
 func TestProperty_Monotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
@@ -396,8 +396,8 @@ func TestProperty_Monotone(t *testing.T) {
 	})
 }
 
-// TestProperty_DistancesGrow states that a level is further than each inside it,
-// and than any link.
+// TestProperty_DistancesGrow checks that each level adds more distance than the levels
+// inside it, and than any link.
 func TestProperty_DistancesGrow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
@@ -408,7 +408,7 @@ func TestProperty_DistancesGrow(t *testing.T) {
 	})
 }
 
-// TestProperty_Order states that the order of nodes changes nothing but numbers.
+// TestProperty_Order checks that another order of the nodes changes only the numbering.
 func TestProperty_Order(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := levels2(t)
@@ -437,7 +437,7 @@ func levels2(t *rapid.T) []Level {
 	return all
 }
 
-// TestProperty_Slots states that each domain has the sum of its leaves.
+// TestProperty_Slots checks that the slots of each domain are the sum of its leaves.
 func TestProperty_Slots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)

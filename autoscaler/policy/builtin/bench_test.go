@@ -54,8 +54,8 @@ func crowd(jobs, gpus int) *policy.Snapshot {
 	return s
 }
 
-// BenchmarkAllocate measures one decision of each policy. The state of the
-// decision before is handed in, as it is live.
+// BenchmarkAllocate measures one decision of each policy. It passes the state of the
+// previous decision, as in production.
 func BenchmarkAllocate(b *testing.B) {
 	for _, name := range Policies.Names() {
 		for _, jobs := range []int{100, 1_000, 10_000} {

@@ -29,8 +29,8 @@ func TestDocs_TrustIsStated(t *testing.T) {
 	}
 }
 
-// TestDocs_CatalogueIsComplete keeps docs/reference/policies.md in step with the code:
-// every policy has its section, every option its row with the true default.
+// TestDocs_CatalogueIsComplete compares docs/reference/policies.md with the code: every
+// policy has its section, and every option has its row with the correct default.
 func TestDocs_CatalogueIsComplete(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "policies.md"))
 	must.NoError(t, err)

@@ -10,8 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/nesting"
 )
 
-// FuzzParse: whatever a user types, Parse answers a working policy or an
-// error.
+// FuzzParse: for any text, Parse returns a working policy or an error.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"kolo", "fifo(strict=true)", "tiresias(thresholds=[57600, 1e9], order=\"submit\")",

@@ -15,9 +15,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// TestElasticFlow_KeepsItsPromises follows a cluster whose jobs do as their
-// curves give and whose resizes cost nothing: a job that was admitted, which
-// is the promise of its deadline, must keep the deadline, no matter who comes later.
+// TestElasticFlow_KeepsItsPromises simulates a cluster in which jobs progress exactly by
+// their curves and resizes cost nothing. Admitting a job is the promise to meet its
+// deadline, so each admitted job must meet it, whichever jobs come later.
 func TestElasticFlow_KeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, err := Policies.Parse(rapid.SampledFrom([]string{"elasticflow", "elasticflow(powers_of_two=false)"}).Draw(t, "policy"))

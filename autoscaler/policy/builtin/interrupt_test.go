@@ -24,8 +24,8 @@ func (c *counting) Err() error {
 	return nil
 }
 
-// TestPoliciesStop has no one wait for a decision, from the beginning or from the
-// midst of it on: the policy does no other unit of its work.
+// TestPoliciesStop cancels a decision at its beginning or in the middle. The policy then
+// does not start another unit of its work.
 func TestPoliciesStop(t *testing.T) {
 	const jobs = 5000
 	for _, line := range append(Policies.Names(), "oasis(slots=64, slot=10)", `ffdl(method="dp")`, "kolo(explore=8)") {

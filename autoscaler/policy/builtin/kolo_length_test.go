@@ -53,10 +53,10 @@ func pass(s *policy.Snapshot, d *policy.Decision, dt float64) (suspended []*poli
 	return suspended
 }
 
-// TestKolo_SameJobsKeepTheirPlace runs jobs of the same length, of which none ends. If their
-// length is known, from declarations or from jobs before them, no suspension is ever worth
-// its price. If it is not, jobs with little service go first, but a job gives its place up
-// only to one that has received clearly less. So the resizes of a job are bounded.
+// TestKolo_SameJobsKeepTheirPlace runs jobs of the same length, none of which ends. If
+// their length is known, from declarations or from earlier jobs, no suspension is ever
+// worth its price. If not, jobs with little service go first, but a job loses its place
+// only to one that has received clearly less. So the number of a job's resizes is bounded.
 func TestKolo_SameJobsKeepTheirPlace(t *testing.T) {
 	p, err := Policies.New("kolo", nil)
 	must.NoError(t, err)
@@ -94,8 +94,8 @@ func TestKolo_SameJobsKeepTheirPlace(t *testing.T) {
 	})
 }
 
-// TestKolo_SuspendsForShorterJobs: predictions of a kind order jobs, and a job that has
-// outrun those of its kind gives way to a new one.
+// TestKolo_SuspendsForShorterJobs: predicted lengths order the jobs of a kind, and a job
+// that runs longer than its kind's jobs did is suspended for a new one.
 func TestKolo_SuspendsForShorterJobs(t *testing.T) {
 	p, err := Policies.New("kolo", nil)
 	must.NoError(t, err)
@@ -116,8 +116,8 @@ func TestKolo_SuspendsForShorterJobs(t *testing.T) {
 	must.Eq(t, 0, d.Allocations[0].Count, must.Sprint("outran its kind a hundredfold"))
 }
 
-// TestKolo_PatienceIsForTheStarved: in a burst in which all wait long, no one is favoured
-// for that. A job that waits far longer than those that run is.
+// TestKolo_PatienceIsForTheStarved: in a burst in which all jobs wait long, none is
+// favoured for that. A job that waits far longer than the running ones did is.
 func TestKolo_PatienceIsForTheStarved(t *testing.T) {
 	p, err := Policies.New("kolo", nil)
 	must.NoError(t, err)
@@ -156,7 +156,7 @@ func TestKolo_Tail(t *testing.T) {
 	})
 }
 
-// TestGuess_Predicts: policies that use lengths use those of completed jobs of the kind,
+// TestGuess_Predicts: policies that use lengths take those of completed jobs of the kind,
 // and not those of the pool.
 func TestGuess_Predicts(t *testing.T) {
 	of := func(origin length.Origin) float64 {

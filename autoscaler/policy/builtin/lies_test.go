@@ -102,9 +102,9 @@ func perfectHolds(p policy.Policy, s *policy.Snapshot, suspect *policy.Job) (hol
 	return holds
 }
 
-// TestPolicies_LyingGainsNoMoreThanScaling compares what a job that reports false times
-// and lengths holds with what the same job would if it scaled perfectly. A policy may
-// trust either, and then says so in its Info.
+// TestPolicies_LyingGainsNoMoreThanScaling reports false times and lengths for a job. The
+// job must not get more than it would if it scaled perfectly, unless the policy's Info
+// states that the policy trusts that report.
 func TestPolicies_LyingGainsNoMoreThanScaling(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, p policy.Policy) {
 		info, _ := Policies.Describe(p.Name())
@@ -128,10 +128,10 @@ func TestPolicies_LyingGainsNoMoreThanScaling(t *testing.T) {
 	})
 }
 
-// TestKolo_AFalseLengthMakesAJobFresh compares the weight of a job that declares any length
-// with that of a job that has just arrived, and of whose kind nothing is known. What a job
-// holds is not compared: a job of less weight may get a step more, if none else fits into
-// the GPUs that are left.
+// TestKolo_AFalseLengthMakesAJobFresh: with any declared length, a job weighs at most as
+// much as a job that has just arrived, of a kind of which nothing is known. The sizes of
+// jobs are not compared: a job of less weight may grow by a step if no other job fits into
+// the remaining GPUs.
 func TestKolo_AFalseLengthMakesAJobFresh(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, suspect := drawCrowd(t)
@@ -154,8 +154,8 @@ func TestKolo_AFalseLengthMakesAJobFresh(t *testing.T) {
 	})
 }
 
-// TestPolicies_GrowthIsBidAtOwnPriorityAndWeight has a job that scales perfectly
-// next to two that do not, all of them running at their minimum.
+// TestPolicies_GrowthIsBidAtOwnPriorityAndWeight has one job that scales perfectly and two
+// that do not. All of them run at their minimum.
 func TestPolicies_GrowthIsBidAtOwnPriorityAndWeight(t *testing.T) {
 	crowd := func(priority int, weight float64) *policy.Snapshot {
 		s := cluster(16)

@@ -22,10 +22,9 @@ var mild = rapid.Custom(func(t *rapid.T) speedup.Curve {
 	return speedup.CurveOf(rapid.SliceOfN(rapid.Float64Range(1, 10), 0, 12).Draw(t, "step times")...)
 })
 
-// TestPolicies_EveryJobEnds runs random finite workloads by events, asking
-// the policy on arrivals, completions and its own wake-ups only: a policy
-// that lets a job wait forever, or forgets to ask for the decision that
-// would start it, hangs here.
+// TestPolicies_EveryJobEnds runs random finite workloads by events: the policy is called
+// only on arrivals, completions and its own wake-ups. A policy hangs here if it lets a job
+// wait forever, or if it does not ask for the decision that would start it.
 func TestPolicies_EveryJobEnds(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, p policy.Policy) {
 		if strings.Contains(t.Name(), "borrow=false") {

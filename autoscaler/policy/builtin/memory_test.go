@@ -129,7 +129,8 @@ func TestKolo_KeepsCountsBetweenEvents(t *testing.T) {
 	must.Eq(t, want, decide(t, p, s))
 }
 
-// TestEventPolicies_AJobIsToldWhyItWaits for as long as it does, and not that nothing has changed.
+// TestEventPolicies_AJobIsToldWhyItWaits: a job keeps the reason of its wait in later
+// decisions. It is not replaced by the fact that nothing has changed.
 func TestEventPolicies_AJobIsToldWhyItWaits(t *testing.T) {
 	for _, name := range []string{"kolo", "afs-l"} {
 		p, err := Policies.New(name, nil)
@@ -147,7 +148,8 @@ func TestEventPolicies_AJobIsToldWhyItWaits(t *testing.T) {
 	}
 }
 
-// A job that waits for its tenant's share is over a limit only where no slots are borrowed.
+// A job that waits for its tenant's share has the reason over-limit only if the policy
+// lends no slots.
 func TestWeightedFair_NamesTheLimit(t *testing.T) {
 	for _, tc := range []struct {
 		options, reason string
@@ -165,8 +167,8 @@ func TestWeightedFair_NamesTheLimit(t *testing.T) {
 	}
 }
 
-// TestEventPolicies_RepeatAPlanUntilItIsCarriedOut follows a plan that takes
-// two rounds: the newcomer can only start once the old job has shrunk.
+// TestEventPolicies_RepeatAPlanUntilItIsCarriedOut needs two rounds for one plan, because
+// the new job can start only after the old one has shrunk.
 func TestEventPolicies_RepeatAPlanUntilItIsCarriedOut(t *testing.T) {
 	for _, name := range []string{"kolo", "afs-l"} {
 		t.Run(name, func(t *testing.T) {

@@ -79,8 +79,8 @@ func greedy(jobs int) *policy.Snapshot {
 	return s
 }
 
-// TestOasis_BoundsItsWork has more to look at than a second is enough for: each job has
-// its turn in a later decision.
+// TestOasis_BoundsItsWork has too many jobs to examine in one second. Each job has its turn
+// in a later decision.
 func TestOasis_BoundsItsWork(t *testing.T) {
 	p, err := Policies.Parse("oasis(slots=64, slot=100)")
 	must.NoError(t, err)
@@ -101,8 +101,8 @@ func TestOasis_BoundsItsWork(t *testing.T) {
 	must.NotEq(t, first.Next, load[oasisState](s).Next)
 }
 
-// TestFFDL_BoundsItsTable asks for dynamic programming over more jobs and GPUs than there
-// is time and memory for.
+// TestFFDL_BoundsItsTable asks for dynamic programming with more jobs and GPUs than time
+// and memory allow.
 func TestFFDL_BoundsItsTable(t *testing.T) {
 	s := greedy(5000)
 	_, pools := split(s)

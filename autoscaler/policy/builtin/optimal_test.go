@@ -92,8 +92,8 @@ func TestFfDL_GreedyIsOptimalForConcaveCurves(t *testing.T) {
 	})
 }
 
-// TestPollux_MaximisesTheHarmonicMean compares pollux with every split, among jobs that have
-// their minima and grow to at most twice the largest measured size. Some of them run.
+// TestPollux_MaximisesTheHarmonicMean compares pollux with every split, for jobs that have
+// their minima and may grow to twice their largest measured size. Some of them run.
 func TestPollux_MaximisesTheHarmonicMean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, jobs := drawFew(t, rapid.Custom(drawCurve))
@@ -138,8 +138,8 @@ func TestPollux_MaximisesTheHarmonicMean(t *testing.T) {
 	})
 }
 
-// TestPollux_ManyJobs compares dynamic programming with the steps that replace it where its
-// table would be too large.
+// TestPollux_ManyJobs compares dynamic programming with the greedy steps that replace it if
+// its table would be too large.
 func TestPollux_ManyJobs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, _ := drawFew(t, concave)
@@ -175,8 +175,8 @@ func ffdlSum(t *rapid.T, method string, s *policy.Snapshot, in []*candidate) flo
 	return sum
 }
 
-// TestKolo_MaximisesItsSum compares kolo with every split in the case where
-// its hull has no gaps: concave curves, steps of one GPU, no one runs yet.
+// TestKolo_MaximisesItsSum compares kolo with every split if its hull has no gaps: with
+// concave curves, steps of one GPU, and no running job.
 func TestKolo_MaximisesItsSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, _ := drawFew(t, concave)
@@ -217,8 +217,8 @@ func bestWithZero(jobs []*candidate, gpus int, value func(c *candidate, n int) f
 	return best
 }
 
-// TestHull_IsTheUpperHull holds the incremental hull against its definition:
-// no size lies above the line between its neighbours on the hull.
+// TestHull_IsTheUpperHull compares the incremental hull with its definition: no size lies
+// above the line between its neighbours on the hull.
 func TestHull_IsTheUpperHull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		worth := rapid.SliceOfN(rapid.Float64Range(0, 10), 1, 20).Draw(t, "worth")
@@ -254,8 +254,8 @@ func TestHull_IsTheUpperHull(t *testing.T) {
 	})
 }
 
-// TestSRJF_NoOrderIsBetterOnOneGPU compares the shortest-first rule with all
-// orders in which jobs that are there together could run on one GPU.
+// TestSRJF_NoOrderIsBetterOnOneGPU compares the shortest-first rule with all orders of jobs
+// that arrive together and run on one GPU.
 func TestSRJF_NoOrderIsBetterOnOneGPU(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &policy.Snapshot{Changed: true, Nodes: []policy.Node{{ID: "n", GPUs: 1}}}

@@ -209,8 +209,8 @@ func TestReplay_PublishedAverages(t *testing.T) {
 	}
 }
 
-// TestReplay_Kolo holds the default policy to what docs/research.md
-// claims, with curves known as for the other policies.
+// TestReplay_Kolo checks the claims of docs/research.md about the default policy, with
+// known curves as for the other policies.
 func TestReplay_Kolo(t *testing.T) {
 	dir := sharedDir(t)
 	for name, tc := range map[string]struct {

@@ -39,7 +39,7 @@ func TestNewSample(t *testing.T) {
 	must.Between(t, 0.4, NewSample(Kind, few).Spread, 0.7, must.Sprint("a few jobs that are much longer"))
 }
 
-// TestSample_Left compares jobs that are alike with jobs that are not.
+// TestSample_Left compares jobs of similar lengths with jobs of different lengths.
 func TestSample_Left(t *testing.T) {
 	alike := NewSample(Kind, logNormal(Limit, 1000, 0.4))
 	before := math.Inf(1)
@@ -59,7 +59,7 @@ func TestSample_Left(t *testing.T) {
 	must.Zero(t, trust)
 }
 
-// TestSample_Range checks the quartiles against services that were drawn.
+// TestSample_Range compares the quartiles with random services.
 func TestSample_Range(t *testing.T) {
 	s := Sample{Origin: Kind, Count: 16, Median: 1000, Spread: 0.6}
 	rest := []float64{}

@@ -13,9 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/length"
 )
 
-// TestSizes_OnTheWire: a policy gets a list where that is short, and never one
-// of as many numbers as a job may have workers.
-// TestConvert_Lengths sends what is known of similar jobs. Older policies do not know the
+// TestConvert_Lengths sends the known lengths of similar jobs. Older policies do not know the
 // field, and a job without it has a zero Sample.
 func TestConvert_Lengths(t *testing.T) {
 	known := length.NewSample(length.Namespace, []float64{100, 400, 900, 1600})
@@ -32,6 +30,8 @@ func TestConvert_Lengths(t *testing.T) {
 	must.Eq(t, []float64{left, trust}, []float64{sameLeft, sameTrust}, must.Sprint("a policy in Go predicts the same"))
 }
 
+// TestSizes_OnTheWire: a policy gets a list of sizes if it is short, and never a list with
+// as many numbers as a job may have workers.
 func TestSizes_OnTheWire(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set        sizes.Set

@@ -67,8 +67,8 @@ func readSome(path string) (string, error) {
 	return string(text), err
 }
 
-// TestHost_AProgramCannotReadTheAgent runs an autoscaler with a token in its
-// environment, as a user that is not root, and a policy that looks for it.
+// TestHost_AProgramCannotReadTheAgent runs an autoscaler as a user other than root, with a
+// token in its environment, and a policy that looks for the token.
 func TestHost_AProgramCannotReadTheAgent(t *testing.T) {
 	dir, err := os.MkdirTemp("", "kolo-hide")
 	must.NoError(t, err)

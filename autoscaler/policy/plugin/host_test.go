@@ -203,8 +203,8 @@ func TestProcess_DiesAndIsStartedAgain(t *testing.T) {
 	must.NoError(t, err)
 }
 
-// TestProcess_Fails has programs that are killed, or that go-plugin never
-// takes for a policy.
+// TestProcess_Fails has programs that are killed, and programs that go-plugin never accepts
+// as a policy.
 func TestProcess_Fails(t *testing.T) {
 	handshake := "KOLO_POLICY_PLUGIN"
 	for name, tc := range map[string]struct{ script, kind, want string }{
@@ -272,8 +272,8 @@ func TestHost_CloseDoesNotWaitForAProgramThatHangs(t *testing.T) {
 	must.ErrorIs(t, err, context.Canceled)
 }
 
-// TestProcess_IsNotWaitedFor has no one wait for a decision, neither while the
-// program makes it nor while another waits for the program. The program is not to blame.
+// TestProcess_IsNotWaitedFor cancels a decision, while the program makes it or while
+// another decision uses the program. The program is not blamed for that.
 func TestProcess_IsNotWaitedFor(t *testing.T) {
 	h, dir := host(t)
 	h.timeout = time.Hour

@@ -43,8 +43,8 @@ func TestPolicy_OneNamespaceIsUndivided(t *testing.T) {
 	}
 }
 
-// When a second namespace comes, the pool is divided, and the first goes on with what its
-// policy remembers.
+// If jobs of a second namespace arrive, the pool is divided, and the first namespace keeps
+// the state of its policy.
 func TestPolicy_ASecondNamespace(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t), policyOf(t, "kolo"), nil))
 	w.job("a1", "a", 1, 16)

@@ -106,8 +106,8 @@ func BenchmarkAllocate(b *testing.B) {
 	}
 }
 
-// BenchmarkRatio compares the processor time of decisions with queues with that of decisions
-// without them. They take turns, so that other work of the machine slows all of them down.
+// BenchmarkRatio compares the processor time of decisions with and without queues. They
+// alternate, so that other work of the machine slows down both.
 func BenchmarkRatio(b *testing.B) {
 	for _, changed := range []bool{true, false} {
 		b.Run(fmt.Sprintf("changed=%t", changed), func(b *testing.B) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// What the jobs of a queue declare, and what is predicted of them, decides nothing outside
-// of the queue.
+// Declared and predicted lengths of a queue's jobs influence no decision outside of the
+// queue.
 func TestPolicy_LengthsStayInTheirQueue(t *testing.T) {
 	for _, line := range builtin.Policies.Names() {
 		t.Run(line, func(t *testing.T) {

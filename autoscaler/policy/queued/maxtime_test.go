@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// A job that ran for max_time goes behind the other jobs of its queue.
+// A job that ran for its queue's max_time goes behind the other jobs of the queue.
 func TestPolicy_MaxTime(t *testing.T) {
 	tree := treeOf(t, q("a", 8, func(q *queue.Queue) { q.MaxTime = 100 }), q("b", 8))
 	w := newTable(t, 16, New(tree, policyOf(t, "elastic-fifo"), nil))
@@ -28,9 +28,9 @@ func TestPolicy_MaxTime(t *testing.T) {
 	must.StrHasSuffix(t, "; it has run for the max_time of its queue, so other jobs go first", w.reason("a1"))
 }
 
-// A job that ran for the max_time of a queue that stops jobs has no workers, also if it is
-// not preemptible, until it is registered again. One that cannot have 0 workers keeps its
-// minimum. Around it, the times of all queues hold.
+// If a queue stops jobs at their max_time, such a job has no workers until it is registered
+// again, even if it is not preemptible. A job that cannot have 0 workers keeps its minimum.
+// The max_time of each queue around it applies as well.
 func TestPolicy_MaxTimeStops(t *testing.T) {
 	inner := q("a", 8, func(q *queue.Queue) { q.MaxTime = 100 })
 	outer := q("all", 8, func(q *queue.Queue) { q.MaxTime, q.Stops, q.Queues = 200, true, []queue.Queue{inner} })

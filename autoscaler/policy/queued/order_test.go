@@ -19,7 +19,7 @@ func inOrder(o queue.Order) func(*queue.Queue) {
 	return func(q *queue.Queue) { q.Order = o }
 }
 
-// What may start while a gang waits for the slots of a job that cannot be suspended.
+// Some jobs may start while a gang waits for the slots of a job that cannot be suspended.
 func TestPolicy_Order(t *testing.T) {
 	for name, tc := range map[string]struct {
 		order queue.Order
@@ -46,7 +46,7 @@ func TestPolicy_Order(t *testing.T) {
 	}
 }
 
-// Firm slots are lent as far as a gang could not use them, whichever job ends first.
+// Firm slots are lent only if a gang could not use them, whichever job ends first.
 func TestPolicy_SkipLendsFirmSlots(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 16, inOrder(queue.OrderSkip))), policyOf(t, "elastic-fifo"), nil))
 	w.job("a1", "a", 9, 9)
@@ -74,7 +74,7 @@ func TestPolicy_OrderPassesWhatNeverRuns(t *testing.T) {
 	}
 }
 
-// The last place of max_jobs is the head's.
+// The last place of max_jobs belongs to the first waiting job.
 func TestPolicy_SkipLeavesAPlace(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 8, inOrder(queue.OrderSkip), func(q *queue.Queue) { q.MaxJobs = 3 }), q("b", 8)), policyOf(t, "elastic-fifo"), nil))
 	w.job("a1", "a", 4, 4)
@@ -155,9 +155,9 @@ func (r *run) start(id string, now int, arrivals map[int][]policy.Job, end int) 
 	return now
 }
 
-// The first job that waits in a queue starts no later than without the jobs behind it:
-// compared with the same jobs from a random moment on, without those that wait behind it or
-// come later.
+// The first waiting job of a queue starts no later than without the jobs behind it. To show
+// that, the run is repeated from a random moment without the jobs that wait behind it or
+// arrive later.
 func TestPolicy_TheHeadIsNotDelayed(t *testing.T) {
 	for _, o := range []queue.Order{queue.OrderPolicy, queue.OrderStrict, queue.OrderSkip} {
 		t.Run(string(o), func(t *testing.T) {

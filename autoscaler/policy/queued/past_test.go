@@ -81,9 +81,9 @@ func halfLife(hours float64) func(*queue.Queue) {
 	return func(q *queue.Queue) { q.HalfLife = hours * hour }
 }
 
-// Of two queues, one used the pool alone for a week. Then the other has the larger share of
-// what is borrowed until both have borrowed the same, and its guarantee is untouched all
-// the time. Slots move to one side only.
+// Of two queues, one used the pool alone for a week. Then the other borrows more until both
+// have borrowed the same. Its guarantee is untouched all the time, and slots move in one
+// direction only.
 func TestPolicy_SharesOverTime(t *testing.T) {
 	r := remember(t, 20, q("a", 4, halfLife(168)), q("b", 0, halfLife(168)))
 	r.job("a1", "a", 1, 20)
@@ -104,8 +104,9 @@ func TestPolicy_SharesOverTime(t *testing.T) {
 	must.InDelta(t, 8, b.Mean, 0.5)
 }
 
-// Two queues want all slots of a pool, and their slots have different costs. What they borrow
-// becomes about equal by cost, and slots never move by leaps, however large costs are.
+// Two queues want all slots of a pool, and their slots have different costs. The costs of
+// their borrowed slots become about equal. Slots never move in large steps, however large
+// the costs are.
 func TestPolicy_SharesByCost(t *testing.T) {
 	for name, tc := range map[string]struct{ a, b, low, high float64 }{
 		"equal":      {1, 1, 50, 50},
@@ -131,8 +132,8 @@ func TestPolicy_SharesByCost(t *testing.T) {
 	}
 }
 
-// A hundred quick submissions get no more than the share of their queue, all at once or
-// one after the other: what is given counts in the division that gives it.
+// A hundred quick submissions get no more than the share of their queue, all at once or one
+// after the other: the division counts the slots that it assigns.
 func TestPolicy_QuickSubmissions(t *testing.T) {
 	for name, at := range map[string]int{"at once": 100, "one by one": 1} {
 		for _, mayBeSuspended := range []bool{true, false} {
@@ -156,7 +157,7 @@ func TestPolicy_QuickSubmissions(t *testing.T) {
 	}
 }
 
-// A job that is suspended and admitted again is charged for what it holds, once.
+// A job that is suspended and admitted again is charged once for the slots that it holds.
 func TestPolicy_ReadmissionIsChargedOnce(t *testing.T) {
 	r := remember(t, 8, q("a", 0, halfLife(24)), q("b", 8))
 	r.job("a1", "a", 8, 8, preemptible)
@@ -176,7 +177,7 @@ func TestPolicy_ReadmissionIsChargedOnce(t *testing.T) {
 	must.InDelta(t, want, r.ledger[queue.Key("a")].Mean, 0.01)
 }
 
-// One slot passes between two queues that deserve it equally, not faster than in steps.
+// One slot alternates between two queues with equal rights, at most once per step.
 func TestPolicy_OneSlotIsSharedOverTime(t *testing.T) {
 	r := remember(t, 1, q("a", 0, halfLife(64)), q("b", 0, halfLife(64)))
 	r.job("a1", "a", 1, 1, preemptible)
@@ -196,8 +197,8 @@ func TestPolicy_OneSlotIsSharedOverTime(t *testing.T) {
 	must.Between(t, 10, changes, 1000)
 }
 
-// TestPolicy_Budget has what the jobs of a queue get and read beyond its budget of 10
-// slot-hours. Another queue may want slots, too.
+// TestPolicy_Budget checks the slots and the reasons of jobs in a queue beyond its budget
+// of 10 slot-hours, next to another queue that may want slots.
 func TestPolicy_Budget(t *testing.T) {
 	const spent = `budget: queue "a" has used 40 of the 10 slot-hours of its budget for this month; until 2026-12-01 UTC it gets `
 	for name, tc := range map[string]struct {
@@ -246,8 +247,9 @@ func TestPolicy_Budget(t *testing.T) {
 	}
 }
 
-// Slots that no gang of a queue within its budget fits into alone go to such a queue first,
-// however long a gang beyond its budget has waited.
+// If the shares of all queues are too small for their gangs, one gang gets the slots of
+// several shares. Its queue must be within its budget, however long a gang beyond its
+// budget has waited.
 func TestPolicy_GangsBeyondTheBudgetComeLast(t *testing.T) {
 	spend := func(q *queue.Queue) { q.Budget = &queue.Budget{SlotHours: 1, Per: queue.Month} }
 	r := remember(t, 10, q("a", 0, spend), q("b", 0), q("c", 0))
@@ -260,7 +262,8 @@ func TestPolicy_GangsBeyondTheBudgetComeLast(t *testing.T) {
 	must.StrHasPrefix(t, "no-room: ", r.reason("c1"))
 }
 
-// A budget ends when it is spent: not before, and not at the next decision of another.
+// A queue stops exactly when its budget is spent: not earlier, and not only at the next
+// decision about another queue.
 func TestPolicy_BudgetIsSpentOnTime(t *testing.T) {
 	r := remember(t, 10, q("a", 0, func(q *queue.Queue) { q.Budget = &queue.Budget{SlotHours: 50, Per: queue.Week, Stop: true} }), q("b", 0))
 	r.job("a1", "a", 1, 10, preemptible)
@@ -277,9 +280,9 @@ func TestPolicy_BudgetIsSpentOnTime(t *testing.T) {
 	must.Eq(t, 10, r.s.Jobs[0].Count)
 }
 
-// With random queues, jobs, half-lives and budgets: who wants its guarantee and is within
-// its budget has it, nothing stays unused that someone may use, no guarantee is out of
-// reach, and nothing moves except for an event or at a step of time.
+// Queues, jobs, half-lives and budgets are random. A queue within its budget gets its
+// guarantee if it wants it, no slot stays free that someone may use, no guarantee is out of
+// reach, and slots move only at an event or at a step of time.
 func TestPolicy_PromisesOverTime(t *testing.T) {
 	for seed := range uint64(60) {
 		c := &cluster{rng: rand.New(rand.NewPCG(seed, 6)), timed: true}

@@ -140,8 +140,8 @@ func (c *cluster) uses() (l *queue.Layout, used, firm []int) {
 	return l, used, firm
 }
 
-// Whatever the policies, the jobs and the queues are: totals and limits hold, guarantees
-// stay in reach, and no job is suspended that is not preemptible.
+// For any policies, jobs and queues: totals and limits hold, guarantees stay within reach,
+// and only preemptible jobs are suspended.
 func TestPolicy_Promises(t *testing.T) {
 	for _, line := range builtin.Policies.Names() {
 		t.Run(line, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestPolicy_Promises(t *testing.T) {
 	}
 }
 
-// In a pool of several GPU types, whatever jobs hold and ask for, the answers of all queues
-// together keep to the slots of each type.
+// In a pool of several GPU types, the decisions of all queues together stay within the
+// slots of each type, whatever jobs hold and ask for.
 func TestPolicy_Types(t *testing.T) {
 	types := []string{"a100", "h100", "l40"}
 	for _, line := range append(builtin.Policies.Names(), "stubborn") {
@@ -205,9 +205,9 @@ func TestPolicy_Types(t *testing.T) {
 	}
 }
 
-// With jobs of any size and a policy that gives out all it has: a queue that wants its
-// guarantee has it, nothing stays unused that someone may use, no one that lost slots has
-// less for its weight than one that got some, and nothing moves without an event.
+// Jobs have any size, and the policy gives out all its slots. A queue that wants its
+// guarantee has it, no slot stays free that someone may use, no queue that lost slots has
+// less for its weight than one that gained some, and slots move only at an event.
 func TestPolicy_Divides(t *testing.T) {
 	for seed := range uint64(200) {
 		c := randomCluster(t, seed, "elastic-fifo")
@@ -253,8 +253,8 @@ func starts(reason string, w waiting.Reason) bool {
 	return len(reason) > len(w) && reason[:len(w)] == string(w)
 }
 
-// A tenant that reports what suits it, and asks for the highest priority and weight,
-// gets no slot that another queue wants and is entitled to.
+// A tenant that reports false numbers, and asks for the highest priority and weight, gets
+// no slot that another queue wants and is entitled to.
 func TestPolicy_HostileReports(t *testing.T) {
 	for _, line := range builtin.Policies.Names() {
 		t.Run(line, func(t *testing.T) {

@@ -93,8 +93,8 @@ func q(name string, guarantee int, change ...func(*queue.Queue)) queue.Queue {
 	return out
 }
 
-// A guarantee that is not wanted is lent, all of it, and taken back by shrinking the
-// borrower, which keeps its minimum.
+// An unused guarantee is lent completely. It is taken back by shrinking the borrower, which
+// keeps its minimum.
 func TestPolicy_LendsAndTakesBack(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 8), q("b", 8)), policyOf(t, "elastic-fifo"), nil))
 	w.job("b1", "b", 2, 16)
@@ -107,7 +107,7 @@ func TestPolicy_LendsAndTakesBack(t *testing.T) {
 	must.False(t, w.last.Allocations[0].Reclaimed)
 }
 
-// What no one is guaranteed goes by weight.
+// Slots beyond all guarantees are divided by weight.
 func TestPolicy_Weights(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 4), q("b", 0, func(q *queue.Queue) { q.Weight *= 3 })), policyOf(t, "elastic-fifo"), nil))
 	w.job("a1", "a", 1, 16)
@@ -115,8 +115,8 @@ func TestPolicy_Weights(t *testing.T) {
 	must.Eq(t, "a1=7 b1=9", w.decide().counts())
 }
 
-// A job that cannot be suspended starts only where its minimum leaves the guarantees of
-// others in reach; a preemptible one starts, and is suspended for them.
+// A job that cannot be suspended starts only if its minimum leaves the guarantees of others
+// within reach. A preemptible job starts, and is suspended for them later.
 func TestPolicy_FirmSlots(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 12), q("b", 2)), policyOf(t, "elastic-fifo"), nil))
 	w.job("b1", "b", 8, 8)
@@ -154,7 +154,7 @@ func TestPolicy_Limits(t *testing.T) {
 	must.Eq(t, `over-limit: its minimum is 3 slots, and the limit of queue "c/z" is 2`, w.reason("c4"))
 }
 
-// A queue has the policy of its own, or else the one of the nearest queue around it.
+// A queue uses its own policy, or else that of the nearest queue around it.
 func TestPolicy_OfAQueue(t *testing.T) {
 	tree := treeOf(t, q("a", 8, func(o *queue.Queue) { o.Queues = []queue.Queue{q("a1", 4), q("a2", 4)} }), q("b", 6))
 	w := newTable(t, 16, New(tree, policyOf(t, "elastic-fifo"), map[string]policy.Policy{"a": policyOf(t, "fifo")}))
@@ -165,7 +165,8 @@ func TestPolicy_OfAQueue(t *testing.T) {
 	must.Eq(t, "x=2 y=2 z=12", w.decide().counts())
 }
 
-// A gang that is larger than its queue's part runs on what is left, and keeps running.
+// A gang that is larger than its queue's share runs on the remaining slots, and keeps
+// running.
 func TestPolicy_GangsLargerThanTheirPart(t *testing.T) {
 	w := newTable(t, 10, New(treeOf(t, q("a", 0), q("b", 0)), policyOf(t, "elastic-fifo"), nil))
 	w.job("a1", "a", 8, 8, preemptible)
@@ -179,7 +180,7 @@ func TestPolicy_GangsLargerThanTheirPart(t *testing.T) {
 	must.Eq(t, "a1=0 b1=0 b2=2 b3=2", w.decide().counts()) // 5 are b's
 }
 
-// Slots that no policy decides about count for the queue that holds them.
+// Slots of jobs about which no policy decides count for the queue that holds them.
 func TestPolicy_Fixed(t *testing.T) {
 	w := newTable(t, 10, New(treeOf(t, q("a", 8, func(q *queue.Queue) { q.Limit = 8 }), q("b", 8)), policyOf(t, "elastic-fifo"), nil))
 	w.s.Fixed = []policy.Fixed{{Queue: "a", Namespace: "a", Slots: 6}}
@@ -210,7 +211,7 @@ type stubborn struct{ broken }
 
 func (stubborn) Allocate(s *policy.Snapshot) policy.Decision { return keep(s, "") }
 
-// What a policy does wrong stays inside its queue.
+// An invalid decision of a policy affects only its own queue.
 func TestPolicy_ABadPolicyHarmsNoOtherQueue(t *testing.T) {
 	for name, bad := range map[string]policy.Policy{"asks for too much": broken{}, "never shrinks": stubborn{}} {
 		w := newTable(t, 16, New(treeOf(t, q("a", 8), q("b", 8)), policyOf(t, "elastic-fifo"), map[string]policy.Policy{"b": bad}))
@@ -245,8 +246,8 @@ func TestPolicy_Fallible(t *testing.T) {
 	must.False(t, ok)
 }
 
-// Before a reservation begins, its slots are lent to what shrinks or can be suspended;
-// when it begins, its queue has them at once.
+// Before a reservation begins, its slots are lent to jobs that shrink or can be suspended.
+// When it begins, its queue gets them at once.
 func TestPolicy_Reservations(t *testing.T) {
 	tree, problems := treeOf(t, q("demo", 0), q("b", 0)).With([]queue.Reservation{{Name: "r", Queue: "demo", Slots: 12, From: 100, Until: 200}})
 	must.SliceEmpty(t, problems)
@@ -265,7 +266,7 @@ func TestPolicy_Reservations(t *testing.T) {
 	must.Eq(t, "b1=2 b2=3 b3=3 demo=8", w.decide().counts())
 }
 
-// A pool may have no nodes, or no jobs.
+// A pool may be without nodes or without jobs.
 func TestPolicy_EmptyPools(t *testing.T) {
 	p := New(treeOf(t, q("a", 8)), policyOf(t, "kolo"), nil)
 	must.SliceEmpty(t, p.Allocate(&policy.Snapshot{}).Allocations)
@@ -291,7 +292,8 @@ func TestPolicy_FirmSlotsLeaveNoRoom(t *testing.T) {
 	must.StrHasPrefix(t, "waits-for-guarantee: it is not preemptible, and its minimum of 3 slots", w.reason("a3"))
 }
 
-// What the policy of a queue says of why a job waits stays, in numbers of the queue.
+// The status keeps the reason that a queue's policy gives for a wait, in numbers of the
+// queue.
 func TestPolicy_KeepsTheWordsOfItsPolicies(t *testing.T) {
 	w := newTable(t, 8, New(treeOf(t, q("a", 4), q("b", 4)), policyOf(t, "elastic-fifo"), nil))
 	w.s.Nodes[0].Type = "a100"
@@ -318,8 +320,8 @@ func (least) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// A policy that shrinks a job of its own accord gives nothing back, and the hold of the
-// job counts.
+// If a policy shrinks a job by its own decision, the job returns no borrowed slots, so its
+// hold applies.
 func TestPolicy_ReclaimedIsNotEachShrink(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 8), q("b", 8)), least{}, nil))
 	w.job("a1", "a", 1, 16)

@@ -17,8 +17,8 @@ func reclaims(after int) func(*queue.Queue) {
 	return func(q *queue.Queue) { q.ReclaimAfter = after }
 }
 
-// A queue has free slots at once, and those of a borrower after it has wanted them for
-// reclaim_after, whatever its jobs claim.
+// A queue gets free slots at once. It gets slots of a borrower only after it has wanted
+// them for reclaim_after, whatever its jobs claim.
 func TestPolicy_ReclaimAfter(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 8, reclaims(100)), q("b", 0)), policyOf(t, "elastic-fifo"), nil))
 	w.job("b1", "b", 2, 13)
@@ -45,7 +45,7 @@ func TestPolicy_ReclaimAfter(t *testing.T) {
 	must.Eq(t, "b1=8 a3=8", w.decide().counts())
 }
 
-// Demand that ends, and slots that a queue does not use, start the time again.
+// If demand ends, or a queue does not use its slots, the time starts again.
 func TestPolicy_ReclaimAfterWithoutInterruption(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t, q("a", 8, reclaims(100)), q("b", 0)), policyOf(t, "elastic-fifo"), nil))
 	w.job("b1", "b", 2, 16)
@@ -63,8 +63,8 @@ func TestPolicy_ReclaimAfterWithoutInterruption(t *testing.T) {
 	must.Eq(t, "b1=8 a1=8", w.decide().counts())
 }
 
-// With reclaim_after in all queues: an arrival takes no slot from a running queue, and when
-// the time is over, the division is that of a tree without reclaim_after.
+// All queues have reclaim_after. An arrival takes no slot from a running job. When the time
+// is over, the division is that of a tree without reclaim_after.
 func TestPolicy_ReclaimAfterIsOnlyADelay(t *testing.T) {
 	for seed := range uint64(150) {
 		c := randomCluster(t, seed, "elastic-fifo")

@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// The slots of a GPU type are divided between those who want them, also if one queue held
-// them all, within its share of the pool.
+// The slots of a GPU type are divided between the queues that want them, within their
+// shares of the pool, even if one queue held them all.
 func TestPolicy_SharesGPUTypes(t *testing.T) {
 	for _, line := range []string{"elastic-fifo", "weighted-fair"} {
 		w := newTable(t, 0, New(treeOf(t, q("a", 0), q("b", 0)), policyOf(t, line), nil))

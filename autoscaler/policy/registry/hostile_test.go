@@ -14,9 +14,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// TestParse_HostileLineIsRefused has lines that anyone may send to the autoscaler's
-// API. One that reaches HCL's parser ends the process with a stack overflow,
-// which nothing recovers from: this test would not fail, but be gone.
+// TestParse_HostileLineIsRefused has lines that anyone may send to the autoscaler's API. If
+// one of them reached HCL's parser, a stack overflow would end the process, so this test
+// would crash rather than fail.
 func TestParse_HostileLineIsRefused(t *testing.T) {
 	for name, piece := range map[string]string{
 		"lists": "[", "parentheses": "(", "signs": "!", "conditions": "a?", "templates": `"${`,
@@ -37,9 +37,9 @@ func TestParse_LongNameIsNotRepeated(t *testing.T) {
 	must.Less(t, 1000, len(err.Error()))
 }
 
-// TestParse_ValueCostsNoMoreThanItsLine has short lines whose values take hours
-// and gigabytes: each level of for multiplies by eight, and a number that is
-// wanted as a text is written out in full.
+// TestParse_ValueCostsNoMoreThanItsLine has short lines whose values would take hours and
+// gigabytes: each level of for multiplies by eight, and a number is written out in full if
+// a text is expected.
 func TestParse_ValueCostsNoMoreThanItsLine(t *testing.T) {
 	nested := "0"
 	for i := range 12 {

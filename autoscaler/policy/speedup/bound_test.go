@@ -38,7 +38,7 @@ func TestSublinear_PastADip(t *testing.T) {
 	must.Eq(t, 0.5, c.Time(8), must.Sprint("a larger size is never slower than it was measured"))
 }
 
-// TestSublinear_NoTwoSizes draws wild curves, borrowed sizes included.
+// TestSublinear_NoTwoSizes draws random curves, including borrowed sizes.
 func TestSublinear_NoTwoSizes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s Shape

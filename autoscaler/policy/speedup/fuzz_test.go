@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzCurve: whatever stands in a stored curve, lookups answer sane numbers.
+// FuzzCurve: for any stored curve, look-ups return reasonable numbers.
 func FuzzCurve(f *testing.F) {
 	f.Add([]byte(`[{"size":1,"step_time":2},{"size":4,"step_time":0.7,"samples":9,"spread":0.1}]`), 3)
 	f.Add([]byte(`[{"size":-1,"step_time":-2},{"size":9223372036854775807,"step_time":1e-320}]`), 1000)

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/forecast"
 )
 
-// BenchmarkStarts forecasts pools in which as many jobs wait as run.
+// BenchmarkStarts forecasts pools with as many waiting jobs as running ones.
 func BenchmarkStarts(b *testing.B) {
 	for _, name := range []string{"fifo", "kolo"} {
 		for _, jobs := range []int{20, 200, forecast.MaxJobs} {

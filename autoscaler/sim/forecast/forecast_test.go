@@ -75,13 +75,14 @@ func TestStarts_Declared(t *testing.T) {
 	}
 }
 
-// A snapshot has its jobs in any order, not only in that of their arrival.
+// The jobs of a snapshot may be in any order, not only in that of their arrival.
 func TestStarts_AnyOrder(t *testing.T) {
 	got := starts(t, pool(t, "fifo", 4, waiting("a-next", 4), running("b", 4, 300)))
 	must.InDelta(t, now+300, got[0].Earliest, 0.01)
 }
 
-// Lengths by kind give a range, and the job's own age shortens it: it is none of the short ones.
+// Lengths of the kind lead to a range. The job's own age makes it narrower, because the job
+// is not one of the short ones.
 func TestStarts_ByKind(t *testing.T) {
 	q := pool(t, "fifo", 4, running("a", 4, 0), waiting("next", 4))
 	work := q.Snapshot.Jobs[0].Curve.Time(1)
@@ -94,7 +95,7 @@ func TestStarts_ByKind(t *testing.T) {
 	must.Less(t, now+5000, got.Latest)
 }
 
-// Without any knowledge there is only a bound from below, or nothing.
+// Without any knowledge of lengths, there is only a lower bound, or nothing.
 func TestStarts_Unknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobs []policy.Job
@@ -118,7 +119,7 @@ func TestStarts_Unknown(t *testing.T) {
 	must.SliceEmpty(t, starts(t, pool(t, "fifo", 4, running("a", 4, 0))))
 }
 
-// Jobs that arrive overtake the one that waits, if the policy lets them.
+// Simulated arrivals overtake the waiting job if the policy lets them.
 func TestStarts_Arrivals(t *testing.T) {
 	q := pool(t, "srjf", 4, running("a", 4, 300), waiting("next", 4))
 	q.Snapshot.Jobs[1].Remaining = 10000
@@ -134,7 +135,7 @@ func TestStarts_Arrivals(t *testing.T) {
 	must.Greater(t, alone.Latest+100, overtaken.Latest)
 }
 
-// Jobs that arrive have as much time until their deadline as those that they are copies of.
+// Simulated arrivals have as much time until their deadline as the jobs that they copy.
 func TestStarts_Deadlines(t *testing.T) {
 	q := pool(t, "fifo", 4, running("a", 4, 3000), waiting("next", 4))
 	for i := range 20 {
@@ -183,8 +184,8 @@ func TestStarts_Queues(t *testing.T) {
 	must.InDelta(t, now+300, got[1].Earliest, 0.01)
 }
 
-// So does the past of queues: the job of a queue whose budget is spent is not expected to start
-// with the slots that become free next.
+// The past of queues counts as well: if a queue's budget is spent, its job is not expected
+// to start with the slots that become free next.
 func TestStarts_Budgets(t *testing.T) {
 	budget := &queue.Budget{SlotHours: 10, Per: queue.Month, Stop: true}
 	tree, problems := queue.New([]queue.Queue{{Name: "a", Weight: queue.WeightUnit}, {Name: "b", Weight: queue.WeightUnit, Budget: budget}})
@@ -225,7 +226,7 @@ type broken struct{}
 func (broken) Name() string                              { return "broken" }
 func (broken) Allocate(*policy.Snapshot) policy.Decision { panic("oh no") }
 
-// The work is bounded: what lies beyond is "not before".
+// The work is bounded: a start beyond the bound is "not before" that time.
 func TestStarts_BoundedWork(t *testing.T) {
 	jobs := []policy.Job{running("a", 4, 300)}
 	for i := range forecast.MaxJobs - 1 {
@@ -272,7 +273,7 @@ func TestStarts_BoundedMemory(t *testing.T) {
 	must.Less(t, 8<<30, after.TotalAlloc-before.TotalAlloc) // of all 20 simulations together; it was 88 GB
 }
 
-// Any numbers that a job reports are taken without an error, and change no snapshot.
+// Any numbers that a job reports are accepted without an error, and change no snapshot.
 func TestStarts_AnyReports(t *testing.T) {
 	for _, x := range []float64{0, 5e-324, 1e-9, 1, 1e12, 1e300} {
 		a, b := running("a", 4, x), waiting("next", 4)

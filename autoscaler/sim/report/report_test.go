@@ -148,7 +148,7 @@ func TestHTML_NeedsSomething(t *testing.T) {
 	must.Error(t, report.Markdown(io.Discard, &sim.Comparison{}))
 }
 
-// TestHTML_OfTicksAndOfNothingDetailed checks pages with parts left out.
+// TestHTML_OfTicksAndOfNothingDetailed checks pages without some of their parts.
 func TestHTML_OfTicksAndOfNothingDetailed(t *testing.T) {
 	c := comparison(t)
 	c.Tick, c.Seeds = 60, 1

@@ -121,8 +121,8 @@ func TestInterpolate(t *testing.T) {
 	must.Error(t, err)
 }
 
-// FuzzRead feeds every reader with rubbish. A reader either fails or returns a trace whose
-// jobs are all valid, and never panics.
+// FuzzRead passes any bytes to every reader. A reader either fails or returns a trace of
+// valid jobs, and never panics.
 func FuzzRead(f *testing.F) {
 	f.Add("job,arrival_s,model,np,min,max,epochs,t1_est_s,speedup2\n7,20,vgg,2,1,2,50,1500,1.5\n")
 	f.Add("job_id,user,vc,gpu_num,state,submit_time,duration\n2,u2,vcB,4,FAILED,2020-06-09 18:42:01,240\n")
@@ -146,8 +146,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// What is elastic at one share is so at a larger one, and all other jobs have one size that
-// they may have.
+// A job that is elastic at one share is elastic at each larger share. All other jobs have
+// one permitted size.
 func TestElastic(t *testing.T) {
 	tr := trace.Synthetic{Jobs: 200, Seed: 1}.Trace()
 	must.True(t, tr == tr.Elastic(1))

@@ -22,7 +22,7 @@ const seren = `job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start
 5,u3,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:54+08:00,120,32,960.0
 `
 
-// The duration of Kalos includes the time in the queue, which is no length.
+// The duration of Kalos includes the time in the queue, so it is not a job's length.
 func TestRead_Acme(t *testing.T) {
 	for _, format := range []trace.Format{trace.Auto, trace.Acme} {
 		tr, err := read(t, kalos, trace.Options{Format: format})
@@ -84,7 +84,7 @@ func TestRead_GangsMistakes(t *testing.T) {
 	must.Len(t, 1, tr.Skipped)
 }
 
-// In a made-up workload of gangs, few large jobs hold nearly all of the GPU time.
+// In a synthetic workload of gangs, few large jobs use nearly all of the GPU time.
 func TestSynthetic_Gangs(t *testing.T) {
 	tr := trace.Synthetic{Jobs: 5000, GPUs: 2048, Gangs: true, Seed: 1}.Trace()
 	large, work, all := 0, 0.0, 0.0

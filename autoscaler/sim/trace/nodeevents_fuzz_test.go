@@ -13,8 +13,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// FuzzReadNodeEvents feeds the reader with rubbish. It either fails, or returns events in
-// order at times that a simulation can reach.
+// FuzzReadNodeEvents passes any bytes to the reader. It either fails, or returns events in
+// order, at times that a simulation can reach.
 func FuzzReadNodeEvents(f *testing.F) {
 	f.Add("time,node,event\n10,n1,down\n20,n1,up\n")
 	f.Add("event,node,time\nwithdraw,\"a,b\",1e300\nup,,0\n")

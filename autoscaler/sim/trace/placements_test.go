@@ -106,7 +106,7 @@ func TestReadPlacements_Mistakes(t *testing.T) {
 	}
 }
 
-// FuzzReadPlacements feeds the reader with rubbish. It either fails, or every placement of
+// FuzzReadPlacements passes any bytes to the reader. It either fails, or every placement of
 // a job of its first application has a step time above 0.
 func FuzzReadPlacements(f *testing.F) {
 	f.Add(head+"bert,8,1,1,1,10\nbert,8,2+1,3,2,4\n", 3, 1)

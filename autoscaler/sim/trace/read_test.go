@@ -159,8 +159,8 @@ func TestRead_ElasticFlowThroughputs(t *testing.T) {
 	must.ErrorContains(t, err, "t.csv:2:10: model_name: no throughput for batch size 128")
 }
 
-// A size that was not measured is blank, nan or 0: two of the traces that ElasticFlow's
-// authors published have such rows.
+// The value of a size that was not measured is blank, nan or 0: two of the traces that
+// ElasticFlow's authors published have such rows.
 func TestRead_ElasticFlowSizesThatWereNotMeasured(t *testing.T) {
 	for name, tc := range map[string]struct {
 		row       string
@@ -243,8 +243,8 @@ func TestWriteEvents_ReadsBack(t *testing.T) {
 	must.Eq(t, 3, tr.Jobs[0].StepTime(2))
 }
 
-// TestRead_Mistakes checks that each error is reported with its place, and that skipping
-// leaves out just that entry.
+// TestRead_Mistakes checks that each error is reported with its position, and that skipping
+// omits only the wrong entry.
 func TestRead_Mistakes(t *testing.T) {
 	header := "workload,name,submit_s,application,np,batch_size,max_replicas,steps\n"
 	good := "1,z,10,resnet,2,64,8,100\n"

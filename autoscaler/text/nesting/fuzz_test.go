@@ -11,9 +11,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// FuzzLine: what Line admits is parsed and evaluated with a small part of the
-// stack that there is. An input that needs more ends the process, which is how
-// the fuzzer finds it.
+// FuzzLine: a line that Line accepts is parsed and evaluated with a small part of the
+// stack. A line that needed more would end the process, which the fuzzer notices.
 func FuzzLine(f *testing.F) {
 	for _, pieces := range []map[string]string{deep, wide} {
 		for _, piece := range pieces {

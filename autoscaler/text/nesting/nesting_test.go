@@ -31,9 +31,9 @@ func repeated(piece string, n int) []byte {
 	return []byte("{a=" + strings.Repeat(piece, n/len(piece))[:n/len(piece)*len(piece)])
 }
 
-// TestLine_WorstOfItsLengthFitsTheStack measures what HCL's parser needs for
-// lines of the greatest length that are refused for their depth: were they not,
-// they would still not end the process.
+// TestLine_WorstOfItsLengthFitsTheStack measures the stack that HCL's parser needs for the
+// longest lines that are refused for their depth. Even if they were accepted, they would
+// not end the process.
 func TestLine_WorstOfItsLengthFitsTheStack(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // stacks shrink with a collection
 	const goStack = 1 << 30

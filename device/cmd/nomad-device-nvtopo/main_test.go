@@ -177,7 +177,7 @@ func TestCheckOfAGoodMachine(t *testing.T) {
 	must.StrContains(t, out, "ok       GPUs can be used")
 }
 
-// The check reads files of the container runtimes and starts none of them.
+// The check reads files of the container runtimes, and starts no runtime.
 func TestCheckOfContainerRuntimes(t *testing.T) {
 	const uuids = "kind: nvidia.com/gpu\ndevices:\n- name: %s\n"
 	for name, tc := range map[string]struct {

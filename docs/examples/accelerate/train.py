@@ -22,7 +22,7 @@ args = parser.parse_args()
 
 
 def sequences(number, seed):
-    """Sequences of 16 letters; the label is the one of eight letters that occurs most often."""
+    """Sequences of 16 letters. The label is the one of eight letters that occurs most often."""
     letters = torch.randint(8, (number, 16), generator=torch.Generator().manual_seed(seed))
     return TensorDataset(letters, letters.mode(1).values)
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Image classification with a small ResNet: a PyTorch loop of one's own, in process."""
+"""Image classification with a small ResNet: a plain PyTorch loop, in process."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ args = parser.parse_args()
 
 
 def images(number, seed):
-    """Ten patterns of 16 x 16 pixels, each shifted at random and in noise: made here, so that there is nothing to download."""
+    """Ten patterns of 16 x 16 pixels, shifted at random, with noise. They are generated, so nothing is downloaded."""
     patterns = torch.randn(10, 1, 16, 16, generator=torch.Generator().manual_seed(0))
     random = torch.Generator().manual_seed(seed)
     labels = torch.randint(10, (number,), generator=random)

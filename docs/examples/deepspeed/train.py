@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""DeepSpeed with ZeRO 2: a script for torchrun that saves when it is asked to, and no word of Kolo."""
+"""DeepSpeed with ZeRO 2: a script for torchrun that saves when it is asked to. It does not use Kolo."""
 
 import argparse
 import gc
@@ -40,7 +40,9 @@ def read(file):
 
 
 def initialize(**options):
-    """Makes the engine, and goes on from the checkpoint. Rank 0 converts that of another number of processes."""
+    """Makes the engine, and goes on from the checkpoint. If another number of processes has written it, rank
+    0 converts it.
+    """
     tag = read(path / "latest")
     config = {"train_micro_batch_size_per_gpu": args.batch // dist.get_world_size(), "zero_optimization": {"stage": 2}}
     if tag:
@@ -57,7 +59,7 @@ def initialize(**options):
 
 
 def letters(number, seed):
-    """Sequences of 16 letters; the label is the one of eight letters that occurs most often."""
+    """Sequences of 16 letters. The label is the one of eight letters that occurs most often."""
     x = torch.randint(8, (number, 16), generator=torch.Generator().manual_seed(seed))
     return x, x.mode(1).values
 

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""A small GPT in the manner of nanoGPT, sharded with FSDP2 or, in replicas, with HSDP: in process."""
+"""A small GPT like nanoGPT, in process: sharded with FSDP2 or, with replicas, with HSDP."""
 
 import argparse
 import inspect

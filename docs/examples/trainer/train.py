@@ -20,7 +20,7 @@ args = parser.parse_args()
 
 
 class Bytes(torch.utils.data.Dataset):
-    """The source of a module of Python in sequences of 64 bytes: text that is there without a download."""
+    """The source of a Python module in sequences of 64 bytes: a text that needs no download."""
 
     def __init__(self, first, last):
         text = inspect.getsource(argparse).encode()

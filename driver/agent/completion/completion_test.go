@@ -174,7 +174,7 @@ func TestCompletion_TaskNames(t *testing.T) {
 	must.StrContains(t, found.Explain(other), "or groups name their tasks differently")
 }
 
-// There is a warning for Nomad's default job type, but none for a job that may not be read.
+// Nomad's default job type leads to a warning, a job that may not be read does not.
 func TestWarning(t *testing.T) {
 	t.Parallel()
 	for kind, warns := range map[string]bool{"service": true, "system": true, "batch": false, "sysbatch": false} {

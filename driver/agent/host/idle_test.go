@@ -71,7 +71,8 @@ func TestAProcessThatWasStoppedIsNotReported(t *testing.T) {
 	must.False(t, h.register().Info.Slots[0].Idle)
 }
 
-// TestComputing bounds no time: the test can't know how much CPU time a process gets.
+// TestComputing checks no bounds of time, because it can't know how much CPU time a process
+// gets.
 func TestComputing(t *testing.T) {
 	t.Parallel()
 	const spin = "while :; do :; done"

@@ -118,8 +118,8 @@ func TestStepsWithAndWithoutNumbers(t *testing.T) {
 	must.Zero(t, s.latest.SteppedAt, must.Sprint("no file of the script"))
 }
 
-// Progress that comes too soon after the last report is reported later, even if no line
-// follows: the script may be busy with something else, or hang.
+// Progress that comes too soon after the last report is reported later, even without a
+// further line, because the script may then be busy or hang.
 func TestTheLastStepIsReported(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
 	leader := &leaderEnd{}

@@ -369,7 +369,7 @@ func TestARequestByFileIsNotMisled(t *testing.T) {
 	}
 }
 
-// Otherwise its successor would see the request, and end at once.
+// Otherwise the next process would see the request, and end at once.
 func TestAProcessThatHasEndedIsNotAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

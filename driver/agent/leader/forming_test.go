@@ -179,7 +179,8 @@ func TestTranslatedAddressesOfMembersThatConnectAreNoStrangers(t *testing.T) {
 	}
 }
 
-// An end that has connected and is not accepted yet belongs to a slow member.
+// A connection whose one end is established and whose other end is not accepted yet belongs
+// to a slow member.
 func TestASlowMemberIsNoStranger(t *testing.T) {
 	l := lead(t, config.Config{}, "a", "b")
 	l.forms()

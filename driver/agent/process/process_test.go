@@ -51,7 +51,7 @@ func TestAProcessEndsWithoutWhatItLeavesBehind(t *testing.T) {
 	}
 }
 
-// A process that is stopped to shut down connections has not ended.
+// A process that is stopped while its connections are shut down has not ended.
 func TestATracedProcessHasNotEnded(t *testing.T) {
 	if err := remotecall.Possible(); err != nil {
 		t.Skip(err)

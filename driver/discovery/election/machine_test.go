@@ -253,7 +253,7 @@ func TestMachine_registeredAnew(t *testing.T) {
 	must.NoError(t, s.calm(20*time.Second))
 }
 
-// TestMachine_firstRing: if everybody answers, there is no wait.
+// TestMachine_firstRing: if all agents answer, there is no wait.
 func TestMachine_firstRing(t *testing.T) {
 	s := newSim(1)
 	s.register("a")

@@ -49,7 +49,7 @@ func TestCheckDevice(t *testing.T) {
 	}
 }
 
-// On any machine /dev has links, and devices that no one would list by mistake.
+// TestDevicesOfThisMachine uses devices, links and directories that every machine has.
 func TestDevicesOfThisMachine(t *testing.T) {
 	paths, left := Devices("/", []string{"/dev/nul*", "/dev/zero", "/dev/null", "/dev/infiniband-of-no-one/*"})
 	must.Eq(t, []string{"/dev/null", "/dev/zero"}, paths)

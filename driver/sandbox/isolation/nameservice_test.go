@@ -34,7 +34,7 @@ func TestResolvConf(t *testing.T) {
 	}
 }
 
-// A client's resolver that listens on loopback does not answer other networks.
+// A resolver that listens on the client's loopback does not answer in other networks.
 func TestResolverOfAnotherNetwork(t *testing.T) {
 	upstream := filepath.Join(t.TempDir(), "resolv.conf")
 	must.NoError(t, os.WriteFile(upstream, []byte("nameserver 192.0.2.53\n"), 0o600))

@@ -90,7 +90,8 @@ func skipUnlessPossible(t *testing.T) {
 	}
 }
 
-// Whatever a process was doing, it continues, and notices only its peer's end.
+// A process continues with any activity that it was in, and notices only that its peer
+// closed the connection.
 func TestShutdown(t *testing.T) {
 	skipUnlessPossible(t)
 	for name, script := range shells {
@@ -129,7 +130,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A program has many threads, and signals arrive at any time: none is lost.
+// A program has many threads, and signals arrive at any time. None of them is lost.
 func TestShutdown_Threads(t *testing.T) {
 	skipUnlessPossible(t)
 	for _, mode := range []string{"idle", "busy"} {

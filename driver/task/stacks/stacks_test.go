@@ -50,7 +50,8 @@ func TestParseFaulthandler(t *testing.T) {
 	}
 }
 
-// The main thread is the last of faulthandler's, and stays where others are cut.
+// The main thread is the last one in faulthandler's output, and is kept if other threads
+// are cut.
 func TestParseFaulthandler_Many(t *testing.T) {
 	text := strings.Repeat("Thread 0x01 (most recent call first):\n"+strings.Repeat("  File \"a.py\", line 1 in f\n", 100), 100) +
 		"Current thread 0x00 (most recent call first):\n  File \"" + strings.Repeat("d/", 500) + "a.py\", line 1 in main\n"

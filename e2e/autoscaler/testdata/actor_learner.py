@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Reinforcement learning in small, with PyTorch's rpc: a learner, and actors that it asks."""
+"""A small reinforcement learning with PyTorch's rpc: a learner, and actors that it calls."""
 
 import os
 import sys

@@ -1,18 +1,18 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Runs a training script as it is, and records what its optimizer learns from.
+"""Runs an unchanged training script, and records the samples that its optimizer learns from.
 
     python3 audit.py train.py --epochs 3
 
-For each step of an optimizer, a line goes to the directory KOLO_AUDIT_RECORDS, as package
-train in Go reads it: the step's number, which the optimizer's own state has, and a hash of
-each sample that the model was given since the last step. Nothing of it is in the script:
-the calls of torch.nn.Module are counted, and the optimizer has hooks.
+For each step of an optimizer, it writes a line to the directory KOLO_AUDIT_RECORDS, in the
+format of the Go package train: the step's number, from the optimizer's own state, and a
+hash of each sample that the model was given since the last step. The script does not take
+part in this: calls of torch.nn.Module are counted, and the optimizer has hooks.
 
-While the file KOLO_AUDIT_PACE exists, a step takes a tenth of the time since it was
-touched. So a test may take its time for a change, and training is not over before: ten
-times the time are 24 steps more.
+While the file KOLO_AUDIT_PACE exists, a step takes a tenth of the time since the file was
+touched. So training does not end before a slow change does: in ten times the time, it makes
+only 24 more steps.
 """
 
 import hashlib
@@ -42,14 +42,14 @@ def first(values):
 
 
 def generation():
-    """Returns the number of the present group; 0 where the script does not know it, or is in none yet."""
+    """Returns the number of the present group; 0 if the script does not know it, or is in no group yet."""
     place = sys.modules.get("kolo.torch.place")
     present = place and place.current()
     return present.generation if present else 0
 
 
 def called(self, *args, **named):
-    """Is Module.__call__. The outermost one with gradients is given samples; if what it is given has a gradient, it computes a loss."""
+    """Replaces Module.__call__. The outermost call with gradients gets samples; if its input has a gradient, it computes a loss."""
     if not within[0] and torch.is_grad_enabled():
         batch = first([args, named])
         if group[0] != generation():  # which makes a step that has failed again
@@ -66,7 +66,7 @@ def called(self, *args, **named):
 
 
 def stepped(optimizer, *_):
-    """Records a step, and waits. Does nothing for one without samples, with which PyTorch makes an optimizer's state before it loads one."""
+    """Records a step, and waits. Ignores steps without samples: PyTorch makes such a step to create an optimizer's state before it loads one."""
     if group[0] != generation() or not samples:
         return
     number = next(int(state["step"]) for state in optimizer.state.values() if "step" in state)
@@ -83,7 +83,7 @@ def stepped(optimizer, *_):
 
 
 def wait(seconds):
-    """Waits, and uses the CPU now and then, as long steps do: an idle process of a ring that broke is taken for one that hangs."""
+    """Waits, and uses the CPU now and then, like a long step. Otherwise the agent would take an idle process of a broken ring for one that hangs."""
     end = time.time() + seconds
     while time.time() < end:
         time.sleep(min(0.2, max(0, end - time.time())))

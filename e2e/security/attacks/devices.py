@@ -1,6 +1,6 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""Looks for GPUs that its job was not given."""
+"""Looks for GPUs that were not given to its job."""
 import glob
 import os
 

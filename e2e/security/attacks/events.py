@@ -1,11 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""Makes the file of task events something that is hard to read.
+"""Replaces the file of task events with one that is hard to read.
 
 usage: events.py sparse|fifo
 
-A pipe that has always been one is easy to tell from a file; this one is a file
-until just before it is opened.
+The pipe (fifo) is a regular file until just before it is opened, because any
+other pipe would be easy to recognize.
 """
 import ctypes
 import os

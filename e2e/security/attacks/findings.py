@@ -1,9 +1,9 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""How an attack reports what it achieved.
+"""Reports the results of an attack.
 
-The test reads the line that report prints: each attempt by name, with what it
-achieved, or why not.
+The test reads the line that report prints. For each attempt, it has what the
+attempt achieved, or why it failed.
 """
 import json
 
@@ -11,7 +11,7 @@ _achieved, _refused = {}, {}
 
 
 def attempt(name, act):
-    """Runs act, which raises OSError where it is refused."""
+    """Runs act, which raises OSError if it is refused."""
     try:
         _achieved[name] = str(act() or "done")[:200]
     except OSError as e:

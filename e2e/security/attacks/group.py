@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MPL-2.0
 """Takes places in the process groups of other tenants' trainings, until it is stopped.
 
-It connects to whatever other users than root listen at, but for loopback, and names numbers of members as
-Gloo does. What it receives there is the training state.
+It connects to every port at which a user other than root listens, except on loopback, and sends numbers of
+members as Gloo does. Anything that it receives there is training state.
 """
 import os
 import select
@@ -16,7 +16,7 @@ kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG)
 
 
 def messages():
-    """The kernel's answers about sockets that listen, which it has at hand whatever else is open."""
+    """Yields the kernel's answers about listening TCP sockets."""
     kernel.send(struct.pack("=IHHII BBBxI 48x", 72, BY_FAMILY, DUMP, 0, 0, socket.AF_INET, TCP, 0, LISTEN))
     while True:
         data = kernel.recv(1 << 16)

@@ -1,6 +1,6 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""What a task of the default user can do that needs privileges.
+"""Tries operations that need privileges, as a task of the default user.
 
 usage: privileges.py <0600 file of root> <0644 file in the host's /etc>
 """

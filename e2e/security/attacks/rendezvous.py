@@ -1,11 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""Speaks with the rendezvous of another tenant's slot.
+"""Attacks the rendezvous of another tenant's slot.
 
 usage: rendezvous.py <port of the slot's rendezvous>
 
-It reads, stores, has notices sent to itself, and then holds connections, so
-that the slot finds none free, until it is stopped.
+It reads and stores values, registers itself for notices, and then holds all
+connections, so that none is free for the slot, until it is stopped.
 """
 import base64
 import pickle

@@ -1,9 +1,9 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Compiles what DeepSpeed needs on CPUs, into TORCH_EXTENSIONS_DIR. Does nothing where it has been compiled.
+"""Compiles the extensions that DeepSpeed needs on CPUs, into TORCH_EXTENSIONS_DIR, unless they are there already.
 
-DeepSpeed does so when a script starts; done before, no training waits for it.
+Otherwise DeepSpeed would compile them when a script starts, and the training would wait.
 """
 
 from deepspeed.comm.torch import build_shm_op

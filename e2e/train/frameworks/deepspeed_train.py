@@ -1,7 +1,9 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""DeepSpeed, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py), with zero0, zero1 or zero2."""
+"""DeepSpeed with zero0, zero1 or zero2: unchanged, or with the additions of
+docs/howto/run-a-torchrun-script.md (page.py).
+"""
 
 import sys
 

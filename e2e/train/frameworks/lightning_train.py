@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Lightning, as it is, with what docs/howto/run-a-torchrun-script.md adds (page.py), or in process."""
+"""Lightning: unchanged, with the additions of docs/howto/run-a-torchrun-script.md (page.py), or in process."""
 
 import os
 import sys

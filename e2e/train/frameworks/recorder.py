@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""What the scripts beside this file have in common: the lines that they write, and their samples."""
+"""Shared by the scripts in this directory: the lines that they write, and their samples."""
 
 import json
 import os
@@ -13,20 +13,20 @@ EVERY = 50  # steps between the checkpoints of a script that is not asked for an
 
 
 def record(what, **fields):
-    """Writes what happens, as train/record.py does. A write of one line is not torn apart."""
+    """Writes an event, as train/record.py does. A write of one line is never split."""
     line = json.dumps({"kolo": what, "t": round(time.time(), 6), "pid": os.getpid(), **fields})
     with open("records/%d.jsonl" % os.getpid(), "a") as file:
         file.write(line + "\n")
 
 
 def step(number, rank, size, **fields):
-    """A step was made. It takes some time, as real ones do."""
+    """Records a step. It takes some time, like a real one."""
     time.sleep(0.1)
     record("step", step=number, rank=rank, size=size, **fields)
 
 
 def samples(number=24000):
-    """Inputs, targets that a linear layer can learn, and the numbers of the samples, of which a script records those of each step."""
+    """Returns inputs, targets that a linear layer can learn, and the numbers of the samples. A script records the numbers of each step."""
     x = torch.randn(number, 16)
     return x, x.sum(1, keepdim=True), torch.arange(number)
 

@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""torchtitan, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py).
+"""torchtitan: unchanged, or with the additions of docs/howto/run-a-torchrun-script.md (page.py).
 
-torchtitan 0.3 trains on GPUs only. Here the module of CPUs answers what is asked of that of
-GPUs, and the smallest model has an attention that CPUs can compute.
+torchtitan 0.3 trains on GPUs only. Here torch.cpu takes the place of torch.cuda, and the
+smallest model has an attention that CPUs can compute.
 """
 
 import sys
@@ -38,7 +38,7 @@ from torchtitan.trainer import Trainer  # noqa: E402
 
 
 class Tokenizer(BaseTokenizer):
-    """Has nothing to do: the samples are tokens already."""
+    """Does nothing, because the samples are tokens already."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseTokenizer.Config):
@@ -58,7 +58,7 @@ class Tokenizer(BaseTokenizer):
 
 
 class Data(BaseDataLoader):
-    """Sequences of the same token, which a model can learn."""
+    """Sequences that repeat one token, which a model can learn."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseDataLoader.Config):

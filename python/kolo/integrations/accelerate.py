@@ -246,8 +246,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
     if there are more processes. The prepared scheduler counts samples, as usual with
     Accelerate.
 
-    With global_batch, a step has that many samples (rounded up to a number that
-    divides, see kolo.global_batch) for any number of processes. Each process does as
+    With global_batch, a step has that many samples for any number of processes,
+    rounded up so that they divide among the processes (see kolo.global_batch). Each process does as
     many passes of at most batch_size as its share needs, and the scheduler counts
     steps. The script must then accumulate gradients with accumulate().
     """

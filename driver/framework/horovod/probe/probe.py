@@ -1,6 +1,6 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""Says as one line of JSON which Horovod this Python has."""
+"""Prints, as one line of JSON, which Horovod this Python has."""
 
 import glob
 import importlib

@@ -44,7 +44,7 @@ func TestEndpoint_Names(t *testing.T) {
 	}
 }
 
-// Values are bytes of any length, and always come with that length.
+// Values are bytes of any length, and are always sent with that length.
 func TestEndpoint_Values(t *testing.T) {
 	e := listen(t, newMemory(), rendezvous.Limits{})
 	client := clientOf(e)

@@ -154,8 +154,8 @@ func TestStore_Foreign(t *testing.T) {
 	must.ErrorContains(t, s.Delete(1, "cross_1", "0"), "not complete")
 }
 
-// The members of the user's process sets are unknown, so each value goes to the
-// leader and comes back to all hosts. Local ones stay on the host.
+// The store does not know the members of the user's process sets. So each value goes to the
+// leader, which sends it to all hosts. Only values of local sets stay on the host.
 func TestStore_UserSets(t *testing.T) {
 	s := newStore(t, "h0", 2, 1)
 	put(t, s, 0, "global_process_set_hash_aa", "0", "A") // this is process set 0
@@ -179,8 +179,8 @@ func TestStore_UserSets(t *testing.T) {
 	must.Eq(t, "404", look(t, s, 1, "made_up", "word"))
 }
 
-// A process set that is removed and made again uses the same names. The second
-// time no one sees a value of the first, even if a member is late to leave.
+// A process set that is removed and made again uses the same names. The second time, no
+// process sees a value of the first, even if a member leaves late.
 func TestStore_SecondRound(t *testing.T) {
 	const set = "global_process_set_hash_bb"
 	s := newStore(t, "h0", 2, 1)

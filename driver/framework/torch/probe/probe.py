@@ -1,6 +1,6 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""Says as one line of JSON which PyTorch this Python has."""
+"""Prints, as one line of JSON, which PyTorch this Python has."""
 
 import importlib
 import importlib.util
@@ -21,7 +21,7 @@ def first_line(error):
 
 
 def ask_kolo():
-    """Asks for the version of the package that a script trains with."""
+    """Asks for the version of the package kolo."""
     try:
         if importlib.util.find_spec("kolo.torch") is None:
             return

@@ -232,7 +232,7 @@ class Core:
         return number, {name: tree[name] for name, handler in self.handlers.items() if handler.shared and name in tree}
 
     def take_checkpoint(self, shared: Any) -> None:
-        """Sets number and values of the checkpoint to those of another member. Values that each member has for itself stay."""
+        """Takes over another member's checkpoint: its number and its shared values. Values that each member keeps for itself stay."""
         number, tree = shared
         own = self._checkpoint[1] if self._checkpoint is not None else self._common()
         self._checkpoint = number, {**own, **tree}

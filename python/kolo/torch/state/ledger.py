@@ -84,5 +84,5 @@ class Ledger:
         self.number = number
 
     def take_over(self, number: int, fresh: bool) -> None:
-        """Records that the state was saved as the commit of another process, with that process's number and fresh."""
+        """Records that the state was saved as another process's commit. number and fresh are those of that process."""
         self.saved, self.fresh, self.number = True, fresh, number

@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// TestEven_DecidesAsKoloWants has jobs of every rule of sizes: what an example
-// decides must be valid.
+// TestEven_DecidesAsKoloWants has a job for each rule of sizes: the example's decisions
+// must be valid.
 func TestEven_DecidesAsKoloWants(t *testing.T) {
 	for gpus := range 30 {
 		s := &policy.Snapshot{Nodes: []policy.Node{{GPUs: gpus}}, Jobs: []policy.Job{

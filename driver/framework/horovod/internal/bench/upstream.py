@@ -15,7 +15,7 @@ from horovod.runner.http.http_server import RendezvousServer
 
 
 class Driver:
-    """Stands for the elastic driver: nobody waits for anybody."""
+    """Stands in for the elastic driver. No process waits for another."""
 
     def __init__(self):
         self.slots = {}

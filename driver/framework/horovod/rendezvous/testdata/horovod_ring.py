@@ -1,11 +1,11 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""A training process without training, on the real Horovod.
+"""A process of a ring, with the real Horovod, that does not train.
 
-Its environment is what an agent gives a slot. In each ring it adds up the
-ranks, prints what it got as a line of JSON, and waits for a line of input:
-"reset" goes to the next ring, "set" makes a process set of ranks 0 and 1 twice
-over, end of input ends the process.
+It has the environment that an agent gives a slot. In each ring it adds up the
+ranks, prints the sum as a line of JSON, and waits for a line of input. At
+"reset" it goes to the next ring; at "set" it makes a process set of ranks 0 and
+1, twice; at the end of the input it ends.
 """
 import json
 import sys

@@ -1,12 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""A notification service with Horovod's framing, out of the standard library
-alone, as an independent check of the Go client.
+"""A notification service with Horovod's framing, for an independent check of the
+Go client. It uses only the standard library.
 
 Usage: notification_service.py KEY_HEX BEHAVIOUR...
 
 Prints its port. Serves one connection for each behaviour, in that order, and
-prints one line of JSON for each: what it was asked, as the real unpickler sees it.
+prints one line of JSON for each: the request, as the real unpickler reads it.
 """
 import hashlib
 import hmac

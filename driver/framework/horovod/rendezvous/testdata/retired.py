@@ -1,10 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
-"""A process that waits in Horovod's init, or elsewhere, and takes one request.
+"""A process that waits in Horovod's init, or elsewhere, and handles one request.
 
 Usage: retired.py KEY_HEX init|elsewhere
 
-Prints its port, the request, and as its last line the rank that Horovod gives it.
+Prints its port, then the request, and in its last line its rank in Horovod.
 """
 import json
 import socket

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Uses a store as PyTorch's own client, and reports what is not as PyTorch's own server answers."""
+"""Uses a store through PyTorch's own client, and reports answers that differ from those of PyTorch's own server."""
 
 import sys
 import threading

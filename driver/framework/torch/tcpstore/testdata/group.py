@@ -1,9 +1,9 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Forms process groups through the store that the environment names, and prints what their ranks sum up to.
+"""Forms process groups through the store that the environment names, and prints the sum of their ranks.
 
-With "env", as an unmodified script does; with "store", without libuv's option.
+With "env", it forms them like an unmodified script; with "store", without libuv's option.
 """
 
 import faulthandler
