@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -171,7 +172,7 @@ func TestTake_NoHandler(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "progress-0.stacks"), []byte(" File \"x\", line 1 in forged\n"), 0o600))
 	r := j.take(func(stacks.Report) bool { return true })
 	must.Eq(t, "py-spy is not installed; faulthandler: "+errNoHandler.Error(), r.Ranks[0].Missing)
-	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), process{pid: os.Getpid()}, "", true).Missing)
+	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), target{process: process{pid: os.Getpid()}, inRing: true}).Missing)
 	must.NoError(t, cmd.Process.Signal(syscall.Signal(0)))
 
 	t.Log("a process that may still be starting is not asked")
@@ -270,6 +271,104 @@ func TestPySpy(t *testing.T) {
 	stub(t, `head -c 3000000 /dev/zero`)
 	_, err = new(pySpy).dump(t.Context(), self)
 	must.ErrorContains(t, err, "output of py-spy: ")
+}
+
+// A process that py-spy has left stopped runs on.
+func TestPySpy_LeavesNoProcessStopped(t *testing.T) {
+	sleep := exec.CommandContext(t.Context(), "sleep", "1000")
+	must.NoError(t, sleep.Start())
+	t.Cleanup(func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
+	stub(t, `kill -STOP $4; touch "$0.stopped"; sleep 1000`)
+	stopped := filepath.Join(filepath.Dir(find(0)), "py-spy.stopped")
+	p, err := readStat(sleep.Process.Pid)
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(stopped); err == nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	_, err = new(pySpy).dump(ctx, p)
+	must.ErrorContains(t, err, "py-spy has not answered")
+	state := func() stacks.State {
+		now, err := readStat(p.pid)
+		must.NoError(t, err)
+		return now.state
+	}
+	for begun := time.Now(); state() == stacks.Stopped; time.Sleep(5 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+	}
+}
+
+// A call that does not end, such as a read from /proc, keeps no answer of another rank.
+func TestGather(t *testing.T) {
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ranks := make([]stacks.Rank, 3)
+	var others sync.WaitGroup
+	others.Add(2)
+	gather(ctx, ranks, func(i int) stacks.Rank {
+		if i == 1 {
+			others.Wait()
+			cancel()
+			<-never
+		}
+		others.Done()
+		return stacks.Rank{Rank: i, Slot: 7}
+	})
+	must.Eq(t, []stacks.Rank{{Slot: 7}, {}, {Rank: 2, Slot: 7}}, ranks)
+}
+
+// A process that answers too late writes into the file of the others. None of them is asked
+// meanwhile, so no stack is taken for that of another process. Nor is it asked twice.
+func TestAskProcess_Late(t *testing.T) {
+	j := newJob(t)
+	cmd := j.start("load", true)
+	own, err := readStat(cmd.Process.Pid)
+	must.NoError(t, err)
+	p := target{process: own, file: filepath.Join(j.dir, j.ranks.Processes[0].Stacks), inRing: true, late: new([]process)}
+	p.started -= userHZ // old enough
+	must.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	for begun := time.Now(); own.state != stacks.Stopped; time.Sleep(5 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+		own, err = readStat(own.pid)
+		must.NoError(t, err)
+	}
+	must.NoError(t, send(own.pid, own.started, Signal)) // as an earlier command
+	must.True(t, pending(own.pid))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = askProcess(ctx, p)
+	must.ErrorIs(t, err, errNoAnswer, must.Sprint("it does not send the signal again, which would fail for this start"))
+	must.Len(t, 1, *p.late)
+	*p.late = []process{own}
+	_, err = askProcess(t.Context(), p)
+	must.ErrorIs(t, err, errLate)
+	must.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	for begun := time.Now(); mayAnswer(own); time.Sleep(5 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+	}
+	p.started = own.started
+	for begun := time.Now(); age(p.started) < youngest; time.Sleep(20 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+	}
+	threads, err := askProcess(t.Context(), p)
+	must.NoError(t, err)
+	must.Eq(t, "load <module>", calls(stacks.Process{Threads: threads}))
+}
+
+// The time may be given, and at most TakeTime.
+func TestMain_Arguments(t *testing.T) {
+	for _, args := range [][]string{nil, {"a", "0"}, {"a", "x"}, {"a", "NaN"}, {"a", "8"}, {"a", "1", "2"}} {
+		var out, errs bytes.Buffer
+		must.Eq(t, 2, Main(t.Context(), args, &out, &errs), must.Sprint(args))
+		must.StrContains(t, errs.String(), "usage: stacks ")
+	}
 }
 
 // The limit holds for all ways to write, such as io.Copy's.

@@ -199,20 +199,19 @@ func answers(pid int, file string) bool {
 const maxFiles = 1 << 14
 
 // catches reports whether a process has a handler for Signal.
-func catches(pid int) bool {
-	for line := range strings.Lines(readShort(pid, "status")) {
-		if text, ok := strings.CutPrefix(line, "SigCgt:"); ok {
-			return hasSignal(text)
-		}
-	}
-	return false
-}
+func catches(pid int) bool { return inMask(pid, "SigCgt:") }
 
 // handles reports whether the main thread of a process runs its handler of Signal, or is
 // about to: the kernel blocks the signal meanwhile.
-func handles(pid int) bool {
+func handles(pid int) bool { return inMask(pid, "SigBlk:", "SigPnd:", "ShdPnd:") }
+
+// pending reports whether a process has received Signal and not begun to handle it.
+func pending(pid int) bool { return inMask(pid, "SigPnd:", "ShdPnd:") }
+
+// inMask reports whether Signal is in one of the masks in the status of a process.
+func inMask(pid int, masks ...string) bool {
 	for line := range strings.Lines(readShort(pid, "status")) {
-		for _, mask := range []string{"SigBlk:", "SigPnd:", "ShdPnd:"} {
+		for _, mask := range masks {
 			if text, ok := strings.CutPrefix(line, mask); ok && hasSignal(text) {
 				return true
 			}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,22 +48,26 @@ var (
 	// interpreter's stacks without its lock.
 	errOutside = errors.New("a process outside of the ring is not asked in its first minute, because its script may still be starting")
 	errGone    = errors.New("the process has ended")
+	errLate    = errors.New("another process with the same file may still answer")
 )
 
-// askProcess makes a process write its stacks into a file, and returns them. A child of the
+// askProcess makes a process write its stacks into its file, and returns them. A child of the
 // process has inherited the handler and the file; so no two of them may be asked at once.
-func askProcess(ctx context.Context, pid int, started uint64, path string) ([]stacks.Thread, error) {
+func askProcess(ctx context.Context, p target) ([]stacks.Thread, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	// Without a handler, the signal would end the process. A process that has just been
 	// forked may be about to become another program, without one.
-	if !answers(pid, path) {
+	if !answers(p.pid, p.file) {
 		return nil, errNoHandler
 	}
-	if age(started) < youngest {
+	if age(p.started) < youngest {
 		return nil, errYoung
 	}
-	f, err := openRegular(path, os.O_RDWR)
+	if slices.ContainsFunc(*p.late, mayAnswer) {
+		return nil, errLate
+	}
+	f, err := openRegular(p.file, os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -73,14 +78,25 @@ func askProcess(ctx context.Context, pid int, started uint64, path string) ([]st
 	if err := f.Truncate(0); err != nil {
 		return nil, err
 	}
-	if err := send(pid, started); err != nil {
-		return nil, err
+	// A signal that is pending since an earlier command will be handled. A second one would
+	// make the process write its stacks twice.
+	if !pending(p.pid) {
+		if err := send(p.pid, p.started, Signal); err != nil {
+			return nil, err
+		}
 	}
-	text, err := answer(ctx, f, pid)
+	text, err := answer(ctx, f, p.pid)
 	if err != nil {
+		*p.late = append(*p.late, p.process)
 		return nil, err
 	}
 	return stacks.ParseFaulthandler(text), nil
+}
+
+// mayAnswer reports whether a process that has not answered in time may still do so.
+func mayAnswer(p process) bool {
+	now, err := readStat(p.pid)
+	return err == nil && now.started == p.started && now.state != stacks.Dead && handles(p.pid)
 }
 
 // lock waits until no other command asks the processes of this file.
@@ -96,8 +112,8 @@ func lock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// send sends Signal to a process, and to no later process with the same ID.
-func send(pid int, started uint64) error {
+// send sends a signal to a process, and to no later process with the same ID.
+func send(pid int, started uint64, signal unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return errGone
@@ -107,7 +123,7 @@ func send(pid int, started uint64) error {
 	if now, err := readStat(pid); err != nil || now.started != started {
 		return errGone
 	}
-	if err := unix.PidfdSendSignal(fd, Signal, nil, 0); err != nil {
+	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil {
 		return fmt.Errorf("signal the process: %w", err)
 	}
 	return nil
