@@ -72,7 +72,8 @@ func (r *Rank) Brief() {
 	r.Workers, r.DroppedWorkers = workers, 0
 }
 
-// brief drops all but the innermost frames of the main thread, and bounds the rest.
+// brief drops all but the innermost frames of the main thread, and the directories of their
+// files but the last, because a Summary has more readers than a Report. It bounds the rest.
 func (p *Process) brief(frames int) {
 	main := p.Main()
 	if main == nil {
@@ -80,11 +81,21 @@ func (p *Process) brief(frames int) {
 	} else {
 		t := *main
 		if len(t.Frames) > frames {
-			t.Frames, t.Cut = slices.Clone(t.Frames[:frames]), true
+			t.Frames, t.Cut = t.Frames[:frames], true
+		}
+		t.Frames = slices.Clone(t.Frames)
+		for i := range t.Frames {
+			t.Frames[i].File = shortPath(t.Frames[i].File)
 		}
 		p.Threads = []Thread{t}
 	}
 	p.bound()
+}
+
+// shortPath returns the name of a file with its last directory.
+func shortPath(file string) string {
+	name := strings.LastIndexByte(file, '/')
+	return file[strings.LastIndexByte(file[:max(name, 0)], '/')+1:]
 }
 
 // Bound cuts the summary to its limits and makes its texts printable. Call it for a summary

@@ -69,6 +69,17 @@ func TestSummary_Bound(t *testing.T) {
 	must.Eq(t, string(before), string(after))
 }
 
+func TestShortPath(t *testing.T) {
+	for file, want := range map[string]string{"": "", "a.py": "a.py", "/a.py": "/a.py", "app/a.py": "app/a.py", "/home/me/app/a.py": "app/a.py", "<string>": "<string>", "/x/": "x/"} {
+		must.Eq(t, want, shortPath(file))
+	}
+	r := Rank{Process: Process{Threads: []Thread{{Main: true, Frames: []Frame{{Function: "f", File: "/home/me/app/a.py"}}}}}}
+	whole := r.Main().Frames[0]
+	r.Brief()
+	must.Eq(t, "app/a.py", r.Main().Frames[0].File)
+	must.Eq(t, "/home/me/app/a.py", whole.File)
+}
+
 func TestRanges(t *testing.T) {
 	for want, numbers := range map[string][]int{
 		"": nil, "5": {5}, "1, 2": {2, 1}, "0-2": {0, 1, 2}, "0-4, 6, 7": {0, 1, 2, 3, 4, 6, 7}, "1, 3": {3, 1, 3, 1},
