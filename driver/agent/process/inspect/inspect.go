@@ -119,7 +119,7 @@ type target struct {
 	file   string // into which it writes its stacks
 	inRing bool   // it belongs to a rank of the ring
 	// late are processes with the same file that have not answered in time.
-	late *[]process
+	late *[]late
 }
 
 // rank returns what a rank and its descendants do. It looks at the rank first.
@@ -132,7 +132,7 @@ func (t *taker) rank(ctx context.Context, e Entry) stacks.Rank {
 	}
 	file := filepath.Join(t.dir, filepath.Base(e.Stacks))
 	p = t.python(p, file)
-	next := target{process: p, file: file, inRing: e.Rank != stacks.NoRank, late: new([]process)}
+	next := target{process: p, file: file, inRing: e.Rank != stacks.NoRank, late: new([]late)}
 	r.Process = t.process(ctx, next)
 	workers := descendants(t.all, p.pid)
 	if n := len(workers) - stacks.MaxWorkers; n > 0 {
@@ -181,8 +181,6 @@ func (t *taker) process(ctx context.Context, p target) stacks.Process {
 	}
 	why := []string{err.Error()}
 	switch {
-	case !p.inRing && age(p.started) < starting:
-		why = append(why, "faulthandler: "+errOutside.Error())
 	case slices.Contains([]stacks.State{stacks.Stopped, stacks.Traced, stacks.Disk}, p.state):
 		why = append(why, fmt.Sprintf("faulthandler: a process that is %s handles no signal", p.state))
 	default:

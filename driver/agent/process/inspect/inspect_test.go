@@ -6,6 +6,7 @@ package inspect
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -30,6 +31,15 @@ const script = `
 import collections, fcntl, itertools, os, sys, time
 
 def load():
+    time.sleep(1000)
+
+def work():
+    while True:
+        sum(i for i in range(100))
+
+def fork_work():
+    if os.fork() == 0:
+        work()
     time.sleep(1000)
 
 def spin():
@@ -175,16 +185,24 @@ func TestTake_NoHandler(t *testing.T) {
 	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), target{process: process{pid: os.Getpid()}, inRing: true}).Missing)
 	must.NoError(t, cmd.Process.Signal(syscall.Signal(0)))
 
-	t.Log("a process that may still be starting is not asked")
+	t.Log("a process that may still be starting is asked, but not by the signal")
 	j = newJob(t)
 	j.start("load", true)
 	j.ranks.Processes[0].Rank = stacks.NoRank
-	r = j.take(func(stacks.Report) bool { return true })
-	must.Eq(t, "py-spy is not installed; faulthandler: "+errOutside.Error(), r.Ranks[0].Missing)
+	r = j.take(func(r stacks.Report) bool { return calls(r.Ranks[0].Process) == "load <module>" })
+	p := target{process: process{pid: r.Ranks[0].PID, started: j.ranks.Processes[0].Started}}
+	_, err := askBySignal(t.Context(), p, nil, false)
+	must.ErrorIs(t, err, errOutside)
+	p.started, err = Started(j.start("load", true).Process.Pid)
+	must.NoError(t, err)
+	p.inRing = true
+	_, err = askBySignal(t.Context(), p, nil, false)
+	must.ErrorIs(t, err, errYoung)
+	j.ranks.Processes = j.ranks.Processes[:1]
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err := Take(ended, j.dir)
+	r, err = Take(ended, j.dir)
 	must.NoError(t, err)
 	must.Eq(t, "there was no time left", r.Ranks[0].Missing)
 
@@ -304,6 +322,74 @@ func TestPySpy_LeavesNoProcessStopped(t *testing.T) {
 	}
 }
 
+// A healthy process that runs Python code is asked by its thread, many times. The signal could
+// crash it, so it is not sent even if the thread does not answer. Native code that keeps the
+// GIL is the exception.
+func TestAskProcess_Running(t *testing.T) {
+	j := newJob(t)
+	busy, spins := j.start("work", true), j.start("spin", true)
+	ask := func(cmd *exec.Cmd, i int) ([]stacks.Thread, target, error) {
+		own, err := readStat(cmd.Process.Pid)
+		must.NoError(t, err)
+		p := target{process: own, file: filepath.Join(j.dir, j.ranks.Processes[i].Stacks), inRing: true, late: new([]late)}
+		threads, err := askProcess(t.Context(), p)
+		return threads, p, err
+	}
+	for range 20 {
+		threads, _, err := ask(busy, 0)
+		must.NoError(t, err)
+		must.StrHasSuffix(t, "work <module>", calls(stacks.Process{Threads: threads}))
+	}
+
+	forks := j.start("fork_work", true)
+	var child process
+	for begun := time.Now(); child.pid == 0 || age(child.started) < youngest; time.Sleep(20 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+		if found := descendants(list(), forks.Process.Pid); len(found) == 1 {
+			child = found[0]
+		}
+	}
+	p := target{process: child, file: filepath.Join(j.dir, j.ranks.Processes[2].Stacks), inRing: true, late: new([]late)}
+	_, err := askProcess(t.Context(), p)
+	must.ErrorIs(t, err, errRuns)
+	must.SliceEmpty(t, *p.late)
+
+	for begun := time.Now(); ; {
+		threads, p, err := ask(spins, 1)
+		if err == nil && calls(stacks.Process{Threads: threads}) == "spin <module>" && len(*p.late) == 1 {
+			must.True(t, mayAnswer((*p.late)[0]), must.Sprint("its thread may still write into the file"))
+			break
+		}
+		must.Less(t, patience, time.Since(begun))
+	}
+}
+
+// A process may give any file in place of the pipe. Only a pipe is written to.
+func TestRequest(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must.NoError(t, os.WriteFile(file, []byte("kept"), 0o600))
+	fifo := filepath.Join(dir, "fifo")
+	must.NoError(t, unix.Mkfifo(fifo, 0o600))
+	for _, path := range []string{file, fifo, "/dev/zero"} {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		must.NoError(t, err)
+		must.ErrorIs(t, request(fmt.Sprintf("/proc/self/fd/%d", f.Fd())), errNoThread, must.Sprint(path))
+		must.NoError(t, f.Close())
+	}
+	must.ErrorIs(t, request("/proc/self/fd/100000"), errNoThread)
+	text, err := os.ReadFile(file)
+	must.NoError(t, err)
+	must.Eq(t, "kept", string(text))
+
+	var ends [2]int
+	must.NoError(t, unix.Pipe2(ends[:], unix.O_CLOEXEC))
+	t.Cleanup(func() { _ = unix.Close(ends[0]); _ = unix.Close(ends[1]) })
+	for range 1 << 17 { // more than a pipe holds
+		must.NoError(t, request(fmt.Sprintf("/proc/self/fd/%d", ends[0])))
+	}
+}
+
 // A call that does not end, such as a read from /proc, keeps no answer of another rank.
 func TestGather(t *testing.T) {
 	never := make(chan struct{})
@@ -317,6 +403,7 @@ func TestGather(t *testing.T) {
 			others.Wait()
 			cancel()
 			<-never
+			return stacks.Rank{}
 		}
 		others.Done()
 		return stacks.Rank{Rank: i, Slot: 7}
@@ -331,7 +418,7 @@ func TestAskProcess_Late(t *testing.T) {
 	cmd := j.start("load", true)
 	own, err := readStat(cmd.Process.Pid)
 	must.NoError(t, err)
-	p := target{process: own, file: filepath.Join(j.dir, j.ranks.Processes[0].Stacks), inRing: true, late: new([]process)}
+	p := target{process: own, file: filepath.Join(j.dir, j.ranks.Processes[0].Stacks), inRing: true, late: new([]late)}
 	p.started -= userHZ // old enough
 	must.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	for begun := time.Now(); own.state != stacks.Stopped; time.Sleep(5 * time.Millisecond) {
@@ -346,11 +433,11 @@ func TestAskProcess_Late(t *testing.T) {
 	_, err = askProcess(ctx, p)
 	must.ErrorIs(t, err, errNoAnswer, must.Sprint("it does not send the signal again, which would fail for this start"))
 	must.Len(t, 1, *p.late)
-	*p.late = []process{own}
+	*p.late = []late{{own, false}}
 	_, err = askProcess(t.Context(), p)
 	must.ErrorIs(t, err, errLate)
 	must.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
-	for begun := time.Now(); mayAnswer(own); time.Sleep(5 * time.Millisecond) {
+	for begun := time.Now(); mayAnswer(late{own, false}); time.Sleep(5 * time.Millisecond) {
 		must.Less(t, patience, time.Since(begun))
 	}
 	p.started = own.started
@@ -380,10 +467,10 @@ func TestLimited(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	tail := " 1 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
+	tail := " 1 5 5 0 -1 4194560 0 0 0 0 7 2 0 0 20 0 1 0 4711 0 0"
 	p, err := parseStat([]byte("12 (a) R) (b) T" + tail))
 	must.NoError(t, err)
-	must.Eq(t, process{pid: 12, parent: 1, command: "a) R) (b", state: stacks.Stopped, started: 4711}, p)
+	must.Eq(t, process{pid: 12, parent: 1, command: "a) R) (b", state: stacks.Stopped, started: 4711, used: 9}, p)
 	for _, text := range []string{"", ")(", "12 (a) R 1", "x (a) R" + tail, "12 (a) R x 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711"} {
 		_, err := parseStat([]byte(text))
 		must.ErrorIs(t, err, errStat, must.Sprint(text))
