@@ -73,6 +73,12 @@ func (tr *training) waitSpares(ctx context.Context, n int) {
 
 // sparesReady returns the number of spares that are ready, as the job's agents report it.
 func (tr *training) sparesReady(ctx context.Context) (int, error) {
+	s, err := tr.reported(ctx)
+	return s.SparesReady, err
+}
+
+// reported returns the status of the job that one of its agents reports.
+func (tr *training) reported(ctx context.Context) (s wire.Status, err error) {
 	agents, _, err := tr.c.API.Services().Get("torch", query(ctx))
 	for _, a := range agents {
 		if a.JobID != tr.id {
@@ -85,12 +91,11 @@ func (tr *training) sparesReady(ctx context.Context) (int, error) {
 		if err != nil {
 			continue // the agent of a lost node
 		}
-		var s wire.Status
 		err = json.NewDecoder(answer.Body).Decode(&s)
 		_ = answer.Body.Close()
-		return s.SparesReady, err
+		return s, err
 	}
-	return 0, cmp.Or(err, errNotYet)
+	return s, cmp.Or(err, errNotYet)
 }
 
 // loseNode kills a client, its plugins and all its tasks with SIGKILL. It returns the time from

@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,8 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 		tr.waitEvent(ctx, "has made no step", "stall_timeout")
 		tr.waitStarts(ctx, 3)
 		tr.waitSize(ctx, 2)
+		must.StrContains(t, tr.stalledAt(ctx, "1"), " misbehave ", must.Sprint("rank 1 was in the function that hangs"))
+		must.StrNotContains(t, tr.stalledAt(ctx, "0"), " misbehave ")
 		must.NoError(t, tr.record().CheckRollbacks(1))
 		must.Len(t, 1, tr.record().PIDs(0))
 	})
@@ -92,6 +95,33 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 		tr := startTorch(ctx, t, c, trainingOptions{count: 3, config: map[string]any{"np": 3, "stall_timeout": "auto"}, args: []string{"--audit=1"}})
 		checkStopped(ctx, t, tr, 3)
 	})
+}
+
+// stalledAt returns the functions in which ranks were when their ring was broken, with a space
+// around each, and the state of their processes.
+func (tr *training) stalledAt(ctx context.Context, ranks string) (text string) {
+	tr.t.Helper()
+	must.NoError(tr.t, cluster.Until(ctx, "the stacks of the stall", func(ctx context.Context) error {
+		s, err := tr.reported(ctx)
+		if err != nil {
+			return err
+		}
+		if s.Stall == nil || s.Stall.Stacks == nil {
+			return fmt.Errorf("the last stall is %+v", s.Stall)
+		}
+		for _, g := range s.Stall.Stacks.Groups {
+			if main := g.Main(); g.Ranks == ranks && main != nil {
+				text = string(g.State) + " "
+				for _, f := range main.Frames {
+					text += " " + f.Function + " "
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("the stacks are %+v", s.Stall.Stacks)
+	}))
+	tr.t.Logf("ranks %s: %s", ranks, text)
+	return text
 }
 
 // checkStopped stops rank 1 of a job with stall_timeout = "auto" by SIGSTOP. The rank is replaced

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 // Timeline is the answer to GET /v1/timeline: the slots that each job held over time, as far
@@ -90,7 +91,21 @@ type Training struct {
 	Heard   time.Time `json:"heard"`           // when it last answered
 	Stepped time.Time `json:"stepped"`         // when it was last seen to have made a step
 
+	Stall *Stall `json:"stall,omitempty"` // the last one; absent if there was none
+
 	Ranks map[string][]int `json:"-"` // by allocation
+}
+
+// Stall states that the ring of a job has made no step for too long, as the job's training
+// reports it. The ring may have gone on since.
+type Stall struct {
+	Time    time.Time `json:"time,omitzero"` // when it was noticed; absent: unknown
+	Size    int       `json:"size"`          // slots in the ring
+	Seconds float64   `json:"seconds"`       // without a step at that time
+
+	// Stacks is what the ranks did before stall_timeout broke the ring. It is absent if that is
+	// unknown, or if the ring was not broken.
+	Stacks *stacks.Summary `json:"stacks,omitempty"`
 }
 
 // CurvePoint is the time of a step at one size.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 func TestPlace_Reserved(t *testing.T) {
@@ -51,6 +53,7 @@ func TestPlace_Reserved(t *testing.T) {
 func FuzzReadProgress(f *testing.F) {
 	f.Add([]byte(`{"job":"a","size":4,"step":12,"loss":1e300,"step_seconds":{"4":{"mean":0.3,"n":20}},"resizes":[{"from":0,"to":2,"cause":"start","gap_seconds":9,"time":100}]}`))
 	f.Add([]byte(`{"size":-1}`))
+	f.Add([]byte(`{"stall":{"size":2,"seconds":61,"time":1e10,"stacks":{"groups":[{"ranks":"1","count":1,"suspect":true,"state":"stopped","threads":[{"main":true,"frames":[{"function":"f","file":"a.py","line":3}]}]}]}}}`))
 	f.Add([]byte(`{"step_seconds":{"x":{"n":9223372036854775807,"mean":-1e308}},"resizes":null}`))
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -66,6 +69,11 @@ func FuzzReadProgress(f *testing.F) {
 		}
 		if _, err := json.Marshal(p); err != nil {
 			t.Fatal(err)
+		}
+		if p.Stall != nil && p.Stall.Stacks != nil {
+			if kept, err := json.Marshal(p.Stall.Stacks); err != nil || len(kept) > stacks.MaxSummary {
+				t.Fatalf("%d bytes of stacks are kept: %v", len(kept), err)
+			}
 		}
 	})
 }

@@ -53,8 +53,13 @@ func readProgress(text []byte) (*history.Progress, error) {
 	if s := p.Straggler; s != nil && (!slots(s.Rank) || len(s.AllocID) > allocIDLimit || !s.Valid()) {
 		return nil, fmt.Errorf("straggler %d, its allocation ID or its numbers are invalid", s.Rank)
 	}
-	if s := p.Stall; s != nil && (!slots(s.Size) || !s.Valid()) {
-		return nil, errors.New("the size or the duration of stall is invalid")
+	if s := p.Stall; s != nil {
+		if !slots(s.Size) || !s.Valid() {
+			return nil, errors.New("the size, the duration or the time of stall is invalid")
+		}
+		if s.Stacks != nil {
+			s.Stacks.Bound()
+		}
 	}
 	for _, r := range p.Resizes {
 		if !slots(r.From) || !slots(r.To) {

@@ -110,7 +110,16 @@ func TestProbe_Straggler(t *testing.T) {
 	becomes(t, a, "victim", func(j *api.JobStatus) bool { return j.Straggler != nil && j.Straggler.Node == alloc.Node })
 	report.Store("null")
 	becomes(t, a, "victim", func(j *api.JobStatus) bool { return j.Straggler == nil })
-	for _, text := range []string{`null,"stall":{"size":-1}`, `null,"stall":{"seconds":1e300}`, `{"rank":-1}`, `{"share":2}`, `{"behind_seconds":1e300}`, `{"behind_seconds":-1}`, `{"rank":"x"}`} {
+	report.Store(`null,"stall":{"generation":1,"size":2,"seconds":61,"time":100,"stacks":{"groups":[{"ranks":"1","count":1,"suspect":true,"state":"sl\u001beeping"}]}}`)
+	key := identity.JobKey{Namespace: "default", ID: "victim"}
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		got := a.JobDetail(key).Training
+		return got != nil && got.Stall != nil
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	stall := a.JobDetail(key).Training.Stall
+	must.Eq(t, time.Unix(100, 0).UTC(), stall.Time)
+	must.Eq(t, "sl\ufffdeeping", string(stall.Stacks.Groups[0].State))
+	for _, text := range []string{`null,"stall":{"size":-1}`, `null,"stall":{"seconds":1e300}`, `null,"stall":{"time":1e15}`, `{"rank":-1}`, `{"share":2}`, `{"behind_seconds":1e300}`, `{"behind_seconds":-1}`, `{"rank":"x"}`} {
 		report.Store(text)
 		asked(t, s, 3)
 		must.Nil(t, victim(a).Straggler, must.Sprint(text))

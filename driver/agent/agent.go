@@ -108,10 +108,11 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	if _, err := a.certifier.Certificate(ctx); err != nil {
 		a.events.Emit(fmt.Sprintf("this agent cannot prove to others who it is, and tries again: %v", err))
 	}
-	a.makeHost(self.Addr)
-	if err := inspect.Link(c.ProgressDir); err != nil {
+	program, err := inspect.Link(c.ProgressDir)
+	if err != nil {
 		a.log.Warn("kolo stacks cannot look at this allocation", "error", err)
 	}
+	a.makeHost(self.Addr, program)
 	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Namespace: c.Namespace, Registry: a.registry,
 		Dial: func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 			return session.Dial(addr, a.transport.Client(alloc))
@@ -170,13 +171,14 @@ func peerToken(file string, registry nomadapi.Token) nomadapi.Token {
 	return own
 }
 
-// makeHost makes the allocation's host, which others reach at a service address.
-func (a *agent) makeHost(addr string) {
+// makeHost makes the allocation's host, which others reach at a service address. program is
+// this program, which takes stacks; see host.Options.
+func (a *agent) makeHost(addr, program string) {
 	c := a.config
 	a.id = wire.NewHostID(c.AllocID, time.Now())
 	part := a.framework.Host(framework.Options{Host: a.id, Job: c.JobID, Mode: c.Restart.Mode, Replica: c.Replica, Interface: a.chooseInterface(addr), Logger: a.log})
 	a.host = host.New(host.Options{Config: c, Framework: part, ID: a.id, Addr: addr, Hostname: hostnet.NameFor(addr),
-		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, LastHost: a.lastHost})
+		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, Program: program, LastHost: a.lastHost})
 }
 
 // serve runs the host to its end, together with the servers and the election.

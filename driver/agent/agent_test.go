@@ -76,7 +76,7 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 // listening address, ":25000", would lead the leader to itself.
 func TestTheLeaderLearnsTheServiceAddress(t *testing.T) {
 	a := &agent{config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}, Listen: ":25000", Interface: "lo"}, framework: horovod.Agent(), log: hclog.NewNullLogger()}
-	a.makeHost("192.0.2.7:25000")
+	a.makeHost("192.0.2.7:25000", "")
 	up, down := wire.Pipe()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.host.Attach(up) })

@@ -1,10 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
+import glob
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -47,6 +49,75 @@ class TestStacks(unittest.TestCase):
                     text = written.read()
             self.assertIn("Current thread 0x", text)
             self.assertIsNone(process.poll())
+
+    def pipe(self, process):
+        """Returns the pipe of the thread that writes the stacks of a process, or None before the thread runs."""
+        for comm in glob.glob("/proc/%d/task/*/comm" % process.pid):
+            with open(comm) as opened:
+                name = opened.read().strip()
+            if name.startswith(stacks.THREAD):
+                return "/proc/%d/fd/%s" % (process.pid, name[len(stacks.THREAD):])
+        return None
+
+    def test_the_thread_answers(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "stacks")
+            process = self.run_with(file)
+            while not (pipe := self.pipe(process)):
+                time.sleep(0.02)
+            for _ in range(3):
+                os.truncate(file, 0)
+                with open(pipe, "wb") as requests:
+                    requests.write(b"x")
+                text = ""
+                while not text.endswith("\n\n"):
+                    time.sleep(0.02)
+                    with open(file) as written:
+                        text = written.read()
+            thread, call, script = text.splitlines()[:3]
+            self.assertRegex(thread, r"^Current thread 0x[0-9a-f]{16} \[MainThread\] \(most recent call first\):$")
+            self.assertEqual('  File "<string>", line 8 in hang', call)
+            self.assertEqual('  File "<string>", line 11 in <module>', script)
+            self.assertNotIn("_answer", text, "its own stack is of no use")
+            self.assertIsNone(process.poll())
+
+    def test_the_limits_are_those_of_faulthandler(self):
+        def deep(left):
+            return deep(left - 1) if left else "".join(stacks._stacks())
+
+        done, results = threading.Event(), []
+        waiting = [threading.Thread(target=done.wait) for _ in range(stacks.MOST_THREADS + 5)]
+        for thread in waiting:
+            thread.start()
+        try:
+            caller = threading.Thread(target=lambda: results.append(deep(3 * stacks.MOST_FRAMES)))
+            caller.start()
+            caller.join()
+        finally:
+            done.set()
+            for thread in waiting:
+                thread.join()
+        text = results[0]
+        self.assertEqual(stacks.MOST_THREADS, text.count("(most recent call first):\n"))
+        self.assertEqual(1, text.count("Current thread"))
+        self.assertNotIn(" in deep\n", text)
+
+        holder = threading.Thread(target=lambda: wait_deep(3 * stacks.MOST_FRAMES))
+        entered, leave = threading.Event(), threading.Event()
+
+        def wait_deep(left):
+            if left:
+                return wait_deep(left - 1)
+            entered.set()
+            return leave.wait()
+
+        holder.start()
+        entered.wait()
+        text = "".join(stacks._stacks())
+        leave.set()
+        holder.join()
+        self.assertIn(" in wait_deep\n  ...\n", text)
+        self.assertLessEqual(text.count(" in wait_deep\n"), stacks.MOST_FRAMES)
 
     def test_ignores_a_file_that_it_cannot_write(self):
         with tempfile.TemporaryDirectory() as directory:

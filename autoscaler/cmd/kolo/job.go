@@ -105,6 +105,7 @@ func drawJob(j *api.Job) string {
 			rows = append(rows, []string{"Hangs", "no step for " + secondsText(s.Hangs)})
 		}
 		rows = append(rows, trainingRows(s)...)
+		rows = append(rows, stallRows(j.Training)...)
 		if s.Usage != nil {
 			rows = append(rows, []string{"Productive share", usageText(s.Usage)})
 		}

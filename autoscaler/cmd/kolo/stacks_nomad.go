@@ -56,11 +56,6 @@ func takeStacks(ctx context.Context, from allocations, key identity.JobKey) (*jo
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s has no running allocation", key)
 	}
-	type answer struct {
-		at     int
-		report stacks.Report
-		err    error
-	}
 	answers := make(chan answer, len(all)) // a late answer blocks no one
 	slots := make(chan struct{}, maxAtOnce)
 	for i, a := range all {
@@ -80,17 +75,20 @@ func takeStacks(ctx context.Context, from allocations, key identity.JobKey) (*jo
 		problems[i] = errSilent
 	}
 	var ranks []placedRank
-	for range all {
-		select {
-		case got := <-answers:
-			problems[got.at] = got.err
-			for _, r := range got.report.Ranks {
-				ranks = append(ranks, placedRank{Alloc: all[got.at].ID, Node: all[got.at].Node, Rank: r})
-			}
-			if n := got.report.Dropped; n > 0 {
-				problems[got.at] = fmt.Errorf("left out %s", processes(n))
-			}
-		case <-ctx.Done():
+	newest, got := uint64(0), collect(ctx, answers, len(all))
+	for i := range got {
+		newest = max(newest, got[i].report.Generation)
+	}
+	for _, a := range got {
+		problems[a.at] = a.err
+		for _, r := range a.report.Ranks {
+			ranks = append(ranks, placedRank{Alloc: all[a.at].ID, Node: all[a.at].Node, Rank: r})
+		}
+		switch ring := a.report.Generation; {
+		case a.report.Dropped > 0:
+			problems[a.at] = fmt.Errorf("left out %s", processes(a.report.Dropped))
+		case ring > 0 && ring < newest: // it has lost its leader, or the ring changes now
+			problems[a.at] = fmt.Errorf("its ranks are those of ring %d, and the newest ring is %d", ring, newest)
 		}
 	}
 	for i, err := range problems {
@@ -100,6 +98,29 @@ func takeStacks(ctx context.Context, from allocations, key identity.JobKey) (*jo
 	}
 	job.group(ranks)
 	return job, nil
+}
+
+// answer is the answer of an allocation.
+type answer struct {
+	at     int
+	report stacks.Report
+	err    error
+}
+
+// collect returns the answers that arrive before ctx ends, at most n.
+func collect(ctx context.Context, answers <-chan answer, n int) (got []answer) {
+	for len(got) < n {
+		select {
+		case a := <-answers:
+			got = append(got, a)
+		case <-ctx.Done():
+			for len(answers) > 0 {
+				got = append(got, <-answers)
+			}
+			return got
+		}
+	}
+	return got
 }
 
 var (

@@ -214,8 +214,28 @@ func TestTasksOf(t *testing.T) {
 	must.Eq(t, []string{"a", "b"}, tasksOf(group(&nomad.Task{Name: "a", Driver: "docker"}, &nomad.Task{Name: "b", Driver: "exec"}, &nomad.Task{Name: "c", Lifecycle: hook})))
 }
 
-func TestRanges(t *testing.T) {
-	for want, numbers := range map[string][]int{"0": {0}, "0, 1": {0, 1}, "0-2": {0, 1, 2}, "0, 2-4, 7": {0, 2, 3, 4, 7}, "3": {3, 3}} {
-		must.Eq(t, want, ranges(numbers))
+// Ranks of a ring before the newest one are shown, with a remark.
+func TestStacks_FormerRing(t *testing.T) {
+	n := &fakeNomad{}
+	for id, generation := range map[string]uint64{"aaaaaaaa-1": 4, "bbbbbbbb-1": 3, "cccccccc-1": 0} {
+		text, err := json.Marshal(stacks.Report{Generation: generation, Ranks: []stacks.Rank{rank(1, stacks.Sleeping, "wait")}})
+		must.NoError(t, err)
+		n.add(id, func(_ string, w, _ io.Writer) (int, error) { return 0, write(w, string(text)) })
 	}
+	_, out, _ := stacksOf(n, time.Minute)
+	must.StrContains(t, out, "\nallocation bbbbbbbb on node-b: its ranks are those of ring 3, and the newest ring is 4\n")
+	must.StrNotContains(t, out, "\nallocation aaaaaaaa")
+	must.StrNotContains(t, out, "\nallocation cccccccc", must.Sprint("it is in no ring yet"))
+}
+
+// Answers that have arrived count, also if the time is over.
+func TestCollect(t *testing.T) {
+	answers := make(chan answer, 33)
+	for i := range 32 {
+		answers <- answer{at: i}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	must.Len(t, 32, collect(over, answers, 33))
+	must.SliceEmpty(t, collect(over, answers, 33))
 }

@@ -164,11 +164,10 @@ func rankNames(ranks []placedRank) string {
 	for _, r := range ranks {
 		numbers = append(numbers, r.Rank.Rank)
 	}
-	slices.Sort(numbers)
-	if numbers[0] == stacks.NoRank {
+	if slices.Contains(numbers, stacks.NoRank) {
 		return processes(len(ranks)) + " without a rank"
 	}
-	return fmt.Sprintf("%d ranks (%s)", len(ranks), ranges(numbers))
+	return fmt.Sprintf("%d ranks (%s)", len(ranks), stacks.Ranges(numbers))
 }
 
 func rankName(rank int) string {
@@ -184,27 +183,6 @@ func several(ranks []placedRank, rank int) string {
 		return ""
 	}
 	return rankName(rank) + ": "
-}
-
-// ranges returns sorted numbers, such as "0-4, 6, 7".
-func ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] <= numbers[end]+1 {
-			end++
-		}
-		switch from, to := numbers[i], numbers[end]; {
-		case to > from+1:
-			parts = append(parts, fmt.Sprintf("%d-%d", from, to))
-		case to > from:
-			parts = append(parts, strconv.Itoa(from), strconv.Itoa(to))
-		default:
-			parts = append(parts, strconv.Itoa(from))
-		}
-		i = end + 1
-	}
-	return strings.Join(parts, ", ")
 }
 
 // stepsOf returns the last steps that ranks have reported, or "" if none has.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 // TestShow_AJobCannotSteerTheTerminal has a tenant choose a job name with control
@@ -133,6 +135,30 @@ func TestJob_Straggler(t *testing.T) {
 	j.Straggler.Behind = 75.2
 	must.StrContains(t, drawJob(&api.Job{Job: &j}), ", 75 s after the median")
 	must.StrNotContains(t, drawJob(&api.Job{Job: &api.JobStatus{}}), "Straggler")
+}
+
+// The last stall of a job is shown with the innermost calls of the odd ranks.
+func TestJob_Stall(t *testing.T) {
+	draw := func(s *api.Stall) string {
+		return drawJob(&api.Job{Job: &api.JobStatus{}, JobDetail: api.JobDetail{Training: &api.Training{Stall: s}}})
+	}
+	must.StrNotContains(t, draw(nil), "Last stall")
+	at := time.Date(2026, 11, 28, 14, 2, 11, 0, time.UTC)
+	must.StrContains(t, draw(&api.Stall{Time: at, Size: 8, Seconds: 61.4}), "Last stall  2026-11-28 14:02:11: its ring of 8 made no step for 1m1s\n")
+	s := &api.Stall{Size: 8, Seconds: 61, Stacks: &stacks.Summary{Silent: "2", Groups: []stacks.Alike{
+		{Ranks: "5", Count: 1, Suspect: true, Process: rank(5, stacks.Sleeping, "poll", "fetch", "__next__", "train", "main").Process},
+		{Ranks: "3, 4", Count: 2, Suspect: true, Process: rank(3, stacks.Stopped).Process},
+		{Ranks: "0, 1, 6, 7", Count: 4, Process: rank(0, stacks.Sleeping, "all_reduce").Process},
+	}}}
+	out := draw(s)
+	must.StrContains(t, out, "rank 5: sleeping in futex: poll (poll.py:1) < fetch (fetch.py:2) < __next__ (__next__.py:3) < train (train.py:4)\n")
+	must.StrContains(t, out, "ranks 3, 4: stopped by a signal (SIGSTOP): stack unknown: py-spy is not installed; ")
+	must.StrContains(t, out, "ranks whose agents did not answer: 2")
+	must.StrNotContains(t, out, "all_reduce", must.Sprint("the healthy ones"))
+	s.Stacks.Groups, s.Stacks.Dropped = slices.Repeat(s.Stacks.Groups[:1], 5), 4
+	must.StrContains(t, draw(s), "6 more in kolo job -json")
+	s.Stacks.Groups, s.Stacks.Dropped = s.Stacks.Groups[:1], 0
+	must.StrContains(t, draw(s), "rank 5: ", must.Sprint("no group is healthy"))
 }
 
 // A job that is idle or hangs is shown with the time since its last step.

@@ -109,6 +109,12 @@ const (
 // Training returns the part of a training's report that is kept for display.
 func Training(p *history.Progress) *api.Training {
 	out := &api.Training{Phase: cut(p.Phase), Hold: cut(p.Hold), Ranks: map[string][]int{}}
+	if s := p.Stall; s != nil {
+		out.Stall = &api.Stall{Size: s.Size, Seconds: s.Seconds, Stacks: s.Stacks}
+		if s.Time > 0 {
+			out.Stall.Time = time.UnixMilli(int64(s.Time * 1000)).UTC()
+		}
+	}
 	for _, r := range p.Ranks[:min(len(p.Ranks), mostRanks)] {
 		if len(r.AllocID) == allocID {
 			out.Ranks[r.AllocID] = append(out.Ranks[r.AllocID], r.Rank)

@@ -19,6 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/timeline"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 // A training cannot make the autoscaler store much.
@@ -31,6 +32,14 @@ func TestTraining_IsBounded(t *testing.T) {
 	must.MapLen(t, 8, got.Ranks)
 	must.Eq(t, []int{0, 8, 16}, got.Ranks[fmt.Sprintf("%036d", 0)][:3])
 	must.LessEq(t, mostRanks/8, len(got.Ranks[fmt.Sprintf("%036d", 0)]))
+}
+
+// The last stall is kept with what the ranks did.
+func TestTraining_Stall(t *testing.T) {
+	must.Nil(t, Training(&history.Progress{}).Stall)
+	taken := &stacks.Summary{Silent: "3"}
+	must.Eq(t, &api.Stall{Time: time.UnixMilli(1500).UTC(), Size: 4, Seconds: 61, Stacks: taken}, Training(&history.Progress{Stall: &history.Stall{Size: 4, Seconds: 61, Time: 1.5, Stacks: taken}}).Stall)
+	must.True(t, Training(&history.Progress{Stall: &history.Stall{Size: 4}}).Stall.Time.IsZero(), must.Sprint("of an older agent"))
 }
 
 func TestCurve(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 // Progress is the report of an agent of the driver about a job's training.
@@ -55,10 +57,15 @@ type Stall struct {
 	Generation uint64  `json:"generation"` // of the ring
 	Size       int     `json:"size"`       // slots in the ring
 	Seconds    float64 `json:"seconds"`
+	Time       float64 `json:"time"` // when it was noticed, in Unix seconds; 0 if unknown
+	// Stacks is what the ranks did before the ring was broken, nil if unknown.
+	Stacks *stacks.Summary `json:"stacks"`
 }
 
-// Valid reports whether the duration is possible.
-func (s *Stall) Valid() bool { return within(s.Seconds, 0, maxSeconds) }
+// Valid reports whether the duration and the time are possible.
+func (s *Stall) Valid() bool {
+	return within(s.Seconds, 0, maxSeconds) && within(s.Time, 0, maxTime)
+}
 
 // Rank is one process of the ring.
 type Rank struct {
@@ -106,7 +113,8 @@ type Resize struct {
 // a job's data would spoil the status and the saved history of all jobs.
 const (
 	maxSteps    = 1e12
-	maxSeconds  = 1e9 // 30 years
+	maxSeconds  = 1e9  // 30 years
+	maxTime     = 1e11 // Unix seconds: the year 5138
 	minStepTime = 1e-9
 )
 

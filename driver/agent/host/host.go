@@ -40,6 +40,9 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	Events         *events.Log
 	Logger         hclog.Logger
+	// Program is the agent's own program, whose subcommand inspect.Subcommand takes stacks. If
+	// it is empty, no stacks are taken of a ring that makes no steps.
+	Program string
 	// LastHost reports whether the registry names no agent of the job. A leaving host calls
 	// it. If it is nil, the host behaves as if it returned true.
 	LastHost func() bool
@@ -78,6 +81,7 @@ type Host struct {
 	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
 	restarts    atomic.Bool // processes can't change their ring
 	watching    *watching   // nil unless the leader asked what the processes do
+	inspecting  bool        // stacks are being taken for the leader
 	requested   uint64      // generation of the last ring that was notified, as far as the host knows; see elastic.HostInfo.Noticed
 
 	leaving    bool

@@ -42,7 +42,7 @@ func (h *Host) ranksNow() inspect.Ranks {
 			continue
 		}
 		e := inspect.Entry{Slot: h.number(local), Rank: stacks.NoRank, PID: s.proc.PID(), Started: s.started, Stacks: filepath.Base(s.progress.stacksFile())}
-		if s.State == elastic.InRing {
+		if s.State == elastic.InRing && s.Generation == list.Generation { // otherwise it is still in the ring before
 			e.Rank = s.rank
 		}
 		if s.latest.Step != nil {

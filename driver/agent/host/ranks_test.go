@@ -51,10 +51,15 @@ func TestListRanks(t *testing.T) {
 	want := inspect.Entry{Rank: stacks.NoRank, PID: p.PID(), Started: s.started, Stacks: "progress-0.jsonl.stacks"}
 	must.Eq(t, inspect.Ranks{Processes: []inspect.Entry{want}}, listed(0))
 
-	s.State, s.rank = elastic.InRing, 5
+	s.State, s.Generation, s.rank = elastic.InRing, 2, 5
 	h.ring = &elastic.Ring{Generation: 2, Members: make([]elastic.Member, 8)}
 	want.Rank = 5
 	must.Eq(t, inspect.Ranks{Generation: 2, Size: 8, Processes: []inspect.Entry{want}}, listed(time.Millisecond))
+
+	h.ring = &elastic.Ring{Generation: 3, Members: make([]elastic.Member, 8)}
+	must.Eq(t, stacks.NoRank, listed(2 * time.Millisecond).Processes[0].Rank, must.Sprint("its rank is that of the ring before"))
+	s.Generation = 3
+	must.Eq(t, want, listed(3 * time.Millisecond).Processes[0])
 
 	step := 7.0
 	s.latest.Step = &step

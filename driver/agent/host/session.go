@@ -60,7 +60,7 @@ func (h *Host) register() *wire.Register {
 		}
 		info.Slots = append(info.Slots, report)
 	}
-	r := &wire.Register{Info: info, AllocID: h.o.Config.AllocID, Framework: h.o.Config.Framework, Addr: h.o.Addr, Status: h.status, KeepsRanks: true, Noticed: h.notices.Last()}
+	r := &wire.Register{Info: info, AllocID: h.o.Config.AllocID, Framework: h.o.Config.Framework, Addr: h.o.Addr, Status: h.status, KeepsRanks: true, Inspects: h.o.Program != "", Noticed: h.notices.Last()}
 	if h.exchange != nil {
 		r.Keys = h.exchange.Snapshot()
 	}
@@ -102,6 +102,8 @@ func (h *Host) handle(m *wire.ToAgent) {
 		h.breakRing(m.Break.Generation)
 	case m.Watch != nil:
 		h.watch(*m.Watch)
+	case m.Inspect != nil:
+		h.inspect(*m.Inspect)
 	case m.Look != nil:
 		h.look(*m.Look)
 	case m.Attest != nil:

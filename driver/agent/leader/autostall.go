@@ -170,7 +170,7 @@ func (l *Leader) checkAuto(ctx context.Context, now time.Time) {
 		a.look, a.glanced = nil, false
 		return
 	}
-	if a.look == nil || a.look.early && due {
+	if a.look == nil || a.look.early && due && !l.inspecting() {
 		if due && !now.Before(a.next) || !due && !a.glanced {
 			l.lookAtRing(now, !due)
 		}
@@ -179,20 +179,21 @@ func (l *Leader) checkAuto(ctx context.Context, now time.Time) {
 	ring := l.machine.Ring()
 	verdict := stall.Judge(l.activities())
 	if quiet > stopped.After && verdict.Stopped {
-		l.breakAuto(ctx, now, quiet, stopped, verdict)
+		if l.inspected(now) {
+			l.breakAuto(ctx, now, quiet, stopped, verdict)
+		}
 		return
 	}
 	complete := len(a.look.hosts) == len(ring.Hosts()) || now.Sub(a.look.began) >= elastic.IdleTime+lookGrace
 	if !complete || a.look.early && verdict.Stopped || !a.look.early && quiet <= limit.After {
 		return
 	}
-	early := a.look.early
-	a.look = nil
 	switch {
-	case early:
+	case a.look.early:
+		a.look = nil
 	case verdict.Patient && quiet <= max(limit.After, l.o.Config.CommitLimit()):
-		a.next = now.Add(lookPause)
-	default:
+		a.look, a.next = nil, now.Add(lookPause)
+	case l.inspected(now):
 		l.breakAuto(ctx, now, quiet, limit, verdict)
 	}
 }

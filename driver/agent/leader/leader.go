@@ -84,12 +84,14 @@ type Leader struct {
 	auto           autoStall
 	last           lastRanks
 	stall          *wire.Stall             // the last one, nil if there was none
+	inspection     *inspection             // the last one
+	inspections    int                     // number of the last one
 	stallReported  uint64                  // generation of the ring whose stall was reported
 	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
 	scaled         bool                    // the job's counts are known; see Scaled
 	status         *wire.Status
-	ranks          int // version of status.Ranks, which grows with each change
+	ranks          int // version of status.Ranks and status.Stall, which grows with each change
 }
 
 // ErrRefused means that a ring was refused. The leader must start again from the hosts'

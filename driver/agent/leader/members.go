@@ -32,6 +32,7 @@ type member struct {
 	width       int  // of its slots, if they have standbys; see elastic.HostInfo
 	session     Session
 	keepsRanks  bool      // understands wire.Status.RanksKept
+	inspects    bool      // answers a wire.Inspect
 	ranks       int       // version of the ranks that the session was last sent; see Leader.ranks
 	gone        time.Time // since when it has no session
 	released    bool
@@ -112,7 +113,7 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	if old := l.hosts[id]; old != nil && old.session != nil {
 		old.session.Close()
 	}
-	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, width: r.Info.Width, session: s, keepsRanks: r.KeepsRanks}
+	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, width: r.Info.Width, session: s, keepsRanks: r.KeepsRanks, inspects: r.Inspects}
 	l.notices.Heard(r.Noticed)
 	if err := elastic.CheckTopology(r.Info.Topology); err != nil { // its own agent refuses it
 		l.log.Warn("the host's topology is left out", "host", id, "error", err)

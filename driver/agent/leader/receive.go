@@ -46,6 +46,8 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.step(ctx, *m.Idle)
 	case m.Watched != nil:
 		l.watched(id, m.Watched)
+	case m.Inspected != nil:
+		l.receiveStacks(id, m.Inspected)
 	case m.Slow != nil:
 		l.slowed(m.Slow, time.Now())
 	case m.Exited != nil:

@@ -41,7 +41,7 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 	switch {
 	case l.o.Config.StallTimeout == settings.Auto:
 		l.checkAuto(ctx, now)
-	case limit > 0 && quiet > limit:
+	case limit > 0 && quiet > limit && l.inspected(now):
 		l.broadcast(&wire.ToAgent{Event: &elastic.TaskEvent{Text: fmt.Sprintf(
 			"ring %d has made no step for %.0f s (stall_timeout): it is broken and formed again without processes that hang", generation, quiet)}})
 		l.breakStalled(ctx, now, elastic.Stalled{Generation: generation})
@@ -50,12 +50,13 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 
 // noteStall records, for the status, that the ring has made no step for a time in seconds.
 func (l *Leader) noteStall(quiet float64) {
-	l.stall = &wire.Stall{Generation: l.ring.Generation, Size: len(l.machine.Ring().Members), Seconds: quiet}
+	l.stall = &wire.Stall{Generation: l.ring.Generation, Size: len(l.machine.Ring().Members), Seconds: quiet, Time: wire.Seconds(time.Now())}
 }
 
-// breakStalled breaks a ring that makes no steps.
+// breakStalled breaks a ring that makes no steps. The status keeps what its ranks did.
 func (l *Leader) breakStalled(ctx context.Context, now time.Time, ev elastic.Stalled) {
 	l.noteStall(now.Sub(l.stepped).Seconds())
+	l.stall.Stacks, l.inspection = l.stacksTaken(), nil
 	l.stats.fail()
 	l.stats.leave(now)
 	l.breakRing(elastic.Break{Generation: ev.Generation})

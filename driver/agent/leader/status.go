@@ -48,19 +48,17 @@ func (l *Leader) publish() {
 	if l.ended != nil {
 		s.Phase, s.Complete, s.Outcome = "finished", l.ended.Success, l.ended.Reason
 	}
-	if l.ranks == 0 || !slices.Equal(s.Ranks, l.status.Ranks) {
+	if l.ranks == 0 || !slices.Equal(s.Ranks, l.status.Ranks) || s.Stall != l.status.Stall {
 		l.ranks++
 	}
 	l.status, l.statusAt = s, now
 	l.sendStatus(s)
 }
 
-// sendStatus sends a status to every host. It leaves out the ranks if the host knows them:
-// every second, a job of n hosts would otherwise send n times n ranks.
+// sendStatus sends a status to every host. It leaves out the ranks and the stacks if the host
+// knows them: every second, a job of n hosts would otherwise send n times n ranks.
 func (l *Leader) sendStatus(s *wire.Status) {
-	short := *s
-	short.Ranks, short.RanksKept = nil, true
-	whole, rest := &wire.ToAgent{Status: s}, &wire.ToAgent{Status: &short}
+	whole, rest := &wire.ToAgent{Status: s}, &wire.ToAgent{Status: s.WithoutRanks()}
 	for id, m := range l.hosts {
 		if m.keepsRanks && m.ranks == l.ranks {
 			l.send(id, rest)

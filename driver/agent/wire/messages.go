@@ -31,6 +31,7 @@ type ToLeader struct {
 	Notifiable *elastic.SlotNotifiable `json:"notifiable,omitempty"`
 	Idle       *elastic.SlotIdle       `json:"idle,omitempty"`
 	Watched    *Watched                `json:"watched,omitempty"`
+	Inspected  *Inspected              `json:"inspected,omitempty"`
 	Slow       *Slow                   `json:"slow,omitempty"`
 	Exited     *Exited                 `json:"exited,omitempty"`
 	Puts       *RingPuts               `json:"puts,omitempty"`
@@ -52,6 +53,8 @@ type Register struct {
 	Status *Status `json:"status,omitempty"`
 	// KeepsRanks states that the host understands Status.RanksKept.
 	KeepsRanks bool `json:"keeps_ranks,omitempty"`
+	// Inspects states that the host answers an Inspect.
+	Inspects bool `json:"inspects,omitempty"`
 	// Noticed is the newest timestamp of a notice that the host knows of.
 	Noticed int64 `json:"noticed,omitempty"`
 }
@@ -112,6 +115,7 @@ type ToAgent struct {
 	Notify  *Notify              `json:"notify,omitempty"`
 	Break   *elastic.Break       `json:"break,omitempty"`
 	Watch   *Watch               `json:"watch,omitempty"`
+	Inspect *Inspect             `json:"inspect,omitempty"`
 	Look    *Look                `json:"look,omitempty"`
 	Attest  *Attest              `json:"attest,omitempty"`
 	Failed  *elastic.Failed      `json:"failed,omitempty"`

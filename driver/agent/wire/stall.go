@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 // StoppedTime is how long a process that is watched must be stopped by a signal before its
@@ -34,6 +35,25 @@ type Watched struct {
 type Activity struct {
 	Proc     elastic.Proc `json:"proc"`
 	Activity string       `json:"activity"`
+}
+
+// Inspect asks the hosts of a ring that is about to be broken for the stacks of its processes.
+// Only hosts that have set Register.Inspects answer.
+type Inspect struct {
+	Ring RingID `json:"ring"`
+	// Number distinguishes the requests of a leader.
+	Number int `json:"number"`
+	// Within is the time in seconds after which the leader does not wait for the answer.
+	Within float64 `json:"within"`
+}
+
+// Inspected is the answer to an Inspect.
+type Inspected struct {
+	Ring   RingID `json:"ring"`
+	Number int    `json:"number"`
+	// Ranks has those of the host's ranks whose stacks were taken, shortened by
+	// stacks.Rank.Brief.
+	Ranks []stacks.Rank `json:"ranks"`
 }
 
 // Slow reports that a script has announced a slow step, or that this step is over. A host

@@ -3,7 +3,11 @@
 
 package wire
 
-import "time"
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
+)
 
 // Status is the leader's view of the job. GET /v1/status on the job's service returns it
 // as JSON, without fields that the script does not report.
@@ -25,8 +29,8 @@ type Status struct {
 	Generation uint64 `json:"generation"`
 	Size       int    `json:"size"`
 	Ranks      []Rank `json:"ranks"`
-	// RanksKept is set only in a message of the leader. It states that Ranks is left out,
-	// because it is the same as in the session's last status.
+	// RanksKept is set only in a message of the leader. It states that Ranks and Stall.Stacks
+	// are left out, because they are the same as in the session's last status.
 	RanksKept bool `json:"ranks_kept,omitempty"`
 	Hosts     int  `json:"hosts"`
 	MinNP     int  `json:"min_np"`
@@ -72,8 +76,21 @@ type Status struct {
 	Updated float64 `json:"updated"`
 }
 
-// WithRanks returns the status with its ranks, which the leader has left out if RanksKept is
-// set. They are those of the last status of the session.
+// WithoutRanks returns the status as the leader sends it to a host that knows the ranks and
+// the stacks of the last stall.
+func (s *Status) WithoutRanks() *Status {
+	short := *s
+	short.Ranks, short.RanksKept = nil, true
+	if s.Stall != nil {
+		stall := *s.Stall
+		stall.Stacks = nil
+		short.Stall = &stall
+	}
+	return &short
+}
+
+// WithRanks returns the status with all that WithoutRanks has left out, if RanksKept is set.
+// last is the last status of the session.
 func (s *Status) WithRanks(last *Status) *Status {
 	if !s.RanksKept {
 		return s
@@ -82,6 +99,9 @@ func (s *Status) WithRanks(last *Status) *Status {
 	whole.RanksKept, whole.Ranks = false, []Rank{}
 	if last != nil {
 		whole.Ranks = last.Ranks
+		if s.Stall != nil && last.Stall != nil && s.Stall.Generation == last.Stall.Generation {
+			whole.Stall = last.Stall
+		}
 	}
 	return &whole
 }
@@ -121,6 +141,12 @@ type Stall struct {
 	Generation uint64  `json:"generation"`
 	Size       int     `json:"size"`
 	Seconds    float64 `json:"seconds"` // without a step, when the stall was noticed
+	// Time is when it was noticed, in Unix seconds, 0 if a leader of an earlier version has
+	// noticed it.
+	Time float64 `json:"time,omitempty"`
+	// Stacks is what the ranks did before the ring was broken because of stall_timeout. It is
+	// nil if the ring was not broken, or no agent has answered in time.
+	Stacks *stacks.Summary `json:"stacks,omitempty"`
 }
 
 // Event is an event of an allocation.

@@ -27,6 +27,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/usage"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+	"github.com/kolo-nomad/kolo/driver/task/stacks"
 )
 
 // standIn is an autoscaler with a state that a test writes, behind the real API.
@@ -280,7 +281,26 @@ func lab() *standIn {
 	for i := range s.status.Jobs[:3] {
 		s.agree(&s.status.Jobs[i], now)
 	}
+	s.status.Jobs[0].Straggler = &api.Straggler{Rank: 5, AllocID: "00000002-89ab-4cde-8f01-23456789abcd", Node: "gpu-03", Share: 0.92, Behind: 0.14, Since: ago(9)}
+	s.details[key("resnet-sweep")].Training.Stall = &api.Stall{Time: ago(17), Size: 12, Seconds: 61, Stacks: stalled()}
 	return s
+}
+
+// stalled returns the stacks of a ring of 12 whose rank 3 waits for a worker of its data loader.
+func stalled() *stacks.Summary {
+	at := func(rank int, state stacks.State, call, function, file string) stacks.Rank {
+		frames := []stacks.Frame{{Function: function, File: file, Line: 88}, {Function: "train", File: "/app/train.py", Line: 92}}
+		return stacks.Rank{Rank: rank, Process: stacks.Process{PID: 800 + rank, Command: "python3", State: state, Syscall: call, Threads: []stacks.Thread{{Main: true, Frames: frames}}}}
+	}
+	var ranks []stacks.Rank
+	for rank := range 11 {
+		ranks = append(ranks, at(rank, stacks.Sleeping, "futex", "all_reduce", "/opt/venv/lib/python3.13/site-packages/torch/distributed/distributed_c10d.py"))
+	}
+	ranks[3] = at(3, stacks.Sleeping, "ppoll", "_try_get_data", "/opt/venv/lib/python3.13/site-packages/torch/utils/data/dataloader.py")
+	worker := at(30, stacks.Disk, "openat", "", "").Process
+	worker.Threads, worker.Missing = nil, "faulthandler: a process that is uninterruptible handles no signal"
+	ranks[3].Workers = []stacks.Process{worker}
+	return stacks.Summarize(ranks, []int{11})
 }
 
 // agree fills in what the status of a job says about its training, from its series.

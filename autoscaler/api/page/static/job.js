@@ -33,6 +33,11 @@ export function rates(s) {
 
 const Facts = ({ items }) => html`<dl class="facts">${items.filter(Boolean).map(([name, value, note]) => html`<div key=${name}><dt>${name}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`)}</dl>`;
 
+const stacksCommand = j => `kolo stacks ${shell(jobName(j))}`;
+
+// slowest describes the rank that makes the others wait.
+const slowest = s => html`rank ${number(s.rank)} on node ${s.node} comes last in ${percent(s.share)} of steps, ${seconds(s.behind_seconds)} after the median of the others`;
+
 const showLogs = () => {
   const title = document.getElementById("allocs-title");
   title.scrollIntoView();
@@ -40,7 +45,7 @@ const showLogs = () => {
 };
 
 // Answers states what a viewer most often asks about this job, each in one line.
-const Answers = ({ detail, series, now, jobs }) => {
+const Answers = ({ detail, series, now, jobs, copy }) => {
   const j = detail.job, t = detail.training, quiet = j.hangs || 0, silent = t && j.running > 0 ? (now - parse(t.heard)) / 1000 : 0;
   const last = series?.resizes.at(-1), lines = [];
   if (j.waits) {
@@ -48,7 +53,8 @@ const Answers = ({ detail, series, now, jobs }) => {
     lines.push(["waits", html`<b>Waits</b> for ${plural(j.waits.slots, "slot")}${j.waits.position ? html`, number ${number(j.waits.position)} in ${j.waits.queue === "*" ? "the pool" : `queue ${j.waits.queue}`}` : ""}: <${Linked} text=${j.waits.sentence || j.waits.reason} names=${byName(jobs)} except=${jobName(j)}/>`]);
     lines.push(["start", html`<b>Expected start</b> ${e.text}${e.why && ` (${e.why})`}`]);
   }
-  if (quiet) lines.push(["bad", html`<b>Hangs:</b> no step for ${seconds(quiet)}, although its ${plural(j.size || j.running, "rank")} still run${(j.size || j.running) === 1 ? "s" : ""}. Often one rank makes the others wait. Kolo cannot tell which: look for the rank whose log stops first. <button class="copy" onClick=${showLogs}>Logs of its ranks</button>`]);
+  if (quiet) lines.push(["bad", html`<b>Hangs:</b> no step for ${seconds(quiet)}, although its ${plural(j.size || j.running, "rank")} still run${(j.size || j.running) === 1 ? "s" : ""}. Often one rank makes the others wait. <code>${stacksCommand(j)}</code> shows which. <button class="copy" onClick=${() => copy(stacksCommand(j))}>Copy command</button> <button class="copy" onClick=${showLogs}>Logs of its ranks</button>`]);
+  if (j.straggler) lines.push(["bad", html`<b>Straggler:</b> ${slowest(j.straggler)}, since <${Time} at=${parse(j.straggler.since)} precise/>.`]);
   if (j.idle > 0 && !quiet) lines.push(["bad", html`<b>Idle:</b> ${j.idle_by === "gpus" ? "holds GPUs and did not use them" : "holds slots and made no step"} for ${seconds(j.idle)}.`]);
   if (!quiet && silent > HUNG_SECONDS) lines.push(["bad", html`<b>Silent:</b> its training has not answered for ${seconds(silent)}.`]);
   if (t?.hold) lines.push(["held", html`<b>Ring held:</b> ${t.hold}`]);
@@ -127,6 +133,31 @@ const Allocations = ({ list, job: j, copy }) => html`<section class="card" aria-
         return html`<button class="copy" title=${command} aria-label=${`Copy command for the log of allocation ${a.id.slice(0, 8)}`} onClick=${() => copy(command)}>Copy command</button>`; } },
     ]}/></section>`;
 
+// doing describes a process of a stall: its state, and the system call in which it was.
+const doing = p => {
+  const call = p.syscall ? ` in ${p.syscall}` : p.wchan ? ` in the kernel’s ${p.wchan}` : "";
+  return new Map([["stopped", "stopped by a signal (SIGSTOP)"], ["traced", "stopped by a debugger"], ["uninterruptible", `in a sleep that no signal ends${call}`], ["sleeping", `sleeping${call}`]]).get(p.state) || p.state;
+};
+
+// stackText returns the stack of a process, one call per line.
+const stackText = (p, indent) => {
+  const main = p.threads?.find(t => t.main);
+  if (!main) return `${indent}stack unknown: ${p.missing || "the process ran no Python code"}`;
+  const calls = (main.frames || []).map(f => `${indent}${f.function}  ${f.file || ""}:${f.line || 0}`);
+  if (main.cut) calls.push(`${indent}…`);
+  return calls.join("\n") || `${indent}in no Python function`;
+};
+
+const groupText = g => [stackText(g, ""), ...(g.workers || []).map(w => `  child process ${w.pid} ${w.command || ""}: ${doing(w)}\n${stackText(w, "    ")}`)].join("\n");
+
+// Stall shows the last stall, and what the ranks did before the ring was broken.
+const Stall = ({ stall: s }) => html`<section class="card" aria-labelledby="stall-title"><h2 id="stall-title">Last stall</h2>
+  <p>${parse(s.time) ? html`<${Time} at=${parse(s.time)} precise/>: its` : "Its"} ring of ${plural(s.size, "slot")} made no step for ${seconds(s.seconds)}.${s.stacks ? " This is where its ranks were before the ring was broken:" : ""}</p>
+  ${(s.stacks?.groups || []).map(g => html`<details key=${g.ranks} open=${!!g.suspect}><summary>${g.count === 1 ? "Rank" : `${number(g.count)} ranks:`} ${g.ranks}${g.suspect ? html` <b class="bad">suspect</b>` : ""}: ${doing(g)}</summary>
+    <pre role="region" tabindex="0" aria-label=${`Stack of ${g.count === 1 ? "rank" : "ranks"} ${g.ranks}`}>${groupText(g)}</pre></details>`)}
+  ${s.stacks?.dropped > 0 && html`<p class="hint">${number(s.stacks.dropped)} more groups are not shown.</p>`}
+  ${s.stacks?.silent && html`<p class="hint">Agents that did not answer have the ranks ${s.stacks.silent}.</p>`}</section>`;
+
 export const JobView = ({ store, actions, now }) => {
   const { detail, series, detailError, route } = store, name = jobName(route);
   if (detailError) return html`<section class="card"><h1 tabindex="-1">${name}</h1><p class="problem" role="alert">${detailError}</p></section>`;
@@ -139,7 +170,7 @@ export const JobView = ({ store, actions, now }) => {
     <section class="card" aria-labelledby="job-title">
       <header><h1 id="job-title" tabindex="-1">${name}</h1> <${State} job=${j}/>
         ${!store.replay && (paused || j.min !== j.max) && html`<button onClick=${() => actions.pause(j, !paused)}>${paused ? "Resume" : "Pause"} scaling</button>`}</header>
-      <${Answers} detail=${detail} series=${series} now=${now} jobs=${store.status.jobs}/>
+      <${Answers} detail=${detail} series=${series} now=${now} jobs=${store.status.jobs} copy=${actions.copy}/>
       <${Facts} items=${[
         ["Workers", html`<b>${number(j.running)}</b> of ${number(j.min)} – ${number(j.max)}`, j.want !== j.running && j.state !== "complete" ? `wants ${number(j.want)}` : ""],
         ["Progress", j.state === "complete" ? "complete" : j.total > 0 ? html`<${Bar} part=${j.progress || 0}/> ${percent(j.progress || 0)}` : j.step > 0 ? `step ${number(j.step)}` : UNKNOWN, j.total > 0 && j.state !== "complete" ? `${number(j.step || 0)} of ${number(j.total)} steps` : ""],
@@ -153,6 +184,7 @@ export const JobView = ({ store, actions, now }) => {
       ${j.reason && !j.waits && html`<p class="reason"><b>Why this size:</b> ${j.reason}</p>`}
       ${(j.notes || []).map(n => html`<p class="hint" key=${n}>${n}</p>`)}
     </section>
+    ${t?.stall && html`<${Stall} stall=${t.stall}/>`}
     ${(!j.waits || series?.time.length > 1) && html`<${Charts} series=${series} job=${j}/>`}
     ${(!j.waits || j.usage?.held > 0 || detail.curve?.length > 0) && html`<div class="pair"><section class="card" aria-labelledby="usage-title"><h2 id="usage-title">Where the time of its slots went</h2><${Usage} usage=${j.usage} leading=${store.status.leading}/></section>
       <section class="card" aria-labelledby="curve-title"><h2 id="curve-title">How it scales</h2><${Curve} points=${detail.curve} job=${j}/></section></div>`}

@@ -90,7 +90,7 @@ const Jobs = memo(({ status, pool, filter, onFilter }) => {
   const found = all.filter(j => matches(`${jobName(j)} ${j.state} ${j.queue}`, filter)).sort((a, b) => (b.hangs > 0) - (a.hangs > 0) || ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
   const columns = [
     { name: "Job", cell: j => html`<${Job} job=${j} swatch=${j.running > 0}/>` },
-    { name: "State", cell: j => html`<${State} job=${j}/>${j.hangs > 0 ? html` <small>no step for ${seconds(j.hangs)}</small>` : j.idle > 0 && html` <span class="state bad">idle ${seconds(j.idle)}</span>`}` },
+    { name: "State", cell: j => html`<${State} job=${j}/>${j.hangs > 0 ? html` <small>no step for ${seconds(j.hangs)}</small>` : j.idle > 0 && html` <span class="state bad">idle ${seconds(j.idle)}</span>`}${j.straggler && html` <small class="bad" title=${`Rank ${j.straggler.rank} comes last in ${percent(j.straggler.share)} of steps`}>straggler on ${j.straggler.node}</small>`}` },
     { name: "Workers", numeric: true, cell: j => html`${number(j.running)}${j.want !== j.running && j.state !== "complete" ? ` → ${number(j.want)}` : ""}` },
     { name: "Bounds", numeric: true, cell: j => `${number(j.min)} – ${number(j.max)}` },
     { name: "Progress", cell: j => html`<${Progress} job=${j}/>` },

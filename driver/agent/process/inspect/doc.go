@@ -7,7 +7,12 @@
 //	                                        │ ranks.json             who has which rank; the agent writes it
 //	                                        │ /proc                  state, system call, descendants
 //	                                        │ py-spy                 if there is one and it may look
-//	                                        └ Signal                 else: faulthandler writes into a file
+//	                                        │ a thread of package kolo   else: it writes into a file
+//	                                        └ Signal                 else: faulthandler writes into the file
+//
+// The thread holds Python's global lock (GIL), and so cannot disturb the process. Faulthandler
+// does not, and may crash a process that runs Python code meanwhile. So it is asked only where
+// no Python code runs: while all threads sleep, or if native code keeps the GIL.
 //
 // It runs next to the agent, as a command in the allocation with the rights of the task's
 // user, and needs no answer from the agent. All files that it reads may be written by the

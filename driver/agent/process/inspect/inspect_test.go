@@ -6,11 +6,13 @@ package inspect
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +31,15 @@ const script = `
 import collections, fcntl, itertools, os, sys, time
 
 def load():
+    time.sleep(1000)
+
+def work():
+    while True:
+        sum(i for i in range(100))
+
+def fork_work():
+    if os.fork() == 0:
+        work()
     time.sleep(1000)
 
 def spin():
@@ -171,19 +182,27 @@ func TestTake_NoHandler(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "progress-0.stacks"), []byte(" File \"x\", line 1 in forged\n"), 0o600))
 	r := j.take(func(stacks.Report) bool { return true })
 	must.Eq(t, "py-spy is not installed; faulthandler: "+errNoHandler.Error(), r.Ranks[0].Missing)
-	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), process{pid: os.Getpid()}, "", true).Missing)
+	must.Eq(t, "it does not run Python", (&taker{}).process(t.Context(), target{process: process{pid: os.Getpid()}, inRing: true}).Missing)
 	must.NoError(t, cmd.Process.Signal(syscall.Signal(0)))
 
-	t.Log("a process that may still be starting is not asked")
+	t.Log("a process that may still be starting is asked, but not by the signal")
 	j = newJob(t)
 	j.start("load", true)
 	j.ranks.Processes[0].Rank = stacks.NoRank
-	r = j.take(func(stacks.Report) bool { return true })
-	must.Eq(t, "py-spy is not installed; faulthandler: "+errOutside.Error(), r.Ranks[0].Missing)
+	r = j.take(func(r stacks.Report) bool { return calls(r.Ranks[0].Process) == "load <module>" })
+	p := target{process: process{pid: r.Ranks[0].PID, started: j.ranks.Processes[0].Started}}
+	_, err := askBySignal(t.Context(), p, nil, false)
+	must.ErrorIs(t, err, errOutside)
+	p.started, err = Started(j.start("load", true).Process.Pid)
+	must.NoError(t, err)
+	p.inRing = true
+	_, err = askBySignal(t.Context(), p, nil, false)
+	must.ErrorIs(t, err, errYoung)
+	j.ranks.Processes = j.ranks.Processes[:1]
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err := Take(ended, j.dir)
+	r, err = Take(ended, j.dir)
 	must.NoError(t, err)
 	must.Eq(t, "there was no time left", r.Ranks[0].Missing)
 
@@ -272,6 +291,173 @@ func TestPySpy(t *testing.T) {
 	must.ErrorContains(t, err, "output of py-spy: ")
 }
 
+// A process that py-spy has left stopped runs on.
+func TestPySpy_LeavesNoProcessStopped(t *testing.T) {
+	sleep := exec.CommandContext(t.Context(), "sleep", "1000")
+	must.NoError(t, sleep.Start())
+	t.Cleanup(func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
+	stub(t, `kill -STOP $4; touch "$0.stopped"; sleep 1000`)
+	stopped := filepath.Join(filepath.Dir(find(0)), "py-spy.stopped")
+	p, err := readStat(sleep.Process.Pid)
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(stopped); err == nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	_, err = new(pySpy).dump(ctx, p)
+	must.ErrorContains(t, err, "py-spy has not answered")
+	state := func() stacks.State {
+		now, err := readStat(p.pid)
+		must.NoError(t, err)
+		return now.state
+	}
+	for begun := time.Now(); state() == stacks.Stopped; time.Sleep(5 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+	}
+}
+
+// A healthy process that runs Python code is asked by its thread, many times. The signal could
+// crash it, so it is not sent even if the thread does not answer. Native code that keeps the
+// GIL is the exception.
+func TestAskProcess_Running(t *testing.T) {
+	j := newJob(t)
+	busy, spins := j.start("work", true), j.start("spin", true)
+	ask := func(cmd *exec.Cmd, i int) ([]stacks.Thread, target, error) {
+		own, err := readStat(cmd.Process.Pid)
+		must.NoError(t, err)
+		p := target{process: own, file: filepath.Join(j.dir, j.ranks.Processes[i].Stacks), inRing: true, late: new([]late)}
+		threads, err := askProcess(t.Context(), p)
+		return threads, p, err
+	}
+	for range 20 {
+		threads, _, err := ask(busy, 0)
+		must.NoError(t, err)
+		must.StrHasSuffix(t, "work <module>", calls(stacks.Process{Threads: threads}))
+	}
+
+	forks := j.start("fork_work", true)
+	var child process
+	for begun := time.Now(); child.pid == 0 || age(child.started) < youngest; time.Sleep(20 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+		if found := descendants(list(), forks.Process.Pid); len(found) == 1 {
+			child = found[0]
+		}
+	}
+	p := target{process: child, file: filepath.Join(j.dir, j.ranks.Processes[2].Stacks), inRing: true, late: new([]late)}
+	_, err := askProcess(t.Context(), p)
+	must.ErrorIs(t, err, errRuns)
+	must.SliceEmpty(t, *p.late)
+
+	for begun := time.Now(); ; {
+		threads, p, err := ask(spins, 1)
+		if err == nil && calls(stacks.Process{Threads: threads}) == "spin <module>" && len(*p.late) == 1 {
+			must.True(t, mayAnswer((*p.late)[0]), must.Sprint("its thread may still write into the file"))
+			break
+		}
+		must.Less(t, patience, time.Since(begun))
+	}
+}
+
+// A process may give any file in place of the pipe. Only a pipe is written to.
+func TestRequest(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must.NoError(t, os.WriteFile(file, []byte("kept"), 0o600))
+	fifo := filepath.Join(dir, "fifo")
+	must.NoError(t, unix.Mkfifo(fifo, 0o600))
+	for _, path := range []string{file, fifo, "/dev/zero"} {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		must.NoError(t, err)
+		must.ErrorIs(t, request(fmt.Sprintf("/proc/self/fd/%d", f.Fd())), errNoThread, must.Sprint(path))
+		must.NoError(t, f.Close())
+	}
+	must.ErrorIs(t, request("/proc/self/fd/100000"), errNoThread)
+	text, err := os.ReadFile(file)
+	must.NoError(t, err)
+	must.Eq(t, "kept", string(text))
+
+	var ends [2]int
+	must.NoError(t, unix.Pipe2(ends[:], unix.O_CLOEXEC))
+	t.Cleanup(func() { _ = unix.Close(ends[0]); _ = unix.Close(ends[1]) })
+	for range 1 << 17 { // more than a pipe holds
+		must.NoError(t, request(fmt.Sprintf("/proc/self/fd/%d", ends[0])))
+	}
+}
+
+// A call that does not end, such as a read from /proc, keeps no answer of another rank.
+func TestGather(t *testing.T) {
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ranks := make([]stacks.Rank, 3)
+	var others sync.WaitGroup
+	others.Add(2)
+	gather(ctx, ranks, func(i int) stacks.Rank {
+		if i == 1 {
+			others.Wait()
+			cancel()
+			<-never
+			return stacks.Rank{}
+		}
+		others.Done()
+		return stacks.Rank{Rank: i, Slot: 7}
+	})
+	must.Eq(t, []stacks.Rank{{Slot: 7}, {}, {Rank: 2, Slot: 7}}, ranks)
+}
+
+// A process that answers too late writes into the file of the others. None of them is asked
+// meanwhile, so no stack is taken for that of another process. Nor is it asked twice.
+func TestAskProcess_Late(t *testing.T) {
+	j := newJob(t)
+	cmd := j.start("load", true)
+	own, err := readStat(cmd.Process.Pid)
+	must.NoError(t, err)
+	p := target{process: own, file: filepath.Join(j.dir, j.ranks.Processes[0].Stacks), inRing: true, late: new([]late)}
+	p.started -= userHZ // old enough
+	must.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	for begun := time.Now(); own.state != stacks.Stopped; time.Sleep(5 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+		own, err = readStat(own.pid)
+		must.NoError(t, err)
+	}
+	must.NoError(t, send(own.pid, own.started, Signal)) // as an earlier command
+	must.True(t, pending(own.pid))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = askProcess(ctx, p)
+	must.ErrorIs(t, err, errNoAnswer, must.Sprint("it does not send the signal again, which would fail for this start"))
+	must.Len(t, 1, *p.late)
+	*p.late = []late{{own, false}}
+	_, err = askProcess(t.Context(), p)
+	must.ErrorIs(t, err, errLate)
+	must.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	for begun := time.Now(); mayAnswer(late{own, false}); time.Sleep(5 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+	}
+	p.started = own.started
+	for begun := time.Now(); age(p.started) < youngest; time.Sleep(20 * time.Millisecond) {
+		must.Less(t, patience, time.Since(begun))
+	}
+	threads, err := askProcess(t.Context(), p)
+	must.NoError(t, err)
+	must.Eq(t, "load <module>", calls(stacks.Process{Threads: threads}))
+}
+
+// The time may be given, and at most TakeTime.
+func TestMain_Arguments(t *testing.T) {
+	for _, args := range [][]string{nil, {"a", "0"}, {"a", "x"}, {"a", "NaN"}, {"a", "8"}, {"a", "1", "2"}} {
+		var out, errs bytes.Buffer
+		must.Eq(t, 2, Main(t.Context(), args, &out, &errs), must.Sprint(args))
+		must.StrContains(t, errs.String(), "usage: stacks ")
+	}
+}
+
 // The limit holds for all ways to write, such as io.Copy's.
 func TestLimited(t *testing.T) {
 	l := &limited{most: 5}
@@ -281,10 +467,10 @@ func TestLimited(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	tail := " 1 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
+	tail := " 1 5 5 0 -1 4194560 0 0 0 0 7 2 0 0 20 0 1 0 4711 0 0"
 	p, err := parseStat([]byte("12 (a) R) (b) T" + tail))
 	must.NoError(t, err)
-	must.Eq(t, process{pid: 12, parent: 1, command: "a) R) (b", state: stacks.Stopped, started: 4711}, p)
+	must.Eq(t, process{pid: 12, parent: 1, command: "a) R) (b", state: stacks.Stopped, started: 4711, used: 9}, p)
 	for _, text := range []string{"", ")(", "12 (a) R 1", "x (a) R" + tail, "12 (a) R x 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711"} {
 		_, err := parseStat([]byte(text))
 		must.ErrorIs(t, err, errStat, must.Sprint(text))
@@ -309,14 +495,18 @@ func TestDescendants(t *testing.T) {
 
 func TestLink(t *testing.T) {
 	dir := t.TempDir()
+	self, err := os.Executable()
+	must.NoError(t, err)
 	for range 2 {
-		must.NoError(t, Link(dir))
+		program, err := Link(dir)
+		must.NoError(t, err)
+		must.Eq(t, self, program)
 	}
-	must.NoError(t, Link(""))
+	program, err := Link("")
+	must.NoError(t, err)
+	must.Eq(t, "", program)
 	must.FileNotExists(t, linkName)
 	target, err := os.Readlink(filepath.Join(dir, linkName))
-	must.NoError(t, err)
-	self, err := os.Executable()
 	must.NoError(t, err)
 	must.Eq(t, self, target)
 }

@@ -25,6 +25,7 @@ type process struct {
 	command     string
 	state       stacks.State
 	started     uint64 // in clock ticks since the boot
+	used        uint64 // CPU time in clock ticks
 }
 
 // Started returns the start time of a process in clock ticks since boot, as in
@@ -55,16 +56,20 @@ func parseStat(text []byte) (process, error) {
 	if open < 0 || end < open {
 		return process{}, errStat
 	}
-	const state, parent, started = 0, 1, 19
+	const state, parent, user, system, started = 0, 1, 11, 12, 19
 	fields := strings.Fields(string(text[end+1:]))
 	if len(fields) <= started {
 		return process{}, errStat
 	}
 	p := process{command: string(text[open+1 : end]), state: stateOf(fields[state])}
-	var errs [3]error
+	var errs [5]error
+	var inUser, inSystem uint64
 	p.pid, errs[0] = strconv.Atoi(strings.TrimSpace(string(text[:open])))
 	p.parent, errs[1] = strconv.Atoi(fields[parent])
 	p.started, errs[2] = strconv.ParseUint(fields[started], 10, 64)
+	inUser, errs[3] = strconv.ParseUint(fields[user], 10, 64)
+	inSystem, errs[4] = strconv.ParseUint(fields[system], 10, 64)
+	p.used = inUser + inSystem
 	if errors.Join(errs[:]...) != nil {
 		return process{}, errStat
 	}
@@ -199,20 +204,19 @@ func answers(pid int, file string) bool {
 const maxFiles = 1 << 14
 
 // catches reports whether a process has a handler for Signal.
-func catches(pid int) bool {
-	for line := range strings.Lines(readShort(pid, "status")) {
-		if text, ok := strings.CutPrefix(line, "SigCgt:"); ok {
-			return hasSignal(text)
-		}
-	}
-	return false
-}
+func catches(pid int) bool { return inMask(pid, "SigCgt:") }
 
 // handles reports whether the main thread of a process runs its handler of Signal, or is
 // about to: the kernel blocks the signal meanwhile.
-func handles(pid int) bool {
+func handles(pid int) bool { return inMask(pid, "SigBlk:", "SigPnd:", "ShdPnd:") }
+
+// pending reports whether a process has received Signal and not begun to handle it.
+func pending(pid int) bool { return inMask(pid, "SigPnd:", "ShdPnd:") }
+
+// inMask reports whether Signal is in one of the masks in the status of a process.
+func inMask(pid int, masks ...string) bool {
 	for line := range strings.Lines(readShort(pid, "status")) {
-		for _, mask := range []string{"SigBlk:", "SigPnd:", "ShdPnd:"} {
+		for _, mask := range masks {
 			if text, ok := strings.CutPrefix(line, mask); ok && hasSignal(text) {
 				return true
 			}

@@ -61,6 +61,7 @@ func (s *pySpy) dump(ctx context.Context, p process) ([]stacks.Thread, error) {
 	err := cmd.Run()
 	switch text := problem.text.String(); {
 	case ctx.Err() != nil:
+		resume(p)
 		return nil, fmt.Errorf("py-spy has not answered: %w", ctx.Err())
 	case err != nil && (strings.Contains(text, "Permission Denied") || strings.Contains(text, "Operation not permitted")):
 		s.refused.Store(true)
@@ -70,6 +71,15 @@ func (s *pySpy) dump(ctx context.Context, p process) ([]stacks.Thread, error) {
 		return nil, fmt.Errorf("py-spy: %s (%w)", strings.TrimSuffix(line, "."), err)
 	}
 	return stacks.ParsePySpy(out.text.Bytes())
+}
+
+// resume lets a process run on that py-spy may have left stopped. The kernel stops a process
+// by SIGSTOP when py-spy attaches to it. If py-spy is killed before that signal arrives, the
+// process stays stopped. SIGCONT also drops a SIGSTOP that has not arrived.
+func resume(p process) {
+	if p.state == stacks.Running || p.state == stacks.Sleeping {
+		_ = send(p.pid, p.started, syscall.SIGCONT) // an error means that the process has ended
+	}
 }
 
 // find returns the path of py-spy: in PATH, or next to the interpreter of a process, such

@@ -108,19 +108,19 @@ func openRegular(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Link makes the link to this program in a directory. Without it, `kolo stacks` finds no
-// program to run. If dir is empty, Link does nothing.
-func Link(dir string) error {
+// Link makes the link to this program in a directory, and returns the path of the program.
+// Without the link, `kolo stacks` finds no program to run. If dir is empty, Link does nothing
+// and returns "".
+func Link(dir string) (program string, err error) {
 	if dir == "" {
-		return nil
+		return "", nil
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("link to the agent: %w", err)
+	if program, err = os.Executable(); err != nil {
+		return "", fmt.Errorf("link to the agent: %w", err)
 	}
 	path := filepath.Join(dir, linkName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("link to the agent: %w", err)
+		return program, fmt.Errorf("link to the agent: %w", err)
 	}
-	return os.Symlink(program, path)
+	return program, os.Symlink(program, path)
 }

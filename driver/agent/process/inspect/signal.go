@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +28,13 @@ const Signal = unix.Signal(62)
 
 const (
 	// answerTime bounds the wait for the stacks of one process.
-	answerTime = 2 * time.Second
+	answerTime = 3 * time.Second
 	// settled is how long a file of stacks must stay the same to be complete.
 	settled = 30 * time.Millisecond
-	// youngest is the age in clock ticks from which a process is asked.
+	// youngest is the age in clock ticks from which a process is sent Signal. A process that
+	// has just been forked may be about to become another program, without a handler.
 	youngest = userHZ
-	// starting is the age from which a process is asked that is not in the ring.
+	// starting is the age from which a process is sent Signal that is not in the ring.
 	starting = 60 * userHZ
 	// maxStacks bounds a file of stacks. Faulthandler writes at most 100 threads.
 	maxStacks = 512 << 10
@@ -42,27 +44,26 @@ var (
 	errNoHandler = errors.New("the process has no handler for it: its script has not imported kolo")
 	errNoAnswer  = errors.New("the process has not answered the signal")
 	errYoung     = errors.New("the process has just been started")
-	// errOutside is about processes that may still import modules. One of them crashed with
-	// a segmentation fault when it was asked many times: faulthandler reads the
-	// interpreter's stacks without its lock.
-	errOutside = errors.New("a process outside of the ring is not asked in its first minute, because its script may still be starting")
+	// errOutside is about processes that may still import modules.
+	errOutside = errors.New("a process outside of the ring is not sent the signal in its first minute, because its script may still be starting")
 	errGone    = errors.New("the process has ended")
+	errRuns    = errors.New("the process runs all the time, and the signal may crash a process that runs Python code")
+	errLate    = errors.New("another process with the same file may still answer")
 )
 
-// askProcess makes a process write its stacks into a file, and returns them. A child of the
+// askProcess makes a process write its stacks into its file, and returns them. A child of the
 // process has inherited the handler and the file; so no two of them may be asked at once.
-func askProcess(ctx context.Context, pid int, started uint64, path string) ([]stacks.Thread, error) {
+func askProcess(ctx context.Context, p target) ([]stacks.Thread, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	// Without a handler, the signal would end the process. A process that has just been
-	// forked may be about to become another program, without one.
-	if !answers(pid, path) {
+	// Without a handler, the signal would end the process.
+	if !answers(p.pid, p.file) {
 		return nil, errNoHandler
 	}
-	if age(started) < youngest {
-		return nil, errYoung
+	if slices.ContainsFunc(*p.late, mayAnswer) {
+		return nil, errLate
 	}
-	f, err := openRegular(path, os.O_RDWR)
+	f, err := openRegular(p.file, os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -73,14 +74,55 @@ func askProcess(ctx context.Context, pid int, started uint64, path string) ([]st
 	if err := f.Truncate(0); err != nil {
 		return nil, err
 	}
-	if err := send(pid, started); err != nil {
-		return nil, err
+	text, keepsGIL, err := askThread(ctx, p, f)
+	if err != nil {
+		text, err = askBySignal(ctx, p, f, keepsGIL)
 	}
-	text, err := answer(ctx, f, pid)
 	if err != nil {
 		return nil, err
 	}
 	return stacks.ParseFaulthandler(text), nil
+}
+
+// askBySignal makes faulthandler write the stacks of a process. Faulthandler reads the stacks
+// without the GIL, and may crash a process that runs Python code meanwhile. So the signal is
+// sent only while all threads sleep, or if native code keeps the GIL.
+func askBySignal(ctx context.Context, p target, f *os.File, keepsGIL bool) (string, error) {
+	switch {
+	case !p.inRing && age(p.started) < starting:
+		return "", errOutside
+	case age(p.started) < youngest:
+		return "", errYoung
+	}
+	for !keepsGIL && !asleep(p.pid) {
+		if !pause(ctx) {
+			return "", errRuns
+		}
+	}
+	// A signal that is pending since an earlier command will be handled. A second one would
+	// make the process write its stacks twice.
+	if !pending(p.pid) {
+		if err := send(p.pid, p.started, Signal); err != nil {
+			return "", err
+		}
+	}
+	text, err := answer(ctx, f, p.pid)
+	if err != nil {
+		*p.late = append(*p.late, late{p.process, false})
+	}
+	return text, err
+}
+
+// late is a process that has not answered in time.
+type late struct {
+	process
+	thread bool // that of the process's package was asked, not faulthandler
+}
+
+// mayAnswer reports whether a process that has not answered in time may still do so.
+func mayAnswer(p late) bool {
+	now, err := readStat(p.pid)
+	return err == nil && now.started == p.started && now.state != stacks.Dead && (p.thread || handles(p.pid))
 }
 
 // lock waits until no other command asks the processes of this file.
@@ -96,8 +138,8 @@ func lock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// send sends Signal to a process, and to no later process with the same ID.
-func send(pid int, started uint64) error {
+// send sends a signal to a process, and to no later process with the same ID.
+func send(pid int, started uint64, signal unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return errGone
@@ -107,7 +149,7 @@ func send(pid int, started uint64) error {
 	if now, err := readStat(pid); err != nil || now.started != started {
 		return errGone
 	}
-	if err := unix.PidfdSendSignal(fd, Signal, nil, 0); err != nil {
+	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil {
 		return fmt.Errorf("signal the process: %w", err)
 	}
 	return nil
