@@ -29,7 +29,9 @@ type ProposedJob struct {
 	identity.JobKey
 	Count      int    `json:"count"` // now
 	Want       int    `json:"want"`
-	Write      int    `json:"write"` // the count that could be written now
+	Write      int    `json:"write"`                  // the count that could be written now
+	Spares     int    `json:"spares,omitempty"`       // now, beyond Count
+	WriteSpare int    `json:"write_spares,omitempty"` // the spares that could be written now, beyond Write
 	Cause      string `json:"cause,omitempty"`
 	Move       string `json:"move,omitempty"` // which workers would move, and why
 	Reason     string `json:"reason,omitempty"`

@@ -45,6 +45,8 @@ type PoolStatus struct {
 	Used     int    `json:"used"`
 	Waiting  int    `json:"waiting"`            // jobs with no workers
 	Reserved int    `json:"reserved,omitempty"` // slots kept free for jobs that are not elastic
+	Spares   int    `json:"spares,omitempty"`   // of Used, slots of spares
+	Lends    int    `json:"lends,omitempty"`    // slots that the pool lends as spares at most
 	Problem  string `json:"problem,omitempty"`  // of the policy; the last good decision stays in force
 
 	// Queues holds the operator's limits on what jobs may request.

@@ -197,6 +197,10 @@ func TestParse_Mistakes(t *testing.T) {
 		"idle action alone":       {"pool \"a\" {\n idle_action = \"shrink\"\n}", "kolo.hcl:2: Missing argument: No job of this pool is ever idle; write idle_after = \"30m\", or remove idle_action."},
 		"unknown idle action":     {"pool \"a\" {\n idle_after = \"30m\"\n idle_action = \"kill\"\n}", "kolo.hcl:3: Wrong value for idle_action"},
 		"short idle time":         {"pool \"a\" {\n idle_after = \"5s\"\n}", "kolo.hcl:2: Wrong value for idle_after: 5s is outside 1m to 168h."},
+		"two kinds of spares":     {"pool \"a\" {\n spares { slots = 1 }\n spares { slots = 1 }\n}", "kolo.hcl:3: Repeated block: A pool has one spares block; remove all but one."},
+		"spares of no size":       {"pool \"a\" {\n\n spares {}\n}", "kolo.hcl:3: Missing argument: The spares block has no slots; write slots = 2, or remove the block."},
+		"no slots for spares":     {"pool \"a\" {\n spares {\n  slots = 0\n }\n}", "kolo.hcl:3: Wrong value for slots: 0 is not a whole number from 1 to 1000000"},
+		"spares of a queue":       {"pool \"a\" {\n queue \"b\" {\n  spares { slots = 1 }\n }\n}", "kolo.hcl:3: Unsupported block type"},
 		"device and cpu":          {"pool \"a\" {\n device = \"gpu\"\n cpu_slot = 100\n}", "kolo.hcl:3: Contradiction"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,6 +59,10 @@ type Pool struct {
 	// MaxMigrations is how often the workers of one job may move within an hour.
 	MaxMigrations int
 
+	// SpareSlots is how many slots the pool lends to jobs that train, for spares that they did
+	// not ask for.
+	SpareSlots int
+
 	// Queues holds the operator's rules by queue: nested queues, too, and the rule of "*".
 	Queues map[string]Queue
 	// Share is ShareNamespaces or ShareNone; "" is the default.
@@ -95,7 +99,7 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 	p := newPool(b.Labels[0])
 	content, diags := p.settings().read(b.Body, hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}},
 		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "topology"},
-		hcl.BlockHeaderSchema{Type: "reservation", LabelNames: []string{"name"}})
+		hcl.BlockHeaderSchema{Type: "reservation", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "spares"})
 	if p.Name == "all" {
 		diags = append(diags, wrong(b.LabelRanges[0], "Unusable node pool",
 			`"all" is Nomad's word for every node at once; write pool "*" for the pools without a block of their own.`))
@@ -123,7 +127,30 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 		diags = append(diags, p.reservations(content.Blocks.OfType("reservation"))...)
 	}
 	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
+	diags = append(diags, p.spares(content.Blocks.OfType("spares"))...)
 	c.Pools[p.Name] = p
+	return diags
+}
+
+// sparesSettings returns the settings of a spares block.
+func (p *Pool) sparesSettings() settings {
+	return settings{
+		define("slots", &p.SpareSlots, 0, whole(1, queue.MostSlots), "Slots that the pool [lends](#spares) to jobs that train, for spare hosts that they did not ask for.").or("required"),
+	}
+}
+
+// spares reads a pool's spares blocks, of which there may be one.
+func (p *Pool) spares(blocks hcl.Blocks) (diags hcl.Diagnostics) {
+	for i, b := range blocks {
+		if i > 0 {
+			return append(diags, wrong(b.DefRange, "Repeated block", "A pool has one spares block; remove all but one."))
+		}
+		content, more := p.sparesSettings().read(b.Body)
+		diags = append(diags, more...)
+		if content.Attributes["slots"] == nil {
+			diags = append(diags, wrong(b.DefRange, "Missing argument", "The spares block has no slots; write slots = 2, or remove the block."))
+		}
+	}
 	return diags
 }
 

@@ -40,6 +40,7 @@ func reference() string {
 		{"… `queue` › `budget`", budgetSettings(new(queue.Budget), new(string), new(string))},
 		{"`pool` › `reservation`", reservationSettings(new(queue.Reservation), new(time.Time), new(time.Time))},
 		{"`pool` › `topology`", new(Pool).topologySettings(new([]string))},
+		{"`pool` › `spares`", new(Pool).sparesSettings()},
 	} {
 		for _, s := range b.settings {
 			if s.doc != "" {

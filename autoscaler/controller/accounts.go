@@ -66,7 +66,11 @@ func heldByLeaf(v *cluster.View, pool *config.Pool, leafOf func(int) int) (use [
 			use = append(use, ledger.Use{})
 		}
 		for g := range j.Groups {
-			for _, w := range slices.Concat(j.Groups[g].Live, j.Groups[g].Spares) {
+			spares := j.Groups[g].Spares
+			if len(spares) > 0 && lends(pool, &v.Facts[i]) {
+				spares = spares[1:] // its queue did not ask for the one that the pool lends
+			}
+			for _, w := range slices.Concat(j.Groups[g].Live, spares) {
 				slots := j.Groups[g].Need.Slots
 				use[leaf].Slots += slots
 				use[leaf].Cost += float64(slots) * costOf(&w)

@@ -96,7 +96,7 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 				j.Counts = map[string]int{}
 			}
 			j.Counts[s.Group] = s.To
-			j.wroteSpares(s.Group, act.Spares, now.Add(c.cfg.Planner.PlacementRetry))
+			j.wroteSpares(s.Group, act.Spares, now)
 		}
 	}
 	switch {

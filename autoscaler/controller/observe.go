@@ -27,7 +27,11 @@ func (c *Controller) drifted(v *cluster.View) []int {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		h := c.history.Jobs[j.Key]
 		known := h != nil && h.Created == f.Created
-		if known && h.LastIndex != f.Changed && !maps.Equal(h.Counts, f.Counts) || !known && f.Spec.Spare > 0 && f.Running > 0 {
+		changed := known && h.LastIndex != f.Changed
+		// A count may be written again without its spares.
+		unsure := changed && len(h.Spares) > 0 && c.job(j.Key).spares.read != f.Changed
+		unread := !known && f.Running > 0 && (f.Spec.Spare > 0 || f.Spec.Lendable)
+		if changed && !maps.Equal(h.Counts, f.Counts) || unsure || unread {
 			out = append(out, i)
 		}
 	}
@@ -104,13 +108,14 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 // for a while.
 func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *history.Job, changes []cluster.Change, now time.Time) {
 	for group, n := range counts {
-		if n == h.Counts[group] {
+		same := n == h.Counts[group]
+		if same && h.Spares[group] == 0 {
 			continue
 		}
 		if cluster.SetByHand(changes, group, n) {
 			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
 			c.log.Info("a count was set by hand; keeping it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
-		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
+		} else if at := cluster.LastChange(changes, group); !same && at.After(h.LastChange) {
 			// The last leader wrote the count, but could not save that it did.
 			h.LastChange = at
 		}

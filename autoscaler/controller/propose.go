@@ -19,8 +19,8 @@ import (
 )
 
 // Propose returns what the policy of each pool would do now or, if line is not empty, what
-// the policy in line would do. If pools is not nil, it takes policies and queues from pools;
-// how a pool counts slots and where workers go stays as it is. Propose writes nothing and
+// the policy in line would do. If pools is not nil, it takes policies, queues and
+// spares from pools; how a pool counts slots and where workers go stays as it is. Propose writes nothing and
 // delays no round. It returns when the context ends, but does not interrupt an external policy.
 func (c *Controller) Propose(ctx context.Context, line string, pools map[string]config.Pool) ([]api.Proposal, error) {
 	poolOf := c.Config().Pool
@@ -47,7 +47,7 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 		}
 		maps.Copy(wanted, q.wants())
 	}
-	wants := c.proposedWants(view, wanted)
+	wants := c.proposedWants(view, wanted, poolOf)
 	plan := planner.Make(&view.Cluster, wants, now, options)
 	byPool := proposedJobs(view.Jobs, wants, plan)
 	for k := range out {
@@ -57,8 +57,9 @@ func (c *Controller) Propose(ctx context.Context, line string, pools map[string]
 	return out, nil
 }
 
-// proposedWants returns the wanted count of each job, given the counts that policies want.
-func (c *Controller) proposedWants(v *cluster.View, wanted map[identity.JobKey]planner.Want) []planner.Want {
+// proposedWants returns the wanted count of each job, given the counts that policies want. It
+// also sets how many spares the jobs are to have.
+func (c *Controller) proposedWants(v *cluster.View, wanted map[identity.JobKey]planner.Want, poolOf func(string) config.Pool) []planner.Want {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	jobs := v.Jobs
@@ -74,16 +75,16 @@ func (c *Controller) proposedWants(v *cluster.View, wanted map[identity.JobKey]p
 		}
 		wants[i] = w
 	}
-	c.lendSpares(v, wants)
+	c.lendSpares(v, wants, poolOf)
 	return wants
 }
 
-// requeued returns the pools in force with the policies and queues of others.
+// requeued returns the pools in force with the policies, queues and spares of others.
 func requeued(inForce func(string) config.Pool, others map[string]config.Pool) func(string) config.Pool {
 	changed := &config.Config{Pools: others}
 	return func(name string) config.Pool {
 		p, q := inForce(name), changed.Pool(name)
-		p.Policy, p.Options, p.Queues, p.Share, p.Tree = q.Policy, q.Options, q.Queues, q.Share, q.Tree
+		p.Policy, p.Options, p.Queues, p.Share, p.Tree, p.SpareSlots = q.Policy, q.Options, q.Queues, q.Share, q.Tree, q.SpareSlots
 		return p
 	}
 }
@@ -140,13 +141,21 @@ func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) m
 	for i := range jobs {
 		j := &jobs[i]
 		p := api.ProposedJob{
-			Job: j.Key.String(), JobKey: j.Key, Count: j.Count(), Want: wants[i].Count, Write: j.Count(),
+			Job: j.Key.String(), JobKey: j.Key, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Spares: j.HeldSpares(), WriteSpare: j.HeldSpares(),
 			Reason: wants[i].Reason, HoldReason: waits[j.Key].Why,
 		}
 		if act := actions[j.Key]; act != nil {
 			p.Write, p.Cause = act.To, string(act.Cause)
-			if act.Cause == planner.Migrate {
+			for g := range j.Groups {
+				if n, written := act.Spares[j.Groups[g].Name]; written {
+					p.WriteSpare += n - j.Groups[g].Spare
+				}
+			}
+			switch act.Cause {
+			case planner.Migrate:
 				p.Move = act.Reason
+			case planner.Spare:
+				p.Reason = act.Reason
 			}
 		}
 		out[j.Pool] = append(out[j.Pool], p)

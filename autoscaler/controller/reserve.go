@@ -196,7 +196,7 @@ func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Ti
 // job.
 func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int {
 	given := map[identity.JobKey]int{}
-	v.Reserved = map[string]int{}
+	v.Reserved, v.Waiting = map[string]int{}, map[string]int{}
 	for i := range v.Blocked { // highest priority first
 		b := &v.Blocked[i]
 		if key := (loanKey{b.Pool, b.Key.Namespace}); r.isPaused(key, now) {
@@ -212,6 +212,12 @@ func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int 
 			b.Sentence = d.explain(b, n)
 		}
 		if n < b.Worker {
+			n = 0
+		}
+		if free := min(b.Slots, idle(v, b.Pool, now)-v.Reserved[b.Pool]-v.Waiting[b.Pool]); free >= max(b.Worker, n) {
+			v.Waiting[b.Pool] += free - n // no worker gives way for these, but Nomad may place its workers there
+		}
+		if n == 0 {
 			continue
 		}
 		if n == b.Slots {
@@ -243,6 +249,20 @@ func spare(v *cluster.View, b *cluster.Blocked, d *division, now time.Time) (all
 		}
 	}
 	return all, own
+}
+
+// idle returns how many slots of a pool are free, or held by spares that can be given back.
+func idle(v *cluster.View, pool string, now time.Time) int {
+	n := ready(v, pool)
+	for i := range v.Jobs {
+		if j := &v.Jobs[i]; j.Pool == pool {
+			n -= v.Facts[i].SlotsOf(j.Count())
+			if !movable(j, now) {
+				n -= v.Facts[i].SlotsOf(j.HeldSpares())
+			}
+		}
+	}
+	return n
 }
 
 // ready returns how many slots of a pool are on nodes that take workers, without those that

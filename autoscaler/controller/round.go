@@ -33,7 +33,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	settled, renewed := c.makeRoom(view, now), c.account(view, now)
 	wants, wake := c.decideAll(view, now)
 	wake = earliest(earliest(wake, settled), renewed)
-	c.lendSpares(view, wants)
+	c.lendSpares(view, wants, c.cfg.Pool)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
 	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {
@@ -81,7 +81,7 @@ func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner
 	}
 	for i := range v.Jobs {
 		j := c.job(v.Jobs[i].Key)
-		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError, Paused: c.overrides.IsPaused(v.Jobs[i].Key), Idle: j.idle, IdleBy: j.idleBy, Straggler: j.stragglerNow(), Hangs: j.hangs(v.Facts[i].Running)}
+		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError, Paused: c.overrides.IsPaused(v.Jobs[i].Key), Idle: j.idle, IdleBy: j.idleBy, Straggler: j.stragglerNow(), Hangs: j.hangs(v.Facts[i].Training())}
 	}
 	for name, p := range c.policies {
 		r.Policies[name] = report.Policy{Line: p.line, Problem: p.problem}

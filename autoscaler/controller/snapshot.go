@@ -49,7 +49,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 			continue
 		}
 		may := movable(j, now)
-		addWorkers(s, v, bins, j, may)
+		kept := addWorkers(s, v, bins, j, may)
 		if !may {
 			if n := held(v, bins, i); n > 0 {
 				s.Fixed = append(s.Fixed, policy.Fixed{Queue: f.Queue, Namespace: j.Key.Namespace, Slots: n})
@@ -59,6 +59,9 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 				reserved += max(0, j.AskedSlots()-j.LiveSlots())
 			}
 			continue
+		}
+		if kept > 0 {
+			s.Fixed = append(s.Fixed, policy.Fixed{Queue: f.Queue, Namespace: j.Key.Namespace, Slots: kept})
 		}
 		h := c.job(j.Key)
 		costs[j.Key.Namespace] = append(costs[j.Key.Namespace], h.Costs...)
@@ -96,14 +99,16 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[placement.Pl
 
 // addWorkers subtracts the slots of a job's workers from the free ones and, if the policy
 // may not decide about the job, from all. Slots of spares are free if the autoscaler may give
-// them back.
-func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]int, j *planner.Job, movable bool) {
+// them back. A job with a worker on an unhealthy node keeps its spares, because a change of the
+// count could end that worker. addWorkers returns the slots of spares that only their job keeps.
+func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]int, j *planner.Job, movable bool) (kept int) {
 	for _, g := range j.Groups {
 		workers := g.Live
-		if !movable {
+		if !movable || j.UnhealthyReason != "" {
 			workers = slices.Concat(workers, g.Spares) // else they give way to any worker
 		}
-		for _, w := range workers {
+		for i, w := range workers {
+			movable, spare := movable && i < len(g.Live), i >= len(g.Live)
 			at, ok := bins[w.Place]
 			if !ok {
 				continue
@@ -118,9 +123,13 @@ func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]in
 			default:
 				n.GPUs = max(0, n.GPUs-g.Need.Slots)
 				n.Free = max(0, n.Free-g.Need.Slots)
+				if spare {
+					kept += g.Need.Slots
+				}
 			}
 		}
 	}
+	return kept
 }
 
 // held returns the number of a job's slots that its policy does not see, because it may

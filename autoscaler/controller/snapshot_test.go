@@ -116,3 +116,34 @@ func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
 	d := p.Allocate(s)
 	must.Eq(t, 8, d.Allocations[7].Count, must.Sprint(d.Allocations))
 }
+
+// The slots of spares are free for the policy, unless their job keeps them.
+func TestSnapshot_Spares(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit  func(*planner.Job)
+		fixed int
+	}{
+		"given back":           {func(*planner.Job) {}, 0},
+		"of a paused job":      {func(j *planner.Job) { j.HoldReason = "paused by a user" }, 4},
+		"of an unhealthy node": {func(j *planner.Job) { j.UnhealthyReason = "a worker is on node a, which is down" }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 4)
+			j := &v.Jobs[0]
+			tc.edit(j)
+			v.SeparateSpares(0, map[string]int{j.Groups[0].Name: 1})
+			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Slots: 1}}}
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
+			c.history.Jobs[j.Key] = &history.Job{}
+			s, _ := c.snapshot(v, "gpu", time.Unix(1_800_000_000, 0))
+			slots, fixed := 0, 0
+			for _, n := range s.Nodes {
+				slots += n.GPUs
+			}
+			for _, f := range s.Fixed {
+				fixed += f.Slots
+			}
+			must.Eq(t, [2]int{16 - tc.fixed, tc.fixed}, [2]int{slots, fixed})
+		})
+	}
+}

@@ -17,10 +17,11 @@ import (
 
 // spareState is what is known of a job's spares, beyond its history.
 type spareState struct {
-	answered bool // the training has reported whether it takes spares
-	takes    bool // and it does
-	after    time.Time
+	answered bool      // the training has reported whether it takes spares
+	takes    bool      // and it does
+	given    time.Time // when the job last gave one back
 	pending  time.Time // since when a spare waits for a place
+	read     uint64    // JobModifyIndex at which they were read from Nomad
 }
 
 // separateSpares separates the spares of a view's jobs from the workers that train. changes
@@ -35,6 +36,9 @@ func (c *Controller) separateSpares(v *cluster.View, changes map[int][]cluster.C
 		}
 		if events, read := changes[i]; read {
 			spares = cluster.Spares(events, f.Counts)
+			if known := c.job(j.Key); known != nil {
+				known.spares.read = f.Changed
+			}
 		}
 		if len(spares) == 0 {
 			continue
@@ -65,40 +69,51 @@ func (j *job) noteSpares(of *planner.Job, f *cluster.Facts, now time.Time) {
 	case j.spares.pending.IsZero():
 		j.spares.pending = now
 	}
-	of.SpareAfter, of.SparesSince = j.spares.after, j.spares.pending
+	of.SpareGiven, of.SparesSince = j.spares.given, j.spares.pending
 }
 
-// lendSpares sets how many spares each job is to have: as many as it asks for if its training
-// takes them, and if neither its queue nor its namespace would exceed a limit. The caller holds
-// c.mu.
-func (c *Controller) lendSpares(v *cluster.View, wants []planner.Want) {
+// lends reports whether a pool may lend a job a spare that it did not ask for.
+func lends(pool *config.Pool, f *cluster.Facts) bool { return pool.SpareSlots > 0 && f.Spec.Lendable }
+
+// lendSpares sets how many spares each job is to have: as many as it asks for, or one of those
+// that its pool lends, if its training takes them, and if neither its queue nor its namespace
+// would exceed a limit. A job never has more spares than workers, because more could never
+// replace any. The caller holds c.mu.
+func (c *Controller) lendSpares(v *cluster.View, wants []planner.Want, pools func(string) config.Pool) {
 	var use map[limited]int
+	v.Lends = map[string]int{}
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
-		h := c.job(j.Key)
-		held := j.HeldSpares()
+		pool, h, held := pools(j.Pool), c.job(j.Key), j.HeldSpares()
+		v.Lends[j.Pool] = pool.SpareSlots
+		asks := f.Spec.Spare
+		if j.Lent = lends(&pool, f); j.Lent {
+			asks = 1
+		}
+		asks = min(asks, j.Count())
 		switch {
-		case h == nil || f.Spec.Spare == 0 || h.idleAction != "":
+		case h == nil || asks == 0 || h.idleAction != "":
 			continue
 		case !h.spares.answered:
-			j.Spare = min(f.Spec.Spare, held)
+			j.Spare = min(asks, held)
 			continue
 		case !h.spares.takes:
 			continue
 		}
 		if use == nil {
-			use = slotsByLimit(v, wants, c.cfg.Pool)
+			use = slotsByLimit(v, wants, pools)
 		}
-		n := f.Spec.Spare - held
-		limits := limitsOf(c.cfg.Pool(j.Pool), j, f)
+		n := asks - held
+		limits := limitsOf(pool, j, f)
 		slots := max(1, f.SlotsOf(1))
 		for of, limit := range limits {
 			n = min(n, floorDiv(limit-use[of], slots))
 		}
+		n = max(n, -held)
 		for of := range limits {
 			use[of] += n * slots
 		}
-		j.Spare = max(0, held+n)
+		j.Spare = held + n
 	}
 }
 
@@ -162,15 +177,14 @@ func slotsByLimit(v *cluster.View, wants []planner.Want, pools func(string) conf
 	return use
 }
 
-// wroteSpares records the spares that were written with a group's count. After one was given
-// back, there are none for a while: each costs the start of a process.
-func (j *job) wroteSpares(group string, spares map[string]int, after time.Time) {
+// wroteSpares records the spares that were written with a group's count.
+func (j *job) wroteSpares(group string, spares map[string]int, now time.Time) {
 	n, stated := spares[group]
 	if !stated {
 		return
 	}
 	if n < j.Spares[group] {
-		j.spares.after = after
+		j.spares.given = now
 	}
 	if j.Spares == nil {
 		j.Spares = map[string]int{}

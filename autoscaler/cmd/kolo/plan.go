@@ -30,7 +30,7 @@ func (c *planCommand) Help() string {
 Usage: kolo plan [options]
 
   Shows what the policies in force would do now. With -policy, shows what another
-  policy would do; with -config, what the policies and queues of another
+  policy would do; with -config, what the policies, queues and spares of another
   configuration would do. Also lists the jobs that would not be scaled because of
   errors. Nothing is changed.
 
@@ -42,7 +42,7 @@ Plan Options:
 
   -config=<path>
     A configuration, as a file or a directory of *.hcl files, that the autoscaler
-    may be given later: the policies and queues of its pools apply. It is
+    may be given later: the policies, queues and spares of its pools apply. It is
     checked first. Only the pool blocks are sent, 64 KiB at most. Requires what
     -policy requires.
 ` + apiHelp)
@@ -96,9 +96,9 @@ func drawPlan(pools []api.Proposal) string {
 		for _, j := range p.Jobs {
 			write := "-"
 			if j.Cause != "" {
-				write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
+				write = fmt.Sprintf("%s (%s)", withSpares(j.Write, j.WriteSpare), j.Cause)
 			}
-			rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
+			rows = append(rows, []string{j.Job, withSpares(j.Count, j.Spares), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
 		}
 		for _, j := range p.Ineligible {
 			rows = append(rows, []string{j.JobKey.String(), strconv.Itoa(j.Count), "-", "-", "not scaled: " + strings.Join(j.Problems, "; ")})

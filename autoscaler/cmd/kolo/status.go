@@ -190,6 +190,9 @@ func drawStatus(s *api.Status, wide bool) string {
 		if p.Capacity == 0 && len(p.Nodes) > 0 {
 			note = strings.TrimSpace("no node has a slot; check device or cpu_slot of the pool " + note)
 		}
+		if p.Spares > 0 {
+			note = strings.TrimSpace(fmt.Sprintf("%d of the used slots held by spares %s", p.Spares, note))
+		}
 		if p.Reserved > 0 {
 			note = strings.TrimSpace(fmt.Sprintf("%d kept free for other jobs %s", p.Reserved, note))
 		}
@@ -223,6 +226,14 @@ func drawStatus(s *api.Status, wide bool) string {
 		fmt.Fprintf(&out, "\n\nKolo does not scale %s because of errors:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
 	}
 	return out.String()
+}
+
+// withSpares returns a number of workers and of their spares: 8+1.
+func withSpares(workers, spares int) string {
+	if spares == 0 {
+		return strconv.Itoa(workers)
+	}
+	return fmt.Sprintf("%d+%d", workers, spares)
 }
 
 func statusRow(j *api.JobStatus, now time.Time) []string {

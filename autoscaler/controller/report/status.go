@@ -72,6 +72,7 @@ func Status(r *Round) *api.Status {
 		js.Remaining = remainingOf(r, i)
 		p := pools[j.Pool]
 		p.Used += j.LiveSlots() + f.SlotsOf(f.SparesRunning)
+		p.Spares += f.SlotsOf(f.SparesRunning)
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
 			p.Waiting++
 		}
@@ -132,7 +133,7 @@ func poolStatuses(r *Round) map[string]*api.PoolStatus {
 	pools := map[string]*api.PoolStatus{}
 	for _, name := range r.View.Pools() {
 		p := r.Policies[name]
-		pools[name] = &api.PoolStatus{Name: name, Reserved: r.View.Reserved[name], Policy: p.Line, Problem: p.Problem, Queues: queues(r.Config.Pool(name))}
+		pools[name] = &api.PoolStatus{Name: name, Reserved: r.View.Reserved[name], Policy: p.Line, Problem: p.Problem, Queues: queues(r.Config.Pool(name)), Lends: r.Config.Pool(name).SpareSlots}
 	}
 	for i := range r.View.Nodes {
 		if n := &r.View.Nodes[i]; n.State == planner.Ready {

@@ -54,7 +54,7 @@ var keys = map[string]key{
 	"max":           define(func(b *block) *field[float64] { return &b.max }, whole),
 	"preferred":     define(func(b *block) *field[float64] { return &b.preferred }, whole),
 	"step":          define(func(b *block) *field[float64] { return &b.step }, whole),
-	"spare":         define(func(b *block) *field[float64] { return &b.spare }, whole),
+	"spare":         define(func(b *block) *field[float64] { return &b.spare }, amount),
 	"weight":        define(func(b *block) *field[float64] { return &b.weight }, positive(minWeight, maxWeight)),
 	"priority":      define(func(b *block) *field[float64] { return &b.priority }, priority),
 	"total_work":    define(func(b *block) *field[float64] { return &b.totalWork }, positive(leastWork, maxWork)),
@@ -178,6 +178,15 @@ func whole(f *field[float64], where string, v any) problem.List {
 	}
 	*f = field[float64]{n, true, where}
 	return nil
+}
+
+// amount reads a whole number that may be 0.
+func amount(f *field[float64], where string, v any) problem.List {
+	if n, ok := number(v); ok && n == 0 {
+		*f = field[float64]{0, true, where}
+		return nil
+	}
+	return whole(f, where, v)
 }
 
 // positive returns a reader of positive numbers from low to high.

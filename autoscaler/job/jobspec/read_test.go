@@ -66,7 +66,7 @@ func TestRead_EmptyBlockIsEnough(t *testing.T) {
 			must.SliceEmpty(t, problems)
 			must.Eq(t, &Spec{
 				Groups: []Group{{Name: "workers", Min: 0, Max: 8, Device: "nvidia/gpu", Devices: 2, Slots: 2, CPU: 500, Memory: 256, Service: "train"}},
-				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", Kind: "train", Locality: Prefer, CanWait: true,
+				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", Kind: "train", Locality: Prefer, CanWait: true, Lendable: true,
 			}, spec)
 		})
 	}

@@ -3,7 +3,11 @@
 
 package jobspec
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
+)
 
 // spares checks the job's spare hosts. The autoscaler itself adds those of the key spare. A job
 // with spare_hosts = 1 in the driver's configuration keeps a spare for good, in an additional
@@ -22,11 +26,13 @@ func (r *reader) spares() {
 			}
 		}
 	}
-	switch key := r.kolo.spare; {
-	case key.set && (spares > 0 || fixed > 0):
+	key, none := r.kolo.spare, r.takesNoSpare()
+	r.spec.Lendable = !key.set && spares == 0 && fixed == 0 && len(none) == 0
+	switch {
+	case key.value > 0 && (spares > 0 || fixed > 0):
 		r.problem(key.where, "it contradicts spare_hosts in the configuration of a task, whose number of spares never changes", "remove one of them")
-	case key.set:
-		r.lent()
+	case key.value > 0:
+		r.problems = append(r.problems, none...)
 	case spares == 0:
 	case fixed != spares:
 		r.problem(where, fmt.Sprintf("needs a count of %d in groups with spare_hosts and without a kolo block, because a kolo block counts workers that train; their count is %d", spares, fixed),
@@ -36,11 +42,11 @@ func (r *reader) spares() {
 	}
 }
 
-// lent checks whether the job can have the spares of the key spare.
-func (r *reader) lent() {
+// takesNoSpare returns why the job can't have spares that the autoscaler adds.
+func (r *reader) takesNoSpare() (why problem.List) {
 	where := r.kolo.spare.where
 	if r.spec.Ratio != nil {
-		r.problem(where, "groups in a gang have no spares, because a spare can replace only a worker of its own group", "remove spare, or gang and ratio")
+		why.Add(where, nil, "groups in a gang have no spares, because a spare can replace only a worker of its own group", "remove spare, or gang and ratio")
 	}
 	for _, g := range r.job.TaskGroups {
 		if !enabled(g) {
@@ -50,15 +56,16 @@ func (r *reader) lent() {
 			at := fmt.Sprintf("group %q: task %q", deref(g.Name, ""), t.Name)
 			switch mode, _ := t.Config["mode"].(string); {
 			case t.Driver == "horovod":
-				r.problem(where, at+" has driver \"horovod\", whose processes are started for one rank and replace no other", "remove spare, or train with driver = \"torch\"")
+				why.Add(where, nil, at+" has driver \"horovod\", whose processes are started for one rank and replace no other", "remove spare, or train with driver = \"torch\"")
 			case mode == "restart":
-				r.problem(where, at+" has mode = \"restart\", in which a process is started for one rank and replaces no other", "remove one of them")
+				why.Add(where, nil, at+" has mode = \"restart\", in which a process is started for one rank and replaces no other", "remove one of them")
 			}
 		}
 	}
 	for _, g := range r.spec.Groups {
 		if g.Service == "" {
-			r.problem(where, fmt.Sprintf("group %q has no service of provider \"nomad\", at which its task reports that it takes spares", g.Name), "add the service of the task's setting service")
+			why.Add(where, nil, fmt.Sprintf("group %q has no service of provider \"nomad\", at which its task reports that it takes spares", g.Name), "add the service of the task's setting service")
 		}
 	}
+	return why
 }

@@ -67,6 +67,11 @@ func TestRead_Spare(t *testing.T) {
 		max   int
 	}{
 		"below the largest count": {served(nil, "spare", 1), nil, 8},
+		"none":                    {served(configured("spare_hosts", 0), "spare", 0), nil, 9},
+		"of Horovod, none":        {served(func(g *api.TaskGroup) { g.Tasks[0].Driver = "horovod" }, "spare", 0), nil, 9},
+		"fewer than none":         {served(nil, "spare", -1), []string{where + "spare: -1 is below 1; write at least 1"}, 0},
+		"more than any job has":   {served(nil, "spare", 1000000), []string{where + "spare: 1000000 is not a whole number of at most 100000; write a number such as 2"}, 0},
+		"half a spare":            {served(nil, "spare", 0.5), []string{where + "spare: 0.5 is not a whole number of at most 100000; write a number such as 2"}, 0},
 		"next to max":             {served(nil, "spare", 1, "max", 6), nil, 6},
 		"above the largest count": {served(nil, "spare", 1, "max", 9), []string{where + "max: 9 is above scaling.max of all groups without kolo.spare, 8; write at most 8"}, 0},
 		"no room for a worker":    {served(nil, "spare", 9), []string{where + "spare: 9 is above what scaling.max of all groups leaves above the smallest size, 8; write at most 8"}, 0},
@@ -83,8 +88,35 @@ func TestRead_Spare(t *testing.T) {
 			spec, problems := Read(job(kv(), func(j *api.Job) { j.TaskGroups = []*api.TaskGroup{c.group} }))
 			must.Eq(t, c.want, problems.Strings())
 			if c.want == nil {
-				must.Eq(t, []int{1, c.max}, []int{spec.Spare, spec.Max})
+				must.Eq(t, c.max, spec.Max)
+				must.False(t, spec.Lendable) // the job itself says how many it has
 			}
+		})
+	}
+}
+
+// A pool lends a spare only to a job that can have one, and that says nothing about spares.
+func TestRead_Lendable(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*api.TaskGroup)
+		want bool
+	}{
+		"a torch task":      {func(*api.TaskGroup) {}, true},
+		"in a container":    {func(g *api.TaskGroup) { g.Tasks[0].Driver = "docker" }, true},
+		"of Horovod":        {func(g *api.TaskGroup) { g.Tasks[0].Driver = "horovod" }, false},
+		"in restart mode":   {func(g *api.TaskGroup) { g.Tasks[0].Config = map[string]any{"mode": "restart"} }, false},
+		"without a service": {func(g *api.TaskGroup) { g.Services, g.Tasks[0].Services = nil, nil }, false},
+		"none wanted":       {func(g *api.TaskGroup) { g.Scaling.Policy = kv("spare", 0) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := group("workers", 0, 9, kv())
+			g.Tasks[0].Driver = "torch"
+			g.Services = []*api.Service{{Name: "train", Provider: "nomad"}}
+			c.edit(g)
+			spec, problems := Read(job(kv(), func(j *api.Job) { j.TaskGroups = []*api.TaskGroup{g} }))
+			must.SliceEmpty(t, problems)
+			must.Eq(t, c.want, spec.Lendable)
+			must.Eq(t, 9, spec.Max)
 		})
 	}
 }

@@ -25,7 +25,10 @@ type Spec struct {
 	// replace a lost one, as long as no one needs their slots. Max leaves room for them
 	// below the largest count that Nomad accepts.
 	Spare int
-	Sizes sizes.Set // allowed totals between Min and Max
+	// Lendable states that the job may have a spare that it did not ask for: it says nothing
+	// about spares, and is written so that it could have some.
+	Lendable bool
+	Sizes    sizes.Set // allowed totals between Min and Max
 
 	Weight   float64
 	Priority int // 1 to 100, as in Nomad

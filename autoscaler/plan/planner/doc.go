@@ -70,8 +70,13 @@
 // All counts are numbers of workers that train. A job may have more workers, its spares
 // (Job.Spare), which wait outside the ring. Plans are made as if their slots were free, except
 // that no worker can be placed there. A spare is given back as soon as a job needs more room
-// than there is, and added when no job of the pool needs any. Only the steps of an action count
+// than there is, and added when no job of the pool needs any. A job that grows waits for the
+// room of spares, because one resize is better than two. Only the steps of an action count
 // spares, too.
+//
+// A job asks for its spares itself, or its pool lends them (Job.Lent). A pool lends at most
+// Cluster.Lends slots, to the jobs with the highest priority and then to the oldest jobs. A
+// spare stays with its job until it is given back.
 //
 // # Room for growth
 //

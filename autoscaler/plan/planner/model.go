@@ -92,10 +92,12 @@ type Job struct {
 	Min, Max    int       // total workers while running
 	Sizes       sizes.Set // allowed totals
 	Preemptible bool
-	// Spare is how many spares the job is to have as long as no one needs their slots. It
-	// gets none before SpareAfter.
-	Spare      int
-	SpareAfter time.Time
+	// Spare is how many spares the job is to have as long as no one needs their slots. With
+	// Lent, they are among those that the pool lends (Cluster.Lends).
+	Spare int
+	Lent  bool
+	// SpareGiven is when the job last gave a spare back. It gets none for PlacementRetry.
+	SpareGiven time.Time
 	// SparesSince is since when spares wait for a place; zero when none does.
 	SparesSince time.Time
 	Started     bool // had a worker once
@@ -179,6 +181,10 @@ type Cluster struct {
 	// Reserved holds the slots that must stay free, by node pool, because jobs that are
 	// not elastic wait for them.
 	Reserved map[string]int
+	// Waiting holds further slots that such jobs could have if there were no spares.
+	Waiting map[string]int
+	// Lends holds the slots that each node pool lends to jobs as spares.
+	Lends map[string]int
 	// Packed holds the node pools that prefer to empty nodes.
 	Packed map[string]bool
 }

@@ -40,6 +40,7 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 		}
 	}
 	releasing := b.releasing()
+	b.lending = b.lenders()
 	for j := range c.Jobs {
 		if b.target[j] > c.Jobs[j].Count() && !b.acted[j] {
 			b.grow(j, wants[j], releasing[c.Jobs[j].Pool])
@@ -68,6 +69,7 @@ type planBuilder struct {
 	gangs    []int           // jobs that wait for room to start
 	load     []int           // elastic workers by node; nil until a pool that packs needs it
 	coming   map[string]bool // pools with jobs that wait for room that is coming
+	lending  []int           // jobs that can give spares back at once
 	plan     Plan
 	sites    []placement.Site // buffer
 }
@@ -191,7 +193,7 @@ func (b *planBuilder) releasing() map[string]time.Time {
 	out := map[string]time.Time{}
 	for j := range b.Jobs {
 		job := &b.Jobs[j]
-		since := job.LastChange
+		since := job.lastRelease()
 		switch {
 		case b.target[j] < min(job.Count(), job.Alive()):
 			since = b.now

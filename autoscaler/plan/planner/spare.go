@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
@@ -35,6 +36,38 @@ func (job *Job) HeldSpares() int {
 	return n
 }
 
+// lastRelease returns when the job last changed its count, or gave a spare back.
+func (job *Job) lastRelease() time.Time {
+	if job.SpareGiven.After(job.LastChange) {
+		return job.SpareGiven
+	}
+	return job.LastChange
+}
+
+// lenders returns the jobs that can give spares back at once.
+func (b *planBuilder) lenders() (out []int) {
+	for j := range b.Jobs {
+		if b.Jobs[j].HeldSpares() > 0 && b.free(j) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// lentRoom reports whether spares of other jobs hold places that a job may use. It is false for
+// a job with spares of its own, which train first.
+func (b *planBuilder) lentRoom(j int) bool {
+	job := &b.Jobs[j]
+	mayUse := func(w Worker) bool {
+		return slices.ContainsFunc(job.Groups, func(g Group) bool {
+			return g.Class != nil && slices.Contains(g.Class.Places, w.Place)
+		})
+	}
+	return job.HeldSpares() == 0 && slices.ContainsFunc(b.lending, func(other int) bool {
+		return slices.ContainsFunc(b.Jobs[other].Groups, func(g Group) bool { return slices.ContainsFunc(g.Spares, mayUse) })
+	})
+}
+
 // keepsSpares reports whether the job has spares, or is to have some.
 func (job *Job) keepsSpares() bool { return job.Spare > 0 || job.HeldSpares() > 0 }
 
@@ -55,14 +88,18 @@ func (b *planBuilder) spares() {
 	why := make([]string, len(b.Jobs))
 	for j := range b.Jobs {
 		job := &b.Jobs[j]
-		if to, acts := given[job.Key]; acts && to == 0 || job.Count() == 0 && !acts {
+		if to, acts := given[job.Key]; acts && to == 0 || job.Count() == 0 && !acts && b.free(j) {
 			why[j] = giveBack(spares[j], job.HeldSpares(), "the job has no workers")
 		}
 	}
-	needs := b.needs()
+	needs, lent := b.needs(), b.lent()
 	for _, j := range b.byRank() {
 		job := &b.Jobs[j]
+		slots := job.Groups[0].Need.Slots
 		surplus, pending := sum(spares[j])-job.Spare, 0
+		if over := lent[job.Pool] - b.Lends[job.Pool]; job.Lent && over > 0 {
+			surplus = max(surplus, min(sum(spares[j]), (over+slots-1)/slots))
+		}
 		if since := job.SparesSince; !since.IsZero() {
 			if until := since.Add(b.o.PlacementTimeout); until.After(b.now) {
 				b.requeueAt(until)
@@ -75,23 +112,36 @@ func (b *planBuilder) spares() {
 		switch need := needs[job.Pool]; {
 		case why[j] != "" || sum(spares[j]) == 0 || !b.free(j):
 		case need.slots > 0:
-			slots := job.Groups[0].Need.Slots
 			n := min(sum(spares[j]), (need.slots+slots-1)/slots)
 			why[j] = giveBack(spares[j], n, "others need its slots")
 			need.slots -= n * slots
 			needs[job.Pool] = need
 		case surplus > 0:
 			why[j] = giveBack(spares[j], surplus, "the job is to have fewer")
+			if job.Lent {
+				lent[job.Pool] -= surplus * slots
+			}
 		case pending > 0:
 			why[j] = giveBack(spares[j], pending, fmt.Sprintf("it found no place in %s", b.o.PlacementTimeout))
 		}
 	}
 	for _, j := range slices.Backward(b.byRank()) {
 		if why[j] == "" && needs[b.Jobs[j].Pool] == (need{}) {
-			why[j] = b.addSpares(j, spares[j])
+			why[j] = b.addSpares(j, spares[j], lent)
 		}
 	}
 	b.write(spares, why)
+}
+
+// lent returns the slots that each pool lends now.
+func (b *planBuilder) lent() map[string]int {
+	out := map[string]int{}
+	for j := range b.Jobs {
+		if job := &b.Jobs[j]; job.Lent {
+			out[job.Pool] += job.HeldSpares() * job.Groups[0].Need.Slots
+		}
+	}
+	return out
 }
 
 // index returns the index of each job.
@@ -137,15 +187,19 @@ func spareText(n int) string {
 	return fmt.Sprintf("%d spares", n)
 }
 
-// addSpares adds the spares that a job lacks and for which there is room.
-func (b *planBuilder) addSpares(j int, spares []int) string {
+// addSpares adds the spares that a job lacks and for which there is room. lent holds the slots
+// that pools lend.
+func (b *planBuilder) addSpares(j int, spares []int, lent map[string]int) string {
 	job, n := &b.Jobs[j], 0
-	missing := job.Spare - job.HeldSpares()
+	slots, missing := job.Groups[0].Need.Slots, job.Spare-job.HeldSpares()
+	if job.Lent {
+		missing = min(missing, (b.Lends[job.Pool]-lent[job.Pool])/slots)
+	}
 	if missing <= 0 || !b.free(j) || b.acted[j] || b.moving[j] || b.unplaced[j] || b.repairs[j] || job.Ratio != nil ||
 		job.Count() == 0 || job.Alive() != job.Count() || b.placed(j) != job.Count() {
 		return ""
 	}
-	after := job.SpareAfter
+	after := job.SpareGiven.Add(b.o.PlacementRetry)
 	if hold := job.LastChange.Add(b.o.Hold); hold.After(after) {
 		after = hold
 	}
@@ -162,6 +216,9 @@ func (b *planBuilder) addSpares(j int, spares []int) string {
 		b.capacity.take(j, g, k)
 		spares[g] += k
 		n += k
+	}
+	if job.Lent {
+		lent[job.Pool] += n * slots
 	}
 	return fmt.Sprintf("adds %s, ready to replace a lost worker", spareText(n))
 }
@@ -200,9 +257,13 @@ func (b *planBuilder) needs() map[string]need {
 		if to, acts := given[job.Key]; acts && to < job.Count() {
 			coming[job.Pool] += job.slots(job.Count() - to)
 		}
+		until := job.lastRelease().Add(b.o.PlacementTimeout)
 		for g := range job.Groups {
 			slots := job.Groups[g].Need.Slots
-			coming[job.Pool] += b.leaving(j, g) * slots
+			if n := b.leaving(j, g); n > 0 && until.After(b.now) { // a process that does not end must not be waited for
+				coming[job.Pool] += n * slots
+				b.requeueAt(until)
+			}
 			pending[job.Pool] += b.pendingSpares(j, g) * slots // they have taken room, but need none
 			stuck[job.Pool] += b.capacity.unplaced[groupKey{j, g}] * slots
 		}
@@ -222,8 +283,9 @@ func (b *planBuilder) needs() map[string]need {
 	out := map[string]need{}
 	for p := range b.capacity.pool {
 		// Room that is free may be of no use: its nodes are too small, or do not fit.
-		slots := max(lacking[p]-b.capacity.pool[p]-pending[p], stuck[p], b.Reserved[p]) - coming[p]
-		if n := (need{slots: max(0, slots), wanted: lacking[p]+stuck[p]+b.Reserved[p]+coming[p] > 0}); n != (need{}) {
+		others := b.Reserved[p] + b.Waiting[p]
+		slots := max(lacking[p]-b.capacity.pool[p]-pending[p], stuck[p], others) - coming[p]
+		if n := (need{slots: max(0, slots), wanted: lacking[p]+stuck[p]+others+coming[p] > 0}); n != (need{}) {
 			out[p] = n
 		}
 	}

@@ -48,9 +48,11 @@ func steps(from, to int) string {
 
 func TestMake_Spares(t *testing.T) {
 	paused := func(j *Job) { spare(1)(j); j.HoldReason = "paused by a user" }
-	later := func(j *Job) { spare(0)(j); j.SpareAfter = now.Add(time.Second) }
+	later := func(j *Job) { spare(0)(j); j.SpareGiven = now.Add(-time.Minute) }
 	young := func(j *Job) { spare(0)(j); j.LastChange = now.Add(-time.Second) }
 	justGrown := func(j *Job) { spare(1)(j); j.LastChange = now.Add(-time.Second) }
+	orphan := func(j *Job) { spare(1)(j); j.Frozen = "a worker has completed" }
+	only := func(nodes *Class) func(*Job) { return func(j *Job) { j.Groups[0].Class = nodes } }
 	unplaced := func(j *Job) {
 		j.Groups[0].Count++
 		spare(1)(j)
@@ -84,20 +86,90 @@ func TestMake_Spares(t *testing.T) {
 			"b spare workers 2→1 of which 0"},
 		"of the lower priority first": {nodes(2, 2).with("a", spare(1), 0, 1).with("b", func(j *Job) { spare(1)(j); j.Priority = 70 }, 0, 1).with("c", nil), []int{1, 1, 1},
 			"a spare workers 2→1 of which 0"},
-		"left in a job that is paused": {nodes(2, 1).with("a", paused, 0, 1, 0).with("b", nil), []int{2, 1}, ""},
-		"no longer wanted":             {nodes(2, 2).with("a", func(j *Job) { spare(1)(j); j.Spare = 0 }, 0, 1, 0), []int{2}, "a spare workers 3→2 of which 0"},
-		"just lost with its node":      {nodes(1, 1).with("a", func(j *Job) { unplaced(j); j.SparesSince = now }, 0, 1), []int{2}, ""},
-		"without a place":              {nodes(1, 1).with("a", unplaced, 0, 1), []int{2}, "a spare workers 3→2 of which 0"},
+		"one resize for all its room": {nodes(4).with("a", spare(1), 0, 0).with("b", nil, 0), []int{1, 3}, "a spare workers 2→1 of which 0"},
+		"no wait for room that is of no use": {func() *Cluster {
+			c := nodes(3, 1)
+			return c.with("a", spare(1), 0, 1).with("b", only(c.class(0)), 0)
+		}(), []int{1, 3}, "b grow workers 1→2, a spare workers 2→1 of which 0"},
+		"left in a job that has completed": {nodes(1).with("a", orphan, 0).with("b", nil), []int{0, 1}, ""},
+		"left in a job that is paused":     {nodes(2, 1).with("a", paused, 0, 1, 0).with("b", nil), []int{2, 1}, ""},
+		"no longer wanted":                 {nodes(2, 2).with("a", func(j *Job) { spare(1)(j); j.Spare = 0 }, 0, 1, 0), []int{2}, "a spare workers 3→2 of which 0"},
+		"just lost with its node":          {nodes(1, 1).with("a", func(j *Job) { unplaced(j); j.SparesSince = now }, 0, 1), []int{2}, ""},
+		"without a place":                  {nodes(1, 1).with("a", unplaced, 0, 1), []int{2}, "a spare workers 3→2 of which 0"},
 	} {
 		t.Run(name, func(t *testing.T) { must.Eq(t, c.want, c.cluster.plan(c.wants...).described()) })
 	}
 }
 
-// Jobs that are not elastic get the slots of spares, too.
+// Jobs that are not elastic get the slots of spares, too, even if no worker gives way to them.
 func TestMake_SparesOfARigidJob(t *testing.T) {
 	c := nodes(2, 2).with("a", spare(1), 0, 1, 0, 1)
 	c.Reserved = map[string]int{"gpu": 1}
 	must.Eq(t, "a spare workers 4→3 of which 0", c.plan(3).described())
+	c.Reserved, c.Waiting = nil, c.Reserved
+	must.Eq(t, "a spare workers 4→3 of which 0", c.plan(3).described())
+}
+
+// A job waits for the room of a spare that ends, but not for a process that does not end. Then it
+// gets the room of another spare.
+func TestMake_SpareThatDoesNotEnd(t *testing.T) {
+	ending := func(given time.Duration) func(*Job) {
+		return func(j *Job) {
+			j.Spare, j.SpareGiven = 1, now.Add(-given)
+			j.Groups[0].Count, j.Groups[0].Live[1].Ending = 1, true
+		}
+	}
+	for name, c := range map[string]struct {
+		given time.Duration
+		want  string
+	}{
+		"just given back": {time.Second, ""},
+		"an hour ago":     {time.Hour, "b grow workers 1→2, c spare workers 2→1 of which 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := nodes(5, 1)
+			cl.with("a", ending(c.given), 0, 0).with("b", func(j *Job) { j.Groups[0].Class = cl.class(0) }, 0).with("c", spare(1), 0, 1)
+			must.Eq(t, c.want, cl.plan(1, 3, 1).described())
+		})
+	}
+}
+
+// lent lets the pool lend a job a spare.
+func lent(held int) func(*Job) {
+	return func(j *Job) { spare(held)(j); j.Lent = true }
+}
+
+func TestMake_LentSpares(t *testing.T) {
+	high := func(held int) func(*Job) { return func(j *Job) { lent(held)(j); j.Priority = 70 } }
+	large := func(j *Job) { lent(0)(j); j.Groups[0].Need.Slots = 2 }
+	for name, c := range map[string]struct {
+		cluster *Cluster
+		lends   int
+		want    string
+	}{
+		"to the first":       {nodes(4).with("a", lent(0), 0).with("b", lent(0), 0), 1, "a spare workers 1→2 of which 1"},
+		"to both":            {nodes(4).with("a", lent(0), 0).with("b", lent(0), 0), 2, "a spare workers 1→2 of which 1, b spare workers 1→2 of which 1"},
+		"by priority":        {nodes(4).with("a", lent(0), 0).with("b", high(0), 0), 1, "b spare workers 1→2 of which 1"},
+		"not taken from one": {nodes(4).with("a", high(0), 0).with("b", lent(1), 0, 0), 1, ""},
+		"next to its own":    {nodes(4).with("a", spare(1), 0, 0).with("b", lent(0), 0), 1, "b spare workers 1→2 of which 1"},
+		"not for a part":     {nodes(8).with("a", large, 0), 1, ""},
+		"for a whole worker": {nodes(8).with("a", large, 0), 2, "a spare workers 1→2 of which 1"},
+		"fewer":              {nodes(4).with("a", lent(1), 0, 0).with("b", lent(1), 0, 0), 1, "b spare workers 2→1 of which 0"},
+		"none any longer":    {nodes(4).with("a", lent(1), 0, 0).with("b", lent(1), 0, 0), 0, "a spare workers 2→1 of which 0, b spare workers 2→1 of which 0"},
+		"to the next with room": {func() *Cluster {
+			c := nodes(1, 2)
+			return c.with("a", func(j *Job) { lent(0)(j); j.Groups[0].Class = c.class(0) }, 0).with("b", lent(0), 1)
+		}(), 1, "b spare workers 1→2 of which 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cluster.Lends = map[string]int{"gpu": c.lends}
+			wants := make([]int, len(c.cluster.Jobs))
+			for i := range wants {
+				wants[i] = 1
+			}
+			must.Eq(t, c.want, c.cluster.plan(wants...).described())
+		})
+	}
 }
 
 // Spares make room for a gang by the slots that it lacks, also if its first group holds none.
@@ -208,6 +280,9 @@ func (s *nomad) checkSpares(c *Cluster, p *Plan) {
 		for _, a := range p.Actions {
 			if a.Job == job.Key && a.Spares != nil {
 				n = a.Spares["workers"]
+				if a.Cause == Grow {
+					coming += max(0, job.HeldSpares()-n) // it grows by a spare, and leaves room to others
+				}
 			}
 			if a.Job == job.Key && len(a.Steps) > 0 {
 				coming += max(0, a.Steps[0].From-a.Steps[0].To)

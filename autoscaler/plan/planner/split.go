@@ -97,6 +97,11 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 		b.coming[job.Pool] = true
 		b.wait(j, to, more, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
 		return
+	case (from > 0 || reach == 0) && b.lentRoom(j):
+		b.coming[job.Pool] = true
+		b.wait(j, to, b.now.Add(b.o.PlacementTimeout), fmt.Sprintf("room for %d more now, the rest when spares have gone", room))
+		b.noteShortfall(to - from - room)
+		return
 	}
 	if reach <= from {
 		need := max(job.smallest(), job.Sizes.Above(from)) - from

@@ -89,7 +89,7 @@ type Leader struct {
 	stallReported  uint64                  // generation of the ring whose stall was reported
 	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
-	scaled         bool                    // the job's counts are known; see Scaled
+	scaled         bool                    // the job's counts can be read; see Scaled
 	status         *wire.Status
 	ranks          int // version of status.Ranks and status.Stall, which grows with each change
 }
@@ -181,10 +181,11 @@ func (l *Leader) Resize(host elastic.HostID, slots int) {
 	l.post(func() { l.step(l.ctx, elastic.HostSlots{Host: host, Slots: slots}) })
 }
 
-// Scaled states the sizes of the groups whose sizes are known; nil if it is none.
-func (l *Leader) Scaled(groups map[string]elastic.GroupSize) {
+// Scaled states the sizes of the groups whose sizes are known, nil if it is none, and whether
+// the agent may read them.
+func (l *Leader) Scaled(groups map[string]elastic.GroupSize, may bool) {
 	l.post(func() {
-		l.scaled = true
+		l.scaled = may
 		l.step(l.ctx, elastic.Scaled{Groups: groups})
 	})
 }

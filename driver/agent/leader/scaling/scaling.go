@@ -6,6 +6,7 @@ package scaling
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"time"
 
@@ -33,6 +34,7 @@ type Reader struct {
 	token  nomadapi.Token
 	job    string
 	log    hclog.Logger
+	retry  time.Duration
 }
 
 // New returns a Reader of an agent's job.
@@ -42,26 +44,27 @@ func New(c config.Config, token nomadapi.Token, log hclog.Logger) (*Reader, erro
 		return nil, err
 	}
 	client.SetNamespace(c.Namespace)
-	return &Reader{client: client, token: token, job: c.JobID, log: log}, nil
+	return &Reader{client: client, token: token, job: c.JobID, log: log, retry: retry}, nil
 }
 
 // Watch calls report with the sizes of the job's groups, and again whenever they change, until
-// ctx ends. Groups whose sizes are not known are left out. Watch calls ready once, after the
-// first read or its failure.
-func (r *Reader) Watch(ctx context.Context, report func(groups map[string]elastic.GroupSize), ready func()) {
+// ctx ends. Groups whose sizes are not known are left out. If Nomad refuses to answer twice in a
+// row, the sizes may be out of date for good, and Watch reports that it may not read them. Watch
+// calls ready once, after the first read or its failure.
+func (r *Reader) Watch(ctx context.Context, report func(groups map[string]elastic.GroupSize, may bool), ready func()) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	groups, index, err := r.read(first, 0)
 	cancel()
 	if err == nil {
-		report(groups)
+		report(groups, true)
 	}
 	ready()
-	known := err == nil
+	known, denied := err == nil, false
 	for ctx.Err() == nil {
 		pause := pollPause
 		if err != nil {
 			r.log.Debug("the job's counts can't be read; it keeps no spare hosts for the autoscaler", "error", err)
-			index, pause = 0, retry
+			index, pause = 0, r.retry
 		}
 		select {
 		case <-ctx.Done():
@@ -69,12 +72,21 @@ func (r *Reader) Watch(ctx context.Context, report func(groups map[string]elasti
 		case <-time.After(pause):
 		}
 		var now map[string]elastic.GroupSize
-		if now, index, err = r.read(ctx, index); err == nil && (!known || !maps.Equal(now, groups)) {
+		now, index, err = r.read(ctx, index)
+		switch again := denied; {
+		case err == nil && (!known || !maps.Equal(now, groups)):
 			known, groups = true, now
-			report(groups)
+			report(groups, true)
+		case again && known && refused(err):
+			known = false
+			report(nil, false)
 		}
+		denied = refused(err)
 	}
 }
+
+// refused reports whether Nomad does not let the identity read the job.
+func refused(err error) bool { return errors.Is(nomadapi.Explain(err, ""), nomadapi.ErrForbidden) }
 
 // read reads the job's scaling status once it is newer than index.
 func (r *Reader) read(ctx context.Context, index uint64) (map[string]elastic.GroupSize, uint64, error) {

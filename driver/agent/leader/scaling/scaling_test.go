@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
@@ -89,12 +90,18 @@ func TestWatch(t *testing.T) {
 	must.NoError(t, os.WriteFile(file, []byte("secret"), 0o600))
 	r, err := New(config.Config{NomadAddr: server.URL, Namespace: "default", JobID: "train"}, nomadapi.Token{File: file}, hclog.NewNullLogger())
 	must.NoError(t, err)
+	r.retry = time.Millisecond
 
 	ctx, cancel := context.WithCancel(context.Background())
 	got, ready := make(chan map[string]elastic.GroupSize, 9), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r.Watch(ctx, func(groups map[string]elastic.GroupSize) { got <- groups }, func() { close(ready) })
+		r.Watch(ctx, func(groups map[string]elastic.GroupSize, may bool) {
+			if may != (groups != nil) {
+				t.Errorf("sizes %v, and it may read them: %v", groups, may)
+			}
+			got <- groups
+		}, func() { close(ready) })
 	})
 	<-ready
 	must.Eq(t, of(8, 1), <-got)
@@ -103,14 +110,25 @@ func TestWatch(t *testing.T) {
 	mu.Unlock()
 	close(changed)
 	must.Eq(t, of(6, 1), <-got)
+
+	mu.Lock()
+	forbidden = true // old sizes must not keep new hosts out of the ring for good
+	mu.Unlock()
+	must.Nil(t, <-got)
+	mu.Lock()
+	forbidden = false
+	mu.Unlock()
+	must.Eq(t, of(6, 1), <-got)
 	cancel()
 	wg.Wait()
 
+	mu.Lock()
 	forbidden = true
+	mu.Unlock()
 	ctx, cancel = context.WithCancel(context.Background())
 	ready = make(chan struct{})
 	wg.Go(func() {
-		r.Watch(ctx, func(map[string]elastic.GroupSize) { t.Error("reported") }, func() { close(ready) })
+		r.Watch(ctx, func(map[string]elastic.GroupSize, bool) { t.Error("reported") }, func() { close(ready) })
 	})
 	<-ready
 	cancel()
