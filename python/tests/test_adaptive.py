@@ -281,7 +281,11 @@ class Values(Alone):
         self.assertEqual(committed, batch.state_dict())
         self.assertEqual((8, 3), (batch.local, batch.passes))
         steps(1)
-        self.assertEqual({"step": 0, "samples": 8 * batch.progress}, state.report())
+        report = state.report()
+        self.assertAlmostEqual(batch.efficiency * 3, report["adaptive"].pop("lr_factor"))
+        self.assertEqual({"step": 0, "samples": 8 * batch.progress, "adaptive": {
+            "initial": 8, "batch": 24, "accumulation": 3, "efficiency": batch.efficiency}}, report)
+        self.assertAlmostEqual(batch.efficiency * 3, batch.worth(24))
 
     def test_members_and_newcomers_measure_the_same_steps(self):
         """Measuring is collective. A newcomer has not seen the optimizer before its first step."""

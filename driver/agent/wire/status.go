@@ -47,6 +47,8 @@ type Status struct {
 	Epoch      *float64 `json:"epoch,omitempty"`
 	TotalSteps *float64 `json:"total_steps,omitempty"`
 	Loss       *float64 `json:"loss,omitempty"`
+	// Adaptive is the batch of a script that adapts it, nil for any other script.
+	Adaptive *Adaptive `json:"adaptive,omitempty"`
 	// ProgressAt is when the script last reported, in Unix seconds.
 	ProgressAt float64 `json:"progress_at,omitempty"`
 	// SteppedAt is when the last known step was made, in Unix seconds.

@@ -74,6 +74,7 @@ class AdaptiveBatch:
         self._division = self._bounds.divide(initial, 1)
         self._next = initial
         self._changes = 0
+        self._factor = 1.0  # of the learning rate, in the last step
         # The current step.
         self._meter: Optional[Meter] = None
         self._ddp: "Optional[weakref.ref[DistributedDataParallel]]" = None
@@ -131,6 +132,10 @@ class AdaptiveBatch:
         """How much a sample contributes, relative to a sample of the initial batch."""
         return rules.efficiency(self._noise.scale, self._bounds.initial, self.total)
 
+    def worth(self, samples: float) -> float:
+        """Returns how many steps with the initial batch these samples are worth at the present batch."""
+        return samples * self.efficiency / self._bounds.initial
+
     @contextlib.contextmanager
     def accumulate(self, ddp: DistributedDataParallel) -> Iterator[None]:
         """Do the forward and the backward pass of each batch in this context. Gradients are reduced in the last pass of a step."""
@@ -164,8 +169,8 @@ class AdaptiveBatch:
         if not self._complete:
             return False
         total, scale = self._own() * self._ranks, self._noise.scale
-        factor = rules.lr_factor(self._rule, scale, self._bounds.initial, total)
-        with _scaled(optimizer, factor):
+        self._factor = rules.lr_factor(self._rule, scale, self._bounds.initial, total)
+        with _scaled(optimizer, self._factor):
             optimizer.step()
         optimizer.zero_grad()
         self._progress += rules.gain(scale, self._bounds.initial, total)
@@ -199,6 +204,11 @@ class AdaptiveBatch:
                 return
 
     # For the State and its session.
+
+    def report(self) -> Dict[str, float]:
+        """Returns what commits report of the batch, in addition to its work."""
+        return {"initial": self._bounds.initial, "batch": self.total, "accumulation": self.passes, "efficiency": self.efficiency,
+                "lr_factor": self._factor}
 
     def state_dict(self) -> Dict[str, Any]:
         return {"target": self._target, "progress": self._progress, "steps": self._steps,

@@ -312,7 +312,7 @@ class Core:
     def report(self) -> Dict[str, Any]:
         """Returns the progress that a commit reports."""
         fields = {name: self.handlers[name].value for name in reporting.FIELDS if name in self.handlers}
-        return fields if self.batch is None else {**fields, "samples": self.batch.work}
+        return fields if self.batch is None else {**fields, "samples": self.batch.work, "adaptive": self.batch.report()}
 
     # Checkpoints.
 
