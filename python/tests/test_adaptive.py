@@ -287,6 +287,28 @@ class Values(Alone):
             "initial": 8, "batch": 24, "accumulation": 3, "efficiency": batch.efficiency}}, report)
         self.assertAlmostEqual(batch.efficiency * 3, batch.worth(24))
 
+    def test_a_refused_commit_has_written_nothing(self):
+        batch = kolo.AdaptiveBatch(initial=8, max=8, local_max=4, lr="adascale")
+        state = kolo.State(batch=batch, step=0)
+        core, session = core_of(state), mock.Mock(size=1)
+        core.attach(session)
+        model = torch.nn.Linear(5, 3)
+        ddp, optimizer = DistributedDataParallel(model), torch.optim.SGD(model.parameters(), 0.01)
+        state.commit()
+        number = core.ledger.number
+        session.reset_mock()
+        state.step = 1
+        with batch.accumulate(ddp):
+            ddp(torch.randn(4, 5)).square().mean().backward()
+        self.assertFalse(batch.step(optimizer))
+        for refused in (state.commit, state.check):
+            with self.assertRaisesRegex(RuntimeError, r"commit after batch.step\(\) has returned True"):
+                refused()
+        self.assertEqual([], session.method_calls)
+        self.assertEqual(number, core.ledger.number)
+        state.restore()
+        self.assertEqual(0, state.step)
+
     def test_members_and_newcomers_measure_the_same_steps(self):
         """Measuring is collective. A newcomer has not seen the optimizer before its first step."""
         def step(batch, ddp, optimizer):

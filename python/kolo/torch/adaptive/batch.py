@@ -240,10 +240,14 @@ class AdaptiveBatch:
         self._meter = self._ddp = self._optimizer = None
         self._clear()
 
-    def proposal(self) -> int:
-        """Returns the batch that rank 0 wants from the next commit on; 0 on other ranks."""
+    def check_step(self) -> None:
+        """Raises within a step, whose gradients a commit would lose."""
         if self._passes:
             raise RuntimeError("a commit within a step would lose gradients: commit after batch.step() has returned True")
+
+    def proposal(self) -> int:
+        """Returns the batch that rank 0 wants from the next commit on; 0 on other ranks."""
+        self.check_step()
         now = place.current()
         return self._next if now is None or now.rank == 0 else 0
 
