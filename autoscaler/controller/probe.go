@@ -176,6 +176,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 			c.poke() // it can have a spare now
 		}
 	}
+	j.batch.keeps = got.KeepsBatch
 	j.training = report.Training(got)
 	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
 	adapts := j.Adapts

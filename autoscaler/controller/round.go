@@ -69,6 +69,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.apply(ctx, view, plan)
 		c.unprotect(ctx, view)
 		c.report(ctx, view.Ineligible)
+		c.tellBatches(ctx, view)
 	}
 	return wake, nil
 }

@@ -287,6 +287,20 @@ class Values(Alone):
             "initial": 8, "batch": 24, "accumulation": 3, "efficiency": batch.efficiency}}, report)
         self.assertAlmostEqual(batch.efficiency * 3, batch.worth(24))
 
+    def test_the_operator_keeps_the_batch(self):
+        batch = kolo.AdaptiveBatch(initial=8, max=64, local_max=8, lr="adascale")
+        batch.adopt(32)
+        self.assertEqual(32, batch.proposal())
+        batch.keep(True)
+        self.assertEqual(8, batch.proposal())
+        batch.adopt(8)
+        self.assertEqual(8, batch.total)
+        batch.keep(False)
+        self.assertEqual(8, batch.proposal())
+        self.addCleanup(place.enter, None)
+        place.enter(Place(1, 1, 2))
+        self.assertEqual(0, batch.proposal())
+
     def test_a_refused_commit_has_written_nothing(self):
         batch = kolo.AdaptiveBatch(initial=8, max=8, local_max=4, lr="adascale")
         state = kolo.State(batch=batch, step=0)

@@ -29,6 +29,7 @@ type Progress struct {
 	Complete    bool                `json:"complete"`
 	SparesReady int                 `json:"spares_ready"`
 	TakesSpares bool                `json:"takes_spares"` // the driver keeps the spares that a scaling event states
+	KeepsBatch  bool                `json:"keeps_batch"`  // the driver knows that the job must not adapt its batch
 
 	Straggler *Straggler `json:"straggler"` // nil if no rank makes the others wait
 	Stall     *Stall     `json:"stall"`     // the last one; nil if there was none

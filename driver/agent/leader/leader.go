@@ -88,6 +88,8 @@ type Leader struct {
 	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
 	scaled         bool                    // the job's counts are known; see Scaled
+	keepsBatch     bool                    // the job must not adapt its batch
+	batchStated    bool                    // keepsBatch is not only what an earlier leader knew
 	status         *wire.Status
 	ranks          int // version of status.Ranks, which grows with each change
 }
@@ -184,6 +186,18 @@ func (l *Leader) Scaled(groups map[string]elastic.GroupSize) {
 	l.post(func() {
 		l.scaled = true
 		l.step(l.ctx, elastic.Scaled{Groups: groups})
+	})
+}
+
+// KeepBatch states whether the job must not adapt its batch. The hosts learn it from the
+// status.
+func (l *Leader) KeepBatch(keep bool) {
+	l.post(func() {
+		changed := keep != l.keepsBatch
+		l.keepsBatch, l.batchStated = keep, true
+		if changed {
+			l.publish()
+		}
 	})
 }
 

@@ -41,6 +41,8 @@ type Status struct {
 	// TakesSpares states that the job keeps as many spare hosts as the autoscaler asks for:
 	// its processes can change their ring, and its agents can read the job's counts.
 	TakesSpares bool `json:"takes_spares,omitempty"`
+	// KeepsBatch states that the autoscaler has told the job not to adapt its batch.
+	KeepsBatch bool `json:"keeps_batch,omitempty"`
 
 	Step       *float64 `json:"step,omitempty"`
 	Samples    *float64 `json:"samples,omitempty"`

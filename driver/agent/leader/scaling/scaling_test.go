@@ -57,6 +57,29 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// The newest event about the batch counts, whatever happened to the count.
+func TestKeepBatch(t *testing.T) {
+	const keep, adapt = `{"Time":5,"Meta":{"kolo":{"adapt_batch":false}}}`, `{"Time":6,"Meta":{"kolo":{"adapt_batch":true}}}`
+	const scaled = `{"Time":9,"Count":9,"Meta":{"kolo":{"cause":"grow"}}}`
+	for events, want := range map[string][2]bool{
+		``:                  {false, false},
+		scaled:              {false, false},
+		keep:                {true, true},
+		scaled + `,` + keep: {true, true},
+		adapt + `,` + keep:  {false, true},
+		keep + `,` + adapt:  {false, true},
+		`{"Time":5,"Meta":{"kolo":{"adapt_batch":"no"}}}`:   {false, false},
+		`{"Time":5,"Meta":{"kolo":[false]}}`:                {false, false},
+		`{"Time":5,"Meta":{"other":{"adapt_batch":false}}}`: {false, false},
+	} {
+		got, known := keepBatch(status(t, 9, events))
+		must.Eq(t, want, [2]bool{got, known}, must.Sprint(events))
+	}
+	a, b := Stated{Groups: of(8, 1)}, Stated{Groups: of(8, 1), BatchStated: true}
+	must.True(t, a.equal(&a))
+	must.False(t, a.equal(&b))
+}
+
 // A change is reported as soon as Nomad answers, and an identity that may not read the job
 // keeps no one waiting.
 func TestWatch(t *testing.T) {
@@ -94,7 +117,7 @@ func TestWatch(t *testing.T) {
 	got, ready := make(chan map[string]elastic.GroupSize, 9), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r.Watch(ctx, func(groups map[string]elastic.GroupSize) { got <- groups }, func() { close(ready) })
+		r.Watch(ctx, func(s Stated) { got <- s.Groups }, func() { close(ready) })
 	})
 	<-ready
 	must.Eq(t, of(8, 1), <-got)
@@ -110,7 +133,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel = context.WithCancel(context.Background())
 	ready = make(chan struct{})
 	wg.Go(func() {
-		r.Watch(ctx, func(map[string]elastic.GroupSize) { t.Error("reported") }, func() { close(ready) })
+		r.Watch(ctx, func(Stated) { t.Error("reported") }, func() { close(ready) })
 	})
 	<-ready
 	cancel()

@@ -75,6 +75,7 @@ class AdaptiveBatch:
         self._next = initial
         self._changes = 0
         self._factor = 1.0  # of the learning rate, in the last step
+        self._kept = False  # the operator wants the initial batch
         # The current step.
         self._meter: Optional[Meter] = None
         self._ddp: "Optional[weakref.ref[DistributedDataParallel]]" = None
@@ -249,7 +250,15 @@ class AdaptiveBatch:
         """Returns the batch that rank 0 wants from the next commit on; 0 on other ranks."""
         self.check_step()
         now = place.current()
-        return self._next if now is None or now.rank == 0 else 0
+        wanted = self._bounds.initial if self._kept else self._next
+        return wanted if now is None or now.rank == 0 else 0
+
+    def keep(self, kept: bool) -> None:
+        """States whether the initial batch is to be kept from the next commit on. Only rank 0's statement counts."""
+        now = place.current()
+        if kept and not self._kept and now is not None and now.rank == 0:
+            log("the batch stays at its initial size: the operator of the cluster does not let it adapt (adapt_batch = false)")
+        self._kept = kept
 
     def adopt(self, batch: int) -> None:
         """Changes the batch to the one that rank 0 has proposed at the last commit. 0 is no proposal."""
