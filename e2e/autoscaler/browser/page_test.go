@@ -35,7 +35,7 @@ func TestPage_Views(t *testing.T) {
 		{"overview", "/", []string{"Pool gpu", "protein-fold", "research takes back 4 slots", "Entitled now", "93 %", "1 job hangs", "3 slots are free, but each of these jobs needs at least 4."}},
 		{"nodes", "/nodes", []string{"gpu / rack-1", "gpu-04", "Xid 79", "llama-pretrain 4, resnet-sweep 4", "8 slots unused: whisper-finetune hangs", "only with problems (2)"}},
 		{"plan", "/plan", []string{"What the policies would do now", "Another policy", "3 jobs with workers keep their sizes, and 3 jobs without workers get none"}},
-		{"job", "/job/default/resnet-sweep", []string{"Last change 12 → 8 workers", "12 → 8", "240 ms", "91 %", "Samples per second", "0, 1, 2, 3", "GPU-00005127"}},
+		{"job", "/job/default/resnet-sweep", []string{"Last change 12 → 8 workers", "12 → 8", "240 ms", "91 %", "Samples per second", "0, 1, 2, 3", "GPU-00005127", "512 samples", "2 passes, efficiency 78 %, learning rate × 6.24"}},
 		{"hangs", "/job/default/whisper-finetune", []string{"no step for 6 min"}},
 		{"waits", "/job/default/protein-fold", []string{"number 1 in queue research", "Expected start"}},
 	} {
