@@ -163,6 +163,12 @@ class Gradients(Alone):
         self.train(batch, model, torch.optim.Adam(model.parameters()), torch.randn(80, 2, 5), 40)
         self.assertGreater(batch.state_dict()["noise"]["count"], 10)
 
+    def test_step_times_of_frequent_measurements(self):
+        model = torch.nn.Linear(5, 3)
+        batch = kolo.AdaptiveBatch(initial=4, max=4, local_max=4, lr="adascale", every=2)
+        self.train(batch, model, torch.optim.SGD(model.parameters(), 0.01), torch.randn(10, 4, 5), 10)
+        self.assertEqual([1], [ranks for ranks, _ in batch.state_dict()["times"]])
+
     def test_half_precision(self):
         model = torch.nn.Linear(5, 3, dtype=torch.bfloat16)
         batch = kolo.AdaptiveBatch(initial=4, max=4, local_max=2, lr="adascale", every=2)

@@ -330,7 +330,9 @@ class AdaptiveBatch:
         """
         own, passes, size = self._own(), self._passes, self._ranks
         uneven = float(self._divisor > 0)  # gradients of passes with different numbers of samples are not compared
-        seconds = statistics.median(self._durations) if len(self._durations) >= TIMED else 0.0
+        seconds = 0.0
+        if len(self._durations) >= TIMED:  # else they count at a later measurement
+            seconds, self._durations = statistics.median(self._durations), []
         if size > 1:  # all ranks take the means, because CPUs of two kinds may differ in the last bits of a norm
             local, reduced = meter.reduced_norms()
             values = torch.stack([local, reduced, *(torch.full_like(local, value) for value in (seconds, uneven))])
@@ -346,7 +348,6 @@ class AdaptiveBatch:
             if pair is not None:
                 self._noise.observe(Norm(float(pair[0]), own), Norm(float(pair[1]), 2 * own))
         self._times.observe(size, self._division.share, seconds)
-        self._durations = []
         self._next = choose(self._bounds, self._target, size, self._noise.scale, self._times)
 
     def _time(self) -> None:
