@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 import kolo.torch as kolo
 from kolo.torch import place
 from kolo.torch.adaptive import batch as batches
+from kolo.torch.adaptive import measure
 from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
@@ -154,6 +155,12 @@ class Gradients(Alone):
         for local_max in 4, 16:
             ratio = self.noise(local_max, lambda p: torch.optim.AdamW(p, 0.0, betas=(0.9, 0.99), weight_decay=0), steps=1000, weights=second_moment)
             self.assertAlmostEqual(1, ratio, delta=0.15)
+
+    def test_a_gradient_that_is_divided_in_parts(self):
+        for dtype, delta in ((torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 1e-3)):
+            gradient, second = torch.randn(3, 2 ** 17).to(dtype), torch.rand(3, 2 ** 17).add(0.5).to(dtype)
+            expected = (gradient.double() / (second.double().sqrt() / 0.9 + 0.001)).square().sum()
+            self.assertAlmostEqual(1, float(measure.scaled_squared(gradient, measure.Scale(second, 0.9, 0.001)) / expected), delta=delta)
 
     def test_a_young_adam_is_not_measured(self):
         model = torch.nn.Linear(5, 3)
