@@ -206,6 +206,8 @@ type JobStatus struct {
 
 	Straggler *Straggler `json:"straggler,omitempty"` // absent if no rank makes the others wait
 
+	Adaptive *Adaptive `json:"adaptive,omitempty"` // absent unless the training adapts its batch
+
 	WriteError string `json:"write_error,omitempty"` // of the last write, if it failed
 
 	Lacks *Lack `json:"lacks,omitempty"` // only from the leader; absent if the job lacks nothing

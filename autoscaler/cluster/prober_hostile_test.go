@@ -72,6 +72,8 @@ func TestProber_RefusesAnswers(t *testing.T) {
 		"many resizes":             {answer(`{"resizes":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}`), "resizes has 5000 entries"},
 		"a ring of negative size":  {answer(`{"size":-4}`), "size is -4"},
 		"a resize past all":        {answer(`{"resizes":[{"from":1,"to":4611686018427387904}]}`), "a resize from 1 to 4611686018427387904"},
+		"an impossible batch":      {answer(`{"adaptive":{"initial":32,"batch":1e300,"accumulation":1,"efficiency":1,"lr_factor":1}}`), "a number of adaptive is invalid"},
+		"a batch without numbers":  {answer(`{"adaptive":{}}`), "a number of adaptive is invalid"},
 		"an impossible rank":       {answer(`{"ranks":[{"rank":-1,"alloc_id":"a"}]}`), "rank -1 or its allocation ID is invalid"},
 		"a long allocation":        {answer(`{"ranks":[{"rank":0,"alloc_id":"` + strings.Repeat("x", 65) + `"}]}`), "rank 0 or its allocation ID is invalid"},
 		"a secret":                 {answer(`{"job":"SECRET","namespace":"SECRET"}`), "another job answers"},

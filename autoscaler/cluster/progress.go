@@ -53,6 +53,9 @@ func readProgress(text []byte) (*history.Progress, error) {
 	if s := p.Straggler; s != nil && (!slots(s.Rank) || len(s.AllocID) > allocIDLimit || !s.Valid()) {
 		return nil, fmt.Errorf("straggler %d, its allocation ID or its numbers are invalid", s.Rank)
 	}
+	if a := p.Adaptive; a != nil && !a.Valid() {
+		return nil, errors.New("a number of adaptive is invalid")
+	}
 	if s := p.Stall; s != nil {
 		if !slots(s.Size) || !s.Valid() {
 			return nil, errors.New("the size, the duration or the time of stall is invalid")

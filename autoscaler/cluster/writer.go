@@ -259,6 +259,32 @@ func (w *Writer) Report(ctx context.Context, a IneligibleJob) error {
 	return nil
 }
 
+// batchKey is the key of whether a job may adapt its batch, in the data of a scaling event
+// without a count. The driver reads it; see driver/agent/leader/scaling.
+const batchKey = "adapt_batch"
+
+// TellBatch tells a job whether it may adapt its batch, by a scaling event that changes no
+// count.
+func (w *Writer) TellBatch(ctx context.Context, key identity.JobKey, group string, may bool) error {
+	if err := w.turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	text := "the node pool does not let jobs adapt their batch: the job keeps its initial one (adapt_batch = false)"
+	if may {
+		text = "the node pool lets jobs adapt their batch"
+	}
+	_, _, err := w.watcher.client.Jobs().ScaleWithRequest(key.ID, &api.ScalingRequest{
+		Target: groupTarget(group), Message: "kolo: " + text, Meta: map[string]any{metaKey: map[string]any{batchKey: may}},
+	}, (&api.WriteOptions{Namespace: key.Namespace}).WithContext(ctx))
+	w.record(audit.Entry{Action: audit.Report, Group: group, Reason: text}, key, err)
+	if err != nil {
+		return fmt.Errorf("telling %s about its batch: %w", key, err)
+	}
+	return nil
+}
+
 // record adds a write to the audit log.
 func (w *Writer) record(e audit.Entry, key identity.JobKey, err error) {
 	e.Namespace, e.Job, e.Err = key.Namespace, key.ID, err

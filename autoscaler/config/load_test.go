@@ -194,6 +194,7 @@ func TestParse_Mistakes(t *testing.T) {
 		"own policy with options": {"policy_dir = \"/p\"\npool \"a\" {\n policy \"mine\" {\n  x = 1\n }\n}", "kolo.hcl:3: Options for an external policy"},
 		"pool all":                {`pool "all" {}`, `write pool "*"`},
 		"pack what":               {"pool \"a\" {\n\n pack = \"rack\"\n}", `kolo.hcl:3: Wrong value for pack: "rack" is not known; write one of none, node`},
+		"adapt batch as text":     {"pool \"a\" {\n adapt_batch = \"no\"\n}", "kolo.hcl:2: Wrong value for adapt_batch: A bool is expected; write adapt_batch = true"},
 		"idle action alone":       {"pool \"a\" {\n idle_action = \"shrink\"\n}", "kolo.hcl:2: Missing argument: No job of this pool is ever idle; write idle_after = \"30m\", or remove idle_action."},
 		"unknown idle action":     {"pool \"a\" {\n idle_after = \"30m\"\n idle_action = \"kill\"\n}", "kolo.hcl:3: Wrong value for idle_action"},
 		"short idle time":         {"pool \"a\" {\n idle_after = \"5s\"\n}", "kolo.hcl:2: Wrong value for idle_after: 5s is outside 1m to 168h."},

@@ -56,6 +56,8 @@ type Pool struct {
 	// idle. With 0, no job is idle. IdleAction states what is done to an idle job.
 	IdleAfter  time.Duration
 	IdleAction string
+	// AdaptBatch permits jobs to adapt their batch.
+	AdaptBatch bool
 	// MaxMigrations is how often the workers of one job may move within an hour.
 	MaxMigrations int
 
@@ -83,6 +85,7 @@ func (p *Pool) settings() settings {
 		define("pack", &p.Pack, "none", oneOf("none", PackNode), "`node` keeps nodes free of workers where there is a choice."),
 		define("idle_after", &p.IdleAfter, 0, duration("1m", "168h"), "Time without a step, or without use of its GPUs, after which a job that holds slots is [idle](#idle-jobs).").or("never"),
 		define("idle_action", &p.IdleAction, IdleNotify, oneOf(IdleNotify, IdleShrink, IdleSuspend), "Action on an [idle](#idle-jobs) job. `notify`: it is reported. `shrink`: it also shrinks to its minimum. `suspend`: it is suspended if it is `preemptible`, and otherwise shrinks."),
+		define("adapt_batch", &p.AdaptBatch, true, boolean, "With `false`, jobs that [adapt their batch](../howto/let-the-batch-adapt.md#what-an-operator-decides) keep their initial one."),
 		define("share", &p.Share, "", oneOf(ShareNone, ShareNamespaces), "With `namespaces`, each namespace that no `queue` block takes is a queue of weight 1. With `none`, the pool is [not divided](#other-pools).").or("[as below](#divided-pools)"),
 		define("half_life", &p.HalfLife, 0, halfLife, "Time after which a borrowed slot-hour [counts half](#shares-over-time), for queues without their own `half_life`. With `0s`, the past does not count."),
 		define("slot_cost", &p.SlotCost, nil, costs, "[Cost of a slot](#cost-of-slots) by device.").or("1 for all"),

@@ -20,11 +20,12 @@ func (j *job) hangs(running int) time.Duration {
 	}
 	usual := 0.0 // of this size, or else the longest
 	for _, p := range j.Points() {
+		step := p.StepTime * j.PerStep(p.Size) // the known times are those of a unit of work
 		if p.Size == running {
-			usual = p.StepTime
+			usual = step
 			break
 		}
-		usual = max(usual, p.StepTime)
+		usual = max(usual, step)
 	}
 	quiet := j.series.Heard().Sub(j.series.Stepped())
 	if usual == 0 || quiet < hungAfter || quiet.Seconds() < hungSteps*usual {

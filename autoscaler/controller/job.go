@@ -43,6 +43,7 @@ type job struct {
 	promise   promise
 	stalls    stalls
 	spares    spareState
+	batch     batchState
 
 	wasAlive bool             // the job has had workers since it last failed
 	series   *timeline.Series // reports of its training

@@ -92,6 +92,7 @@ type target struct {
 	key      identity.JobKey
 	pool     string
 	kind     string
+	queue    string
 	slots    int
 	services []string
 	known    cluster.Endpoint
@@ -120,7 +121,7 @@ func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 				j.endpoint = cluster.Endpoint{} // its port may be another's
 			}
 			all = append(all, target{
-				key: key, pool: v.Jobs[i].Pool, kind: kindKey(key, f), slots: ringSlots(f), services: f.Services, known: j.endpoint, batch: f.Batch,
+				key: key, pool: v.Jobs[i].Pool, kind: kindKey(key, f), queue: f.Queue, slots: ringSlots(f), services: f.Services, known: j.endpoint, batch: f.Batch,
 			})
 		}
 	}
@@ -175,9 +176,13 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 			c.poke() // it can have a spare now
 		}
 	}
+	j.batch.keeps = got.KeepsBatch
 	j.training = report.Training(got)
 	j.series.Add(timeline.Sample{At: now, Size: got.Size, Step: got.Step, Samples: got.Samples, Loss: got.Loss})
+	adapts := j.Adapts
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
+	c.history.LearnAdapts(t.kind, t.queue, j.Job, now)
+	changed = changed || adapts != j.Adapts
 	for _, r := range resizes {
 		j.series.Note(report.Mark(&r))
 		if r.GapSeconds != nil {

@@ -69,6 +69,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.apply(ctx, view, plan)
 		c.unprotect(ctx, view)
 		c.report(ctx, view.Ineligible)
+		c.tellBatches(ctx, view)
 	}
 	return wake, nil
 }
@@ -81,7 +82,7 @@ func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner
 	}
 	for i := range v.Jobs {
 		j := c.job(v.Jobs[i].Key)
-		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError, Paused: c.overrides.IsPaused(v.Jobs[i].Key), Idle: j.idle, IdleBy: j.idleBy, Straggler: j.stragglerNow(), Hangs: j.hangs(v.Facts[i].Training())}
+		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError, Paused: c.overrides.IsPaused(v.Jobs[i].Key), Idle: j.idle, IdleBy: j.idleBy, Straggler: j.stragglerNow(), KeepsBatch: j.batch.keeps, Hangs: j.hangs(v.Facts[i].Training())}
 	}
 	for name, p := range c.policies {
 		r.Policies[name] = report.Policy{Line: p.line, Problem: p.problem}

@@ -68,6 +68,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*pol
 		index = append(index, i)
 		p := policyJob(j, f, h, c.history.Curve(h.Job, kindKey(j.Key, f)))
 		p.Alike = c.history.Alike(groupOf(j, f))
+		p.Adapts = c.history.Adapts(h.Job, kindKey(j.Key, f), f.Queue)
 		s.Jobs = append(s.Jobs, p)
 	}
 	s.Fixed = append(s.Fixed, rigidSlots(v, name)...)

@@ -147,3 +147,48 @@ func TestSnapshot_Spares(t *testing.T) {
 		})
 	}
 }
+
+// A job adapts its batch if its training says so. As long as it has not, the last job of its
+// kind decides, in the same queue only.
+func TestSnapshot_Adapts(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	v := twoRacks(t)
+	one := v.Jobs[0]
+	v.Jobs = nil
+	for _, queue := range []string{"a", "a", "b"} {
+		j := one
+		j.Key = identity.JobKey{Namespace: "default", ID: fmt.Sprint(len(v.Jobs))}
+		j.Min, j.Max = 1, 8
+		v.Jobs = append(v.Jobs, j)
+		v.Facts = append(v.Facts, cluster.Facts{Spec: &jobspec.Spec{Kind: "k", Weight: 1, Preferred: 4}, Queue: queue, Observation: history.Observation{Slots: 1}})
+	}
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
+	for i := range v.Jobs {
+		c.history.Job(v.Jobs[i].Key, &v.Facts[i].Observation, now)
+	}
+	adapt := func() (out []bool) {
+		s, _ := c.snapshot(v, "gpu", now)
+		for i := range s.Jobs {
+			out = append(out, s.Jobs[i].Adapts)
+		}
+		return out
+	}
+	must.Eq(t, []bool{false, false, false}, adapt())
+
+	first, kind := c.history.Jobs[v.Jobs[0].Key], kindKey(v.Jobs[0].Key, &v.Facts[0])
+	c.history.Learn(first, kind, &history.Progress{
+		Size: 1, Step: 9, Samples: 576, Adaptive: &history.Adaptive{Initial: 32, Batch: 64, Accumulation: 1, Efficiency: 1, LRFactor: 2},
+	}, 1, now)
+	c.history.LearnAdapts(kind, "a", first, now)
+	must.Eq(t, []bool{true, true, false}, adapt())
+
+	s, _ := c.snapshot(v, "gpu", now)
+	s.ResizeCost = 1
+	for i := range s.Jobs {
+		s.Jobs[i].Count = 0
+	}
+	p, err := builtin.Policies.Parse("kolo")
+	must.NoError(t, err)
+	d := p.Allocate(s)
+	must.Eq(t, []int{1, 1, 4}, []int{d.Allocations[0].Count, d.Allocations[1].Count, d.Allocations[2].Count}, must.Sprint("start_small applies to those that adapt"))
+}

@@ -99,7 +99,13 @@ func (a *agent) watchScaling(ctx context.Context, wg *sync.WaitGroup, l *leader.
 		return
 	}
 	ready := make(chan struct{})
-	wg.Go(func() { reader.Watch(ctx, l.Scaled, func() { close(ready) }) })
+	report := func(s scaling.Stated) {
+		l.Scaled(s.Groups, !s.Denied)
+		if s.BatchStated {
+			l.KeepBatch(s.KeepBatch)
+		}
+	}
+	wg.Go(func() { reader.Watch(ctx, report, func() { close(ready) }) })
 	<-ready
 }
 

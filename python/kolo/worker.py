@@ -14,6 +14,7 @@
        | progress(step, ...) --------->  |   as often as it likes
        | <------ change(generation)      |   leave at the next commit
        | <------ broken(generation)      |   a member is gone
+       | <------ batch(keep)             |   whether it must not adapt its batch
        | <------ end(generation)         |   instead of a place: there is none
 
 The connection is TCP on loopback, with one JSON object per line. The protocol's
@@ -98,6 +99,7 @@ class Client:
     def __init__(self, addr: str, secret: str, client: str = "kolo-python " + __version__,
                  versions: Optional[Mapping[str, str]] = None) -> None:
         self.on_broken: Optional[Callable[[int], None]] = None
+        self.keeps_batch = False  # the job must not adapt its batch
         self._changed = threading.Condition()
         self._place: Optional[Place] = None
         self._change = 0  # the highest generation that is to change
@@ -262,6 +264,9 @@ class Client:
         with self._changed:
             if kind == "place":
                 self._place = Place.parse(message)
+                self.keeps_batch = bool(message.get("keep_batch"))
+            elif kind == "batch":
+                self.keeps_batch = bool(message.get("keep"))
             elif kind == "change":
                 self._change = max(self._change, int(message.get("generation", 0)))
             elif kind == "attested":

@@ -212,16 +212,21 @@ def norms(megabytes):
     """Prints the processor time of the norms of a sampled step."""
     import torch
 
+    from kolo.torch.adaptive.measure import Scale, scaled_squared
+
     torch.set_num_threads(1)
     buckets = [torch.randn(25 * 1000 * 1000 // 4) for _ in range(max(1, megabytes // 25))]
-    times = []
-    for _ in range(15):
-        begin = time.process_time()
-        sum(float(torch.linalg.vector_norm(bucket)) ** 2 for bucket in buckets)
-        times.append(1000 * (time.process_time() - begin))
-    middle = statistics.median(times)
-    print("norm of %d MB: %.1f ms [%.1f, %.1f] of one core; before and after the reduction, with every=100: %.2f ms a step" % (
-        megabytes, middle, min(times), max(times), 2 * middle / 100))
+    scales = [Scale(torch.rand_like(bucket), 0.9, 1e-8) for bucket in buckets]
+    for what, norm in (("SGD", lambda: [torch.linalg.vector_norm(bucket) for bucket in buckets]),
+                       ("Adam", lambda: [scaled_squared(*pair) for pair in zip(buckets, scales)])):
+        times = []
+        for _ in range(15):
+            begin = time.process_time()
+            norm()
+            times.append(1000 * (time.process_time() - begin))
+        middle = statistics.median(times)
+        print("%s: norm of %d MB: %.1f ms [%.1f, %.1f] of one core; before and after the reduction, with every=100: %.2f ms a step" % (
+            what, megabytes, middle, min(times), max(times), 2 * middle / 100))
 
 
 def cost(megabytes, rounds):

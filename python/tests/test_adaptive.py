@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 import kolo.torch as kolo
 from kolo.torch import place
 from kolo.torch.adaptive import batch as batches
+from kolo.torch.adaptive import measure
 from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
@@ -155,6 +156,12 @@ class Gradients(Alone):
             ratio = self.noise(local_max, lambda p: torch.optim.AdamW(p, 0.0, betas=(0.9, 0.99), weight_decay=0), steps=1000, weights=second_moment)
             self.assertAlmostEqual(1, ratio, delta=0.15)
 
+    def test_a_gradient_that_is_divided_in_parts(self):
+        for dtype, delta in ((torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 1e-3)):
+            gradient, second = torch.randn(3, 2 ** 17).to(dtype), torch.rand(3, 2 ** 17).add(0.5).to(dtype)
+            expected = (gradient.double() / (second.double().sqrt() / 0.9 + 0.001)).square().sum()
+            self.assertAlmostEqual(1, float(measure.scaled_squared(gradient, measure.Scale(second, 0.9, 0.001)) / expected), delta=delta)
+
     def test_a_young_adam_is_not_measured(self):
         model = torch.nn.Linear(5, 3)
         batch = kolo.AdaptiveBatch(initial=4, max=4, local_max=2, lr="sqrt", every=2)
@@ -162,6 +169,12 @@ class Gradients(Alone):
         self.assertEqual(0, batch.state_dict()["noise"]["count"])
         self.train(batch, model, torch.optim.Adam(model.parameters()), torch.randn(80, 2, 5), 40)
         self.assertGreater(batch.state_dict()["noise"]["count"], 10)
+
+    def test_step_times_of_frequent_measurements(self):
+        model = torch.nn.Linear(5, 3)
+        batch = kolo.AdaptiveBatch(initial=4, max=4, local_max=4, lr="adascale", every=2)
+        self.train(batch, model, torch.optim.SGD(model.parameters(), 0.01), torch.randn(10, 4, 5), 10)
+        self.assertEqual([1], [ranks for ranks, _ in batch.state_dict()["times"]])
 
     def test_half_precision(self):
         model = torch.nn.Linear(5, 3, dtype=torch.bfloat16)
@@ -281,7 +294,47 @@ class Values(Alone):
         self.assertEqual(committed, batch.state_dict())
         self.assertEqual((8, 3), (batch.local, batch.passes))
         steps(1)
-        self.assertEqual({"step": 0, "samples": 8 * batch.progress}, state.report())
+        report = state.report()
+        self.assertAlmostEqual(batch.efficiency * 3, report["adaptive"].pop("lr_factor"))
+        self.assertEqual({"step": 0, "samples": 8 * batch.progress, "adaptive": {
+            "initial": 8, "batch": 24, "accumulation": 3, "efficiency": batch.efficiency}}, report)
+        self.assertAlmostEqual(batch.efficiency * 3, batch.worth(24))
+
+    def test_the_operator_keeps_the_batch(self):
+        batch = kolo.AdaptiveBatch(initial=8, max=64, local_max=8, lr="adascale")
+        batch.adopt(32)
+        self.assertEqual(32, batch.proposal())
+        batch.keep(True)
+        self.assertEqual(8, batch.proposal())
+        batch.adopt(8)
+        self.assertEqual(8, batch.total)
+        batch.keep(False)
+        self.assertEqual(8, batch.proposal())
+        self.addCleanup(place.enter, None)
+        place.enter(Place(1, 1, 2))
+        self.assertEqual(0, batch.proposal())
+
+    def test_a_refused_commit_has_written_nothing(self):
+        batch = kolo.AdaptiveBatch(initial=8, max=8, local_max=4, lr="adascale")
+        state = kolo.State(batch=batch, step=0)
+        core, session = core_of(state), mock.Mock(size=1)
+        core.attach(session)
+        model = torch.nn.Linear(5, 3)
+        ddp, optimizer = DistributedDataParallel(model), torch.optim.SGD(model.parameters(), 0.01)
+        state.commit()
+        number = core.ledger.number
+        session.reset_mock()
+        state.step = 1
+        with batch.accumulate(ddp):
+            ddp(torch.randn(4, 5)).square().mean().backward()
+        self.assertFalse(batch.step(optimizer))
+        for refused in (state.commit, state.check):
+            with self.assertRaisesRegex(RuntimeError, r"commit after batch.step\(\) has returned True"):
+                refused()
+        self.assertEqual([], session.method_calls)
+        self.assertEqual(number, core.ledger.number)
+        state.restore()
+        self.assertEqual(0, state.step)
 
     def test_members_and_newcomers_measure_the_same_steps(self):
         """Measuring is collective. A newcomer has not seen the optimizer before its first step."""

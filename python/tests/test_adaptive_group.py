@@ -74,6 +74,17 @@ class Adapting(Training):
         agent.grow(1, TEST_SCRIPT="resized", TEST_SLEEP=SLOW, KOLO_TORCH_BACKGROUND="1")
         self.finish(agent)
 
+    def test_the_operator_keeps_the_batch(self):
+        agent = self.agent(script=SCRIPT)
+        agent.arrived(agent.start(2, TEST_SCRIPT="resized", TEST_SLEEP="0.2"))
+        agent.go()
+        agent.stepped(8)
+        agent.members[0].send(type="batch", keep=True)
+        self.assertEqual([0, 0], agent.complete(), agent.report())
+        totals = {entry["step"]: entry["before"]["total"] for entry in agent.entries() if entry["kolo"] == "step"}
+        self.assertNotEqual({24}, {totals[step] for step in range(1, 9)})
+        self.assertEqual({24}, {totals[step] for step in sorted(totals)[-10:]})
+
     def test_a_rank_is_lost(self):
         agent = self.agent(script=SCRIPT)
         workers = agent.start(3, TEST_SCRIPT="resized", TEST_SLEEP=SLOW)

@@ -56,5 +56,18 @@ class Slow(unittest.TestCase):
             pass
 
 
+class Adaptive(unittest.TestCase):
+    def test_only_numbers_are_sent(self):
+        sent = []
+        self.addCleanup(setattr, context, "place", context.place)
+        self.addCleanup(reporting.connect, None)
+        context.place = Place(1, 0, 1)
+        reporting.connect(sent.append)
+        reporting.report({"step": 1, "adaptive": {"initial": 8, "batch": 16, "lr_factor": float("inf")}})
+        self.assertEqual([{"step": 1, "adaptive": {"initial": 8, "batch": 16}}], sent)
+        with self.assertRaisesRegex(TypeError, "progress has no adaptive"):
+            reporting.progress(adaptive={})
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -78,6 +78,15 @@ class Worker(unittest.TestCase):
         with self.assertRaises(worker.Retired):
             client.ready(3, "commit")
 
+    def test_the_batch(self):
+        client = self.client()
+        place = {"type": "place", "generation": 1, "rank": 0, "size": 1}
+        for message, keeps in (({**place, "keep_batch": True}, True), ({"type": "batch", "keep": False}, False),
+                               ({"type": "batch", "keep": True}, True), ({**place, "generation": 2}, False)):
+            self.assertEqual(not keeps, client.keeps_batch)
+            self.agent.send(message)
+            self.assertTrue(client.wait(lambda keeps=keeps: client.keeps_batch == keeps, 60))
+
     def test_replicas(self):
         place = {"generation": 1, "rank": 1, "size": 4}
         self.assertEqual(1, Place.parse(place).replica)

@@ -169,6 +169,9 @@ func trainingRows(s *api.JobStatus) [][]string {
 	if s.Loss != nil {
 		rows = append(rows, []string{"Loss", fmt.Sprintf("%.6g", *s.Loss)})
 	}
+	if s.Adaptive != nil {
+		rows = append(rows, []string{"Batch", s.Adaptive.Sentence()})
+	}
 	if s.Straggler != nil {
 		rows = append(rows, []string{"Straggler", s.Straggler.Sentence()})
 	}

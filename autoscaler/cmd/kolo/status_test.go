@@ -129,6 +129,14 @@ func TestDrawStatus_Blocked(t *testing.T) {
 }
 
 // A straggler is shown with its node.
+func TestJob_Adaptive(t *testing.T) {
+	j := api.JobStatus{Adaptive: &api.Adaptive{Initial: 32, Batch: 256, Accumulation: 2, Efficiency: 0.81, LRFactor: 6.48}}
+	must.StrContains(t, drawJob(&api.Job{Job: &j}), "Batch     256 samples (initially 32) in 2 passes of each rank, efficiency 81 %, learning rate × 6.48\n")
+	j.Adaptive = &api.Adaptive{Initial: 32, Batch: 32, Accumulation: 1, Efficiency: 1, LRFactor: 1, Kept: true}
+	must.StrContains(t, drawJob(&api.Job{Job: &j}), "32 samples (initially 32) in 1 pass of each rank, efficiency 100 %, learning rate × 1; its node pool does not let it adapt\n")
+	must.StrNotContains(t, drawJob(&api.Job{Job: &api.JobStatus{}}), "Batch")
+}
+
 func TestJob_Straggler(t *testing.T) {
 	j := api.JobStatus{Straggler: &api.Straggler{Rank: 5, Node: "c7", Share: 0.92, Behind: 0.14}}
 	must.StrContains(t, drawJob(&api.Job{Job: &j}), "Straggler  rank 5 on node c7 comes last in 92 % of steps, 140 ms after the median")

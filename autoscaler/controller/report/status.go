@@ -49,6 +49,7 @@ type Job struct {
 	Idle       time.Duration // for how long the job has not used its slots, if it is idle; else 0
 	IdleBy     string        // see api.JobStatus
 	Straggler  *api.Straggler
+	KeepsBatch bool          // it knows that it must not adapt its batch
 	Hangs      time.Duration // for how long it has made no step, if it hangs; else 0
 }
 
@@ -196,6 +197,9 @@ func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait pla
 		js.State = api.StateSuspended
 	default:
 		js.State = api.StateWaiting
+	}
+	if a := h.Adaptive; a != nil {
+		js.Adaptive = &api.Adaptive{Initial: a.Initial, Batch: a.Batch, Accumulation: a.Accumulation, Efficiency: a.Efficiency, LRFactor: a.LRFactor, Kept: h.KeepsBatch}
 	}
 	js.Progress = progress(&js)
 	if left, ok := h.Left(f.Spec.TotalWork, f.Training(), curve); ok && js.State == api.StateRunning && left <= maxETA {

@@ -54,9 +54,11 @@ func TestJobStatus(t *testing.T) {
 			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Observation: history.Observation{Running: tc.running}}
 			tc.history.Measurements = measured
 			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: new(0.25)}}
-			got := jobStatus(j, f, Job{Job: &tc.history, Hangs: 90 * time.Second}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
+			tc.history.Adaptive = &history.Adaptive{Initial: 32, Batch: 256, Accumulation: 2, Efficiency: 0.8, LRFactor: 6.4}
+			got := jobStatus(j, f, Job{Job: &tc.history, KeepsBatch: true, Hangs: 90 * time.Second}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
 			must.Eq(t, 90, got.Hangs)
+			must.Eq(t, &api.Adaptive{Initial: 32, Batch: 256, Accumulation: 2, Efficiency: 0.8, LRFactor: 6.4, Kept: true}, got.Adaptive)
 			must.Eq(t, tc.progress, got.Progress)
 			must.Eq(t, tc.history.Gaps, got.Gaps)
 			must.Eq(t, new(float64), got.LostSteps)

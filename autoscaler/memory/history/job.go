@@ -39,6 +39,7 @@ type Job struct {
 	Had          map[int]float64 `json:"had,omitempty"`    // seconds at each size, in workers, minus those of steps already counted
 	Placed       []Placed        `json:"placed,omitempty"` // step times by where the workers were
 	Batch        float64         `json:"batch,omitempty"`  // samples of one step in which work is counted
+	Adapts       bool            `json:"adapts,omitempty"` // the training adapts its batch; Batch is the initial one
 	Done         float64         `json:"done,omitempty"`   // global steps
 	Total        float64         `json:"total,omitempty"`  // as the training reports
 	Gaps         []Gap           `json:"gaps,omitempty"`   // the last resizes
@@ -63,6 +64,8 @@ type Job struct {
 	PendingSince time.Time `json:"-"` // when workers began to wait for a place
 	Size         int       `json:"-"` // of the ring, in slots
 	Loss         *float64  `json:"-"`
+	Adaptive     *Adaptive `json:"-"` // as last reported
+	heard        bool      // the training has reported progress since the job had no workers
 	lastSeen     time.Time
 	where        Where  // as Nomad reports
 	settled      Where  // at the last progress report; zero if the ring was not of these workers
@@ -167,7 +170,7 @@ func (o *Observation) training() map[string]int {
 func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	j.Whole = j.Whole || o.Whole
 	if o.Running == 0 {
-		j.Quiet = nil // its next start begins with new agents
+		j.Quiet, j.heard = nil, false // its next start begins with new agents
 	}
 	if o.Running > 0 {
 		if j.FirstStart.IsZero() {

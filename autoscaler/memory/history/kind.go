@@ -30,6 +30,8 @@ type Kind struct {
 	// Services holds the attained service of the last completed jobs of the kind, in
 	// slot-seconds, newest last.
 	Services []float64 `json:"services,omitempty"`
+	// Adapting lists the queues whose last job of the kind adapted its batch.
+	Adapting []string `json:"adapting,omitempty"`
 	// Tries counts the placements that its jobs have tried; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`
 

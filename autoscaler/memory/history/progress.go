@@ -25,11 +25,13 @@ type Progress struct {
 	Samples     float64             `json:"samples"`
 	TotalSteps  float64             `json:"total_steps"`
 	Loss        *float64            `json:"loss"`
+	Adaptive    *Adaptive           `json:"adaptive"`     // nil if the training does not adapt its batch
 	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
 	Resizes     []Resize            `json:"resizes"`
 	Complete    bool                `json:"complete"`
 	SparesReady int                 `json:"spares_ready"`
 	TakesSpares bool                `json:"takes_spares"` // the driver keeps the spares that a scaling event states
+	KeepsBatch  bool                `json:"keeps_batch"`  // the driver knows that the job must not adapt its batch
 
 	Straggler *Straggler `json:"straggler"` // nil if no rank makes the others wait
 	Stall     *Stall     `json:"stall"`     // the last one; nil if there was none
@@ -124,9 +126,11 @@ func within(f, least, most float64) bool { return f >= least && f <= most }
 // advance updates the progress of the training. If the training reports its samples, work
 // is counted in steps of one batch: the batch of the first ring for which it is known. If
 // each rank has a fixed batch, a step does more work the more ranks there are, and a
-// policy that compared the times of such steps would see no gain.
+// policy that compared the times of such steps would see no gain. If the training adapts its
+// batch, work is counted in steps of its initial batch.
 func (j *Job) advance(p *Progress) {
 	now := p.StepSeconds[strconv.Itoa(p.Size)]
+	j.hearBatch(p)
 	if j.Batch == 0 && now.hasSamples() {
 		j.Batch, j.Measurements, j.Placed, j.Total = now.Samples, nil, nil, 0
 	}
@@ -136,7 +140,10 @@ func (j *Job) advance(p *Progress) {
 			return
 		}
 		done, total = p.Samples/j.Batch, 0
-		if now.hasSamples() && p.TotalSteps > 0 {
+		switch {
+		case j.Adapts:
+			total = p.TotalSteps // counted in steps with the initial batch
+		case now.hasSamples() && p.TotalSteps > 0:
 			total = done + (p.TotalSteps-p.Step)*now.Samples/j.Batch
 		}
 	}

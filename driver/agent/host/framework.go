@@ -80,6 +80,10 @@ type Endpoint interface {
 	Close() error
 }
 
+// BatchKeeper is an Endpoint that can tell its process whether the job must not adapt its
+// batch. KeepBatch may be called before Listen.
+type BatchKeeper interface{ KeepBatch(keep bool) }
+
 // Events holds the functions that an endpoint calls to report what its process does. They
 // may be called from any goroutine.
 type Events struct {

@@ -77,6 +77,7 @@ type Host struct {
 	notices     wire.NotifyClock
 	resets      int
 	status      *wire.Status
+	keepsBatch  bool // the job must not adapt its batch
 	completed   bool
 	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
 	restarts    atomic.Bool // processes can't change their ring

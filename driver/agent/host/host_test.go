@@ -88,3 +88,36 @@ func TestRingsAreNotShared(t *testing.T) {
 	must.Eq(t, 1, sent.Members[0].Proc.Incarnation)
 	must.Eq(t, 1, reported.Members[0].Proc.Incarnation)
 }
+
+// keeper is an endpoint that records what its process is told about its batch.
+type keeper struct {
+	endpoint
+	told *[]bool
+}
+
+func (k keeper) KeepBatch(keep bool) { *k.told = append(*k.told, keep) }
+
+// A host passes on what the leader's status states about the batch, once, also to processes
+// that start later.
+func TestAHostPassesOnToKeepTheBatch(t *testing.T) {
+	var told []bool
+	h := New(Options{Framework: keepers{told: &told}, Config: config.Config{Training: settings.Training{Slots: 2}}, ID: "h", Logger: hclog.NewNullLogger()})
+	h.slots[0].endpoint = keeper{told: &told}
+	hear := func(keeps bool) { h.handle(&wire.ToAgent{Status: &wire.Status{KeepsBatch: keeps}}) }
+	hear(false)
+	hear(true)
+	hear(true)
+	must.Eq(t, []bool{true}, told)
+	h.newEndpoint(elastic.Start{})
+	must.Eq(t, []bool{true, true}, told)
+	hear(false)
+	must.Eq(t, []bool{true, true, false}, told)
+}
+
+// keepers is a framework whose endpoints are keepers.
+type keepers struct {
+	framework
+	told *[]bool
+}
+
+func (k keepers) NewEndpoint(bool, Events) Endpoint { return keeper{told: k.told} }

@@ -76,7 +76,7 @@ func (s *slot) take(l wire.Progress) {
 	p := s.latest
 	p.Generation = s.Generation
 	if l.At > 0 {
-		p.At, p.Samples, p.Epoch, p.TotalSteps, p.Loss = l.At, l.Samples, l.Epoch, l.TotalSteps, l.Loss
+		p.At, p.Samples, p.Epoch, p.TotalSteps, p.Loss, p.Adaptive = l.At, l.Samples, l.Epoch, l.TotalSteps, l.Loss, l.Adaptive
 		if p.FirstAt == 0 {
 			p.First, p.FirstSamples, p.FirstAt = l.Step, l.Samples, l.At
 		}

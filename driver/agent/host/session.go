@@ -124,6 +124,7 @@ func (h *Host) handle(m *wire.ToAgent) {
 		h.o.Events.Emit(m.Event.Text)
 	case m.Status != nil:
 		h.status = m.Status.WithRanks(h.status)
+		h.keepBatch(h.status.KeepsBatch)
 	case m.Release != nil:
 		code := 0
 		if m.Release.Failed {

@@ -107,7 +107,26 @@ func (h *Host) newEndpoint(a elastic.Start) Endpoint {
 		},
 		Warn: func(text string) { h.post(func() { h.warn(a.Proc, e, text) }) },
 	})
+	tellBatch(e, h.keepsBatch)
 	return e
+}
+
+// keepBatch tells all processes whether the job must not adapt its batch, if that has changed.
+func (h *Host) keepBatch(keep bool) {
+	if keep == h.keepsBatch {
+		return
+	}
+	h.keepsBatch = keep
+	for _, s := range h.slots {
+		tellBatch(s.endpoint, keep)
+	}
+}
+
+// tellBatch tells one process, if its framework has a message for that.
+func tellBatch(e Endpoint, keep bool) {
+	if k, ok := e.(BatchKeeper); ok {
+		k.KeepBatch(keep)
+	}
 }
 
 func (h *Host) spawn(s *slot, a elastic.Start) error {

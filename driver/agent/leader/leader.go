@@ -90,6 +90,8 @@ type Leader struct {
 	toldUnattested bool                    // the user was informed that rings are not attested
 	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
 	scaled         bool                    // the job's counts can be read; see Scaled
+	keepsBatch     bool                    // the job must not adapt its batch
+	batchStated    bool                    // keepsBatch is not only what an earlier leader knew
 	status         *wire.Status
 	ranks          int // version of status.Ranks and status.Stall, which grows with each change
 }
@@ -187,6 +189,18 @@ func (l *Leader) Scaled(groups map[string]elastic.GroupSize, may bool) {
 	l.post(func() {
 		l.scaled = may
 		l.step(l.ctx, elastic.Scaled{Groups: groups})
+	})
+}
+
+// KeepBatch states whether the job must not adapt its batch. The hosts learn it from the
+// status.
+func (l *Leader) KeepBatch(keep bool) {
+	l.post(func() {
+		changed := keep != l.keepsBatch
+		l.keepsBatch, l.batchStated = keep, true
+		if changed {
+			l.publish()
+		}
 	})
 }
 

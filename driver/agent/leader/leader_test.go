@@ -429,3 +429,38 @@ func TestHostsAreLostByTheRegistry(t *testing.T) {
 	must.Nil(t, l.hosts["b"])
 	must.NotNil(t, l.hosts["c"], must.Sprint("it has as long as any other"))
 }
+
+// The hosts learn from the status whether the job must not adapt its batch. A leader that
+// cannot read that goes on with what the hosts know.
+func TestKeepBatch(t *testing.T) {
+	t.Parallel()
+	l := lead(t, config.Config{}, "a", "b")
+	l.sent()
+	told := func() (out []bool) {
+		for _, messages := range l.sent() {
+			for _, m := range messages {
+				if m.Status != nil {
+					out = append(out, m.Status.KeepsBatch)
+				}
+			}
+		}
+		return out
+	}
+	state := func(keep bool) { l.KeepBatch(keep); (<-l.todo)() }
+	state(true)
+	must.Eq(t, []bool{true, true}, told())
+	state(true)
+	must.SliceEmpty(t, told())
+	state(false)
+	must.Eq(t, []bool{false, false}, told())
+
+	for _, stated := range []bool{false, true} {
+		l := &ledBy{Leader: New(Options{Exchange: noExchange, Term: 2, Logger: hclog.NewNullLogger()}), t: t}
+		if stated {
+			l.KeepBatch(false)
+			(<-l.todo)()
+		}
+		l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a"}, Status: &wire.Status{KeepsBatch: true, Updated: 1e12}}, &hostEnd{})
+		must.Eq(t, !stated, l.keepsBatch)
+	}
+}

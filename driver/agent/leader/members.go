@@ -123,6 +123,9 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (wire.RingID{}) {
 		l.status = r.Status
 		l.stats, l.stall = newRingStats(r.Status), r.Status.Stall
+		if !l.batchStated {
+			l.keepsBatch = r.Status.KeepsBatch
+		}
 	}
 	if r.Info.Ring != nil && !r.Info.Leaving && l.o.Present != nil {
 		// The allocation was registered once, so a view without it means that Nomad has

@@ -54,7 +54,7 @@ func newRingStats(s *wire.Status) *ringStats {
 			}
 		}
 		r.latest = wire.Progress{Generation: s.Generation, At: s.ProgressAt, Step: s.Step, Samples: s.Samples,
-			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss, SteppedAt: s.SteppedAt}
+			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss, Adaptive: s.Adaptive, SteppedAt: s.SteppedAt}
 		r.counted = r.latest // by the previous leader
 		r.reports = s.Step != nil
 	}

@@ -158,6 +158,11 @@ func TestResizesAreToldWithWhatIsKnown(t *testing.T) {
 	must.Eq(t, "gap unknown, unknown how many steps are made again", costOf(&wire.Resize{}))
 }
 
+func TestRingStatsKeepsTheBatchOfAnotherLeadersStatus(t *testing.T) {
+	batch := &wire.Adaptive{Initial: 32, Batch: 64, Accumulation: 1, Efficiency: 0.9, LRFactor: 1.8}
+	must.Eq(t, batch, newRingStats(&wire.Status{ProgressAt: 1, Adaptive: batch}).newest().Adaptive)
+}
+
 func TestRingStatsGoesOnFromAnotherLeadersStatus(t *testing.T) {
 	step := 7.0
 	l := newRingStats(&wire.Status{Size: 3, Generation: 4, Step: &step, ProgressAt: 50, StepSeconds: map[int]wire.StepTime{3: {Mean: 2, N: 10}},

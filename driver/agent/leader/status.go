@@ -20,8 +20,8 @@ func (l *Leader) publish() {
 	now := time.Now()
 	p := l.stats.newest()
 	s := &wire.Status{Job: c.JobID, Namespace: c.Namespace, Service: c.Service, Leader: c.AllocID, PeerAuth: l.o.PeerAuth, Term: l.o.Term,
-		Phase: "waiting", Hosts: len(l.hosts), MinNP: c.MinNP, MaxNP: c.MaxNP, Resets: l.machine.Resets(), Surplus: l.machine.Surplus(), SparesReady: l.machine.SparesReady(), TakesSpares: l.scaled && c.Restart.SpareHosts == 0 && l.machine.CanKeepSpares(),
-		Step: p.Step, Samples: p.Samples, Epoch: p.Epoch, TotalSteps: p.TotalSteps, Loss: p.Loss, ProgressAt: p.At, SteppedAt: p.SteppedAt,
+		Phase: "waiting", Hosts: len(l.hosts), MinNP: c.MinNP, MaxNP: c.MaxNP, Resets: l.machine.Resets(), Surplus: l.machine.Surplus(), SparesReady: l.machine.SparesReady(), TakesSpares: l.scaled && c.Restart.SpareHosts == 0 && l.machine.CanKeepSpares(), KeepsBatch: l.keepsBatch,
+		Step: p.Step, Samples: p.Samples, Epoch: p.Epoch, TotalSteps: p.TotalSteps, Loss: p.Loss, Adaptive: p.Adaptive, ProgressAt: p.At, SteppedAt: p.SteppedAt,
 		StepSeconds: l.stats.stepSeconds(), Resizes: l.stats.resizes, Updated: wire.Seconds(now), Ranks: []wire.Rank{}}
 	if !l.quorum.OK {
 		s.Hold = l.quorum.Reason

@@ -56,6 +56,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	reported("kolo_samples", "Samples that the script reported.", s.Samples)
 	reported("kolo_epoch", "Epoch that the script reported.", s.Epoch)
 	reported("kolo_loss", "Loss that the script reported.", s.Loss)
+	if b := s.Adaptive; b != nil {
+		gauge("kolo_batch_samples", "Samples of all ranks in a step; absent unless the batch adapts.", b.Batch)
+		gauge("kolo_batch_accumulation", "Forward passes of each rank in a step.", b.Accumulation)
+		gauge("kolo_batch_efficiency", "What a sample contributes, relative to one of the initial batch.", b.Efficiency)
+		gauge("kolo_batch_lr_factor", "Factor of the learning rate.", b.LRFactor)
+	}
 	latest, lost := map[string]*float64{}, new(float64)
 	for _, r := range s.Resizes {
 		latest[r.Cause] = r.Gap

@@ -25,6 +25,7 @@ func trainingStatus() *wire.Status {
 	return &wire.Status{
 		Job: "first", Namespace: "default", AllocID: "a", Leader: "a", Generation: 2, Size: 4, Hosts: 2, Resets: 1, SparesReady: 1,
 		Step: &step, Samples: &samples, Epoch: &epoch, Loss: &loss, StepSeconds: map[int]wire.StepTime{4: {Mean: 0.5, N: 10}},
+		Adaptive:  &wire.Adaptive{Initial: 32, Batch: 256, Accumulation: 2, Efficiency: 0.75, LRFactor: 6},
 		Straggler: &wire.Straggler{Rank: 3, Share: 0.9, Steps: 100, Behind: 0.14},
 		Resizes:   []wire.Resize{{Cause: "start", Gap: &start, LostSteps: &none}, {Cause: "resize", Gap: &gap, LostSteps: &lost}},
 	}
@@ -46,6 +47,7 @@ func TestMetricsOfARingAreExportedOnce(t *testing.T) {
 	must.StrContains(t, text, `kolo_spares_ready{job_id="first",namespace="default"} 1`)
 	must.StrContains(t, text, `kolo_straggler_behind_seconds{job_id="first",namespace="default",rank="3"} 0.14`)
 	must.StrContains(t, text, `kolo_ring_gap_seconds{cause="resize",job_id="first",namespace="default"} 2`)
+	must.StrContains(t, text, `kolo_batch_samples{job_id="first",namespace="default"} 256`)
 
 	// The unknown cost of a resize is neither 0 nor that of another resize.
 	s.Resizes = append(s.Resizes, wire.Resize{Cause: "resize"})

@@ -18,6 +18,8 @@ type Progress struct {
 	Epoch      *float64 `json:"epoch,omitempty"`
 	TotalSteps *float64 `json:"total_steps,omitempty"`
 	Loss       *float64 `json:"loss,omitempty"`
+	// Adaptive is the batch of a script that adapts it, nil for any other script.
+	Adaptive *Adaptive `json:"adaptive,omitempty"`
 	// First, FirstSamples and FirstAt are the step, samples and time of the first line
 	// of this generation.
 	First        *float64 `json:"first,omitempty"`
@@ -52,6 +54,32 @@ type Last struct {
 	Behind float64 `json:"behind"`
 }
 
+// Adaptive describes a batch that the script adapts while it trains. The samples that such a
+// script reports are its work: what its steps are worth, in samples of the initial batch.
+type Adaptive struct {
+	Initial float64 `json:"initial"` // batch for which the learning rate is meant, in samples of all ranks
+	Batch   float64 `json:"batch"`   // samples of all ranks in a step
+	// Accumulation is the number of forward passes of each rank in a step.
+	Accumulation float64 `json:"accumulation"`
+	// Efficiency is how much a sample contributes, relative to one of the initial batch.
+	Efficiency float64 `json:"efficiency"`
+	LRFactor   float64 `json:"lr_factor"` // by which the learning rate is multiplied
+}
+
+// Bounds of the numbers of an Adaptive.
+const (
+	maxBatch      = 1 << 30
+	maxFactor     = 1e6
+	minEfficiency = 1e-9
+)
+
+// valid reports whether the numbers are possible.
+func (a *Adaptive) valid() bool {
+	within := func(v, least, most float64) bool { return v >= least && v <= most }
+	return within(a.Initial, 1, maxBatch) && within(a.Batch, 1, maxBatch) && within(a.Accumulation, 1, maxBatch) &&
+		within(a.Efficiency, minEfficiency, maxFactor) && within(a.LRFactor, 0, maxFactor)
+}
+
 // MaxLast is the largest number of steps in Progress.Last.
 const MaxLast = 128
 
@@ -79,6 +107,9 @@ func (p *Progress) Bound() {
 		if math.Abs(*v) > MaxCount {
 			*v = 0
 		}
+	}
+	if p.Adaptive != nil && !p.Adaptive.valid() {
+		p.Adaptive = nil
 	}
 	p.Slowest = min(max(p.Slowest, 0), maxSlowest)
 	p.Last = boundLast(p.Last)

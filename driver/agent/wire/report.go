@@ -32,6 +32,17 @@ func (w *word) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// adaptive is a JSON object that is a valid Adaptive, or nil for any other value.
+type adaptive struct{ v *Adaptive }
+
+// UnmarshalJSON never fails, like that of number.
+func (a *adaptive) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &a.v) != nil || a.v != nil && !a.v.valid() {
+		a.v = nil
+	}
+	return nil
+}
+
 // lasts is a JSON list of pairs [rank, seconds], or nil for any other value.
 type lasts struct{ v []Last }
 
@@ -63,11 +74,12 @@ func ParseProgress(line []byte) (Progress, bool) {
 		TotalSteps                 number `json:"total_steps"`
 		Slow                       word
 		Last                       lasts
+		Adaptive                   adaptive
 	}
 	if json.Unmarshal(ValidJSON(line), &v) != nil {
 		return Progress{}, false
 	}
-	p := Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v, Slow: v.Slow.v}
+	p := Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v, Adaptive: v.Adaptive.v, Slow: v.Slow.v}
 	p.AddLast(v.Last.v)
 	return p, p.Counts() || p.Slow != nil
 }

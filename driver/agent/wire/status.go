@@ -45,12 +45,16 @@ type Status struct {
 	// TakesSpares states that the job keeps as many spare hosts as the autoscaler asks for:
 	// its processes can change their ring, and its agents can read the job's counts.
 	TakesSpares bool `json:"takes_spares,omitempty"`
+	// KeepsBatch states that the autoscaler has told the job not to adapt its batch.
+	KeepsBatch bool `json:"keeps_batch,omitempty"`
 
 	Step       *float64 `json:"step,omitempty"`
 	Samples    *float64 `json:"samples,omitempty"`
 	Epoch      *float64 `json:"epoch,omitempty"`
 	TotalSteps *float64 `json:"total_steps,omitempty"`
 	Loss       *float64 `json:"loss,omitempty"`
+	// Adaptive is the batch of a script that adapts it, nil for any other script.
+	Adaptive *Adaptive `json:"adaptive,omitempty"`
 	// ProgressAt is when the script last reported, in Unix seconds.
 	ProgressAt float64 `json:"progress_at,omitempty"`
 	// SteppedAt is when the last known step was made, in Unix seconds.

@@ -221,6 +221,27 @@ func TestAProcessGetsItsPlaces(t *testing.T) {
 	r.happened()
 }
 
+// A process learns with its place whether it must not adapt its batch, and when that changes.
+func TestAProcessKeepsItsBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.e.KeepBatch(true)
+	r.connect("2.6.0")
+	r.say(`{"type":"ready","generation":0,"reason":"start"}`)
+	r.happened("notifiable", "arrived false")
+	r.join(4)
+	r.e.Admit(4, ring(4).Members[0].Assignment)
+	must.True(t, r.hear()["keep_batch"].(bool))
+	r.e.KeepBatch(true)
+	r.e.KeepBatch(false)
+	must.Eq(t, map[string]any{"type": "batch", "keep": false}, r.hear())
+
+	r.connect("2.6.0")
+	r.say(`{"type":"ready","generation":0,"reason":"start"}`)
+	_, keeps := r.hear()["keep_batch"]
+	must.False(t, keeps)
+}
+
 // A process without a next place gets the answer end, as often as it asks. A
 // process with an older package does not understand end.
 func TestAProcessRetires(t *testing.T) {

@@ -45,6 +45,7 @@ type handler struct {
 	greeted  bool          // it has said hello
 	ends     bool          // it understands the message end
 	retired  bool          // it will get no next place
+	keeps    bool          // it must not adapt its batch
 	restarts bool          // it has used the store without hello, so it can't change its ring
 	arrived  bool          // it has asked for a place
 	present  *placement    // nil before the first
@@ -66,8 +67,27 @@ func (h *handler) admit(p *placement) {
 	h.present = p
 	h.mu.Unlock()
 	if h.worker != nil {
-		h.worker.Place(p.Place)
+		h.tell(p)
 	}
+}
+
+// tell sends the process a place.
+func (h *handler) tell(p *placement) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	place := p.Place
+	place.KeepBatch = h.keeps
+	h.worker.Place(place)
+}
+
+// KeepBatch tells the process whether it must not adapt its batch.
+func (h *handler) KeepBatch(keep bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.keeps != keep && h.worker != nil {
+		h.worker.Batch(keep)
+	}
+	h.keeps = keep
 }
 
 // place returns the process's latest place, nil before the first.
@@ -114,7 +134,7 @@ func (h *handler) Ready(generation uint64) {
 	case leaves:
 		h.events.Waiting(generation)
 	case again:
-		h.worker.Place(p.Place)
+		h.tell(p)
 	}
 }
 

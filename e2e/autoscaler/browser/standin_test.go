@@ -239,6 +239,7 @@ func lab() *standIn {
 			},
 		}},
 	}
+	s.status.Jobs[2].Adaptive = &api.Adaptive{Initial: 64, Batch: 512, Accumulation: 2, Efficiency: 0.78, LRFactor: 6.24}
 	at := func(minutes float64, slots int) api.SlotsAt { return api.SlotsAt{At: ago(minutes), Slots: slots} }
 	s.lines = api.Timeline{
 		Pools: []api.PoolLine{{Pool: "gpu", Capacity: []api.SlotsAt{at(120, 32), at(41, 31)}}},

@@ -11,7 +11,7 @@ import math
 import numbers
 import os
 import time
-from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import torch
 
@@ -64,8 +64,9 @@ def flush() -> None:
     reports = context.reports
     if reports.send is None or reports.held is None:
         return
-    numbered = {name: _number(value) for name, value in reports.held.items()}
-    fields = {name: value for name, value in numbered.items() if value is not None}
+    fields = _numbers(reports.held)
+    if "adaptive" in reports.held:
+        fields["adaptive"] = _numbers(reports.held["adaptive"])
     if reports.last:
         fields["last"] = reports.last
     reports.sent, reports.held, reports.last = time.monotonic(), None, []
@@ -92,6 +93,12 @@ def _state_slow(reason: str) -> None:
     reports.slow = reason
     if reports.send is not None:
         reports.send({"slow": reason})
+
+
+def _numbers(values: Mapping[str, Any]) -> Dict[str, Any]:
+    """Returns the values that are numbers, as JSON numbers."""
+    numbered = {name: _number(value) for name, value in values.items()}
+    return {name: value for name, value in numbered.items() if value is not None}
 
 
 def _number(value: Any) -> Any:

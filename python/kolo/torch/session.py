@@ -191,6 +191,9 @@ class Elastic(Session):
     def check(self) -> None:
         if self.group is None or self._core is None:
             return
+        batch = self._core.batch
+        if batch is not None:
+            batch.keep(self.client.keeps_batch)
         phase = self._phase
         self._phase = phase.commit(self._core, self.client.changing(self.group.place.generation))
         if self._phase is not phase:

@@ -179,6 +179,7 @@ export const JobView = ({ store, actions, now }) => {
         ["Productive", percent(j.usage?.productive_share)],
         ["Last step", t ? ago(parse(t.stepped), now) : UNKNOWN],
         ["Pool, queue", `${j.pool}, ${j.queue || "none"}`],
+        j.adaptive && ["Batch", `${number(j.adaptive.batch)} samples`, `${number(j.adaptive.accumulation)} ${j.adaptive.accumulation === 1 ? "pass" : "passes"}, efficiency ${percent(j.adaptive.efficiency)}, learning rate × ${short(j.adaptive.lr_factor)}${j.adaptive.kept ? ", kept by its pool" : ""}`],
         j.spread?.level && ["Crosses", `${number(j.spread.domains)} × ${j.spread.level}`],
       ]}/>
       ${j.reason && !j.waits && html`<p class="reason"><b>Why this size:</b> ${j.reason}</p>`}

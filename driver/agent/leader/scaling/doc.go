@@ -8,4 +8,7 @@
 //
 // The autoscaler writes both numbers in one request, so they always belong together. If the
 // count was changed in any other way since then, nothing is known, and all allocations train.
+//
+// Package scaling also reads whether the job must not adapt its batch. The autoscaler states
+// that in an event of its own, which changes no count.
 package scaling

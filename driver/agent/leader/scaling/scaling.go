@@ -47,16 +47,31 @@ func New(c config.Config, token nomadapi.Token, log hclog.Logger) (*Reader, erro
 	return &Reader{client: client, token: token, job: c.JobID, log: log, retry: retry}, nil
 }
 
-// Watch calls report with the sizes of the job's groups, and again whenever they change, until
-// ctx ends. Groups whose sizes are not known are left out. If Nomad refuses to answer twice in a
-// row, the sizes may be out of date for good, and Watch reports that it may not read them. Watch
-// calls ready once, after the first read or its failure.
-func (r *Reader) Watch(ctx context.Context, report func(groups map[string]elastic.GroupSize, may bool), ready func()) {
+// Stated is what the autoscaler has stated in the job's scaling events.
+type Stated struct {
+	// Groups holds the sizes of the groups whose sizes are known, nil if it is none.
+	Groups map[string]elastic.GroupSize
+	// KeepBatch is whether the job must not adapt its batch. BatchStated is false if no event is
+	// about that.
+	KeepBatch, BatchStated bool
+	// Denied is whether Nomad does not let the identity read the job. Nothing else is known then.
+	Denied bool
+}
+
+func (s *Stated) equal(o *Stated) bool {
+	return maps.Equal(s.Groups, o.Groups) && s.KeepBatch == o.KeepBatch && s.BatchStated == o.BatchStated
+}
+
+// Watch calls report with what the autoscaler has stated, and again whenever that changes,
+// until ctx ends. If Nomad refuses to answer twice in a row, what was stated may be out of date
+// for good, and Watch reports that reading is denied. It calls ready once, after the first read or
+// its failure.
+func (r *Reader) Watch(ctx context.Context, report func(Stated), ready func()) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
-	groups, index, err := r.read(first, 0)
+	stated, index, err := r.read(first, 0)
 	cancel()
 	if err == nil {
-		report(groups, true)
+		report(stated)
 	}
 	ready()
 	known, denied := err == nil, false
@@ -71,15 +86,15 @@ func (r *Reader) Watch(ctx context.Context, report func(groups map[string]elasti
 			return
 		case <-time.After(pause):
 		}
-		var now map[string]elastic.GroupSize
+		var now Stated
 		now, index, err = r.read(ctx, index)
 		switch again := denied; {
-		case err == nil && (!known || !maps.Equal(now, groups)):
-			known, groups = true, now
-			report(groups, true)
+		case err == nil && (!known || !now.equal(&stated)):
+			known, stated = true, now
+			report(stated)
 		case again && known && refused(err):
 			known = false
-			report(nil, false)
+			report(Stated{Denied: true})
 		}
 		denied = refused(err)
 	}
@@ -89,21 +104,37 @@ func (r *Reader) Watch(ctx context.Context, report func(groups map[string]elasti
 func refused(err error) bool { return errors.Is(nomadapi.Explain(err, ""), nomadapi.ErrForbidden) }
 
 // read reads the job's scaling status once it is newer than index.
-func (r *Reader) read(ctx context.Context, index uint64) (map[string]elastic.GroupSize, uint64, error) {
+func (r *Reader) read(ctx context.Context, index uint64) (Stated, uint64, error) {
 	secret, err := r.token.Read()
 	if err != nil {
-		return nil, 0, err
+		return Stated{}, 0, err
 	}
 	q := (&api.QueryOptions{AuthToken: secret, WaitIndex: index, WaitTime: longPoll}).WithContext(ctx)
 	status, meta, err := r.client.Jobs().ScaleStatus(r.job, q)
 	if err != nil {
-		return nil, 0, err //nolint:wrapcheck // Watch logs it
+		return Stated{}, 0, err //nolint:wrapcheck // Watch logs it
 	}
 	next := meta.LastIndex
 	if next < index {
 		next = 0 // Nomad's state was restored
 	}
-	return sizes(status), next, nil
+	stated := Stated{Groups: sizes(status)}
+	stated.KeepBatch, stated.BatchStated = keepBatch(status)
+	return stated, next, nil
+}
+
+// keepBatch returns what the newest event about the job's batch states. Such an event does
+// not change a count.
+func keepBatch(status *api.JobScaleStatusResponse) (keep, known bool) {
+	newest := uint64(0)
+	for _, g := range status.TaskGroups {
+		for i := range g.Events {
+			if adapt := dataOf(g.Events[i].Meta).AdaptBatch; adapt != nil && g.Events[i].Time >= newest {
+				newest, keep, known = g.Events[i].Time, !*adapt, true
+			}
+		}
+	}
+	return keep, known
 }
 
 // sizes returns the sizes of the groups whose sizes are known, or nil if it is none.
@@ -132,15 +163,25 @@ func sizes(status *api.JobScaleStatusResponse) map[string]elastic.GroupSize {
 // spareOf returns how many allocations of the count are spares, as an event of the autoscaler
 // states it.
 func spareOf(meta map[string]any) (n int, ok bool) {
+	spare := dataOf(meta).Spare
+	if spare == nil || *spare < 0 {
+		return 0, false
+	}
+	return *spare, true
+}
+
+// data is what the autoscaler states in an event, nil if it does not.
+type data struct {
+	Spare      *int  `json:"spare"`
+	AdaptBatch *bool `json:"adapt_batch"`
+}
+
+// dataOf returns the data of an event, none if it is not one of the autoscaler.
+func dataOf(meta map[string]any) data {
+	var d data
 	text, err := json.Marshal(meta["kolo"])
-	if err != nil {
-		return 0, false
+	if err != nil || json.Unmarshal(text, &d) != nil {
+		return data{}
 	}
-	var e struct {
-		Spare *int `json:"spare"`
-	}
-	if json.Unmarshal(text, &e) != nil || e.Spare == nil || *e.Spare < 0 {
-		return 0, false
-	}
-	return *e.Spare, true
+	return d
 }

@@ -58,6 +58,29 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// The newest event about the batch counts, whatever happened to the count.
+func TestKeepBatch(t *testing.T) {
+	const keep, adapt = `{"Time":5,"Meta":{"kolo":{"adapt_batch":false}}}`, `{"Time":6,"Meta":{"kolo":{"adapt_batch":true}}}`
+	const scaled = `{"Time":9,"Count":9,"Meta":{"kolo":{"cause":"grow"}}}`
+	for events, want := range map[string][2]bool{
+		``:                  {false, false},
+		scaled:              {false, false},
+		keep:                {true, true},
+		scaled + `,` + keep: {true, true},
+		adapt + `,` + keep:  {false, true},
+		keep + `,` + adapt:  {false, true},
+		`{"Time":5,"Meta":{"kolo":{"adapt_batch":"no"}}}`:   {false, false},
+		`{"Time":5,"Meta":{"kolo":[false]}}`:                {false, false},
+		`{"Time":5,"Meta":{"other":{"adapt_batch":false}}}`: {false, false},
+	} {
+		got, known := keepBatch(status(t, 9, events))
+		must.Eq(t, want, [2]bool{got, known}, must.Sprint(events))
+	}
+	a, b := Stated{Groups: of(8, 1)}, Stated{Groups: of(8, 1), BatchStated: true}
+	must.True(t, a.equal(&a))
+	must.False(t, a.equal(&b))
+}
+
 // A change is reported as soon as Nomad answers, and an identity that may not read the job
 // keeps no one waiting.
 func TestWatch(t *testing.T) {
@@ -96,11 +119,11 @@ func TestWatch(t *testing.T) {
 	got, ready := make(chan map[string]elastic.GroupSize, 9), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r.Watch(ctx, func(groups map[string]elastic.GroupSize, may bool) {
-			if may != (groups != nil) {
-				t.Errorf("sizes %v, and it may read them: %v", groups, may)
+		r.Watch(ctx, func(s Stated) {
+			if s.Denied != (s.Groups == nil) {
+				t.Errorf("sizes %v, and reading is denied: %v", s.Groups, s.Denied)
 			}
-			got <- groups
+			got <- s.Groups
 		}, func() { close(ready) })
 	})
 	<-ready
@@ -128,7 +151,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel = context.WithCancel(context.Background())
 	ready = make(chan struct{})
 	wg.Go(func() {
-		r.Watch(ctx, func(map[string]elastic.GroupSize, bool) { t.Error("reported") }, func() { close(ready) })
+		r.Watch(ctx, func(Stated) { t.Error("reported") }, func() { close(ready) })
 	})
 	<-ready
 	cancel()

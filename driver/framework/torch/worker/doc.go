@@ -26,6 +26,7 @@
 //	  place     generation, rank, size, …, newcomers           the answer to ready
 //	  change    generation: leave the group at the next commit
 //	  broken    generation: the group has lost a member
+//	  batch     keep: whether the process must not adapt its batch
 //	  end       generation: the answer to ready if there is no next place; sent only
 //	            to a process with ends in its hello
 //

@@ -44,6 +44,8 @@ type Place struct {
 	// Attests states that the process must wait for attested before it sends or receives
 	// the state.
 	Attests bool `json:"attests,omitempty"`
+	// KeepBatch states that the process must not adapt its batch.
+	KeepBatch bool `json:"keep_batch,omitempty"`
 }
 
 // Types of messages.
@@ -60,6 +62,7 @@ const (
 	typeBroken   = "broken"
 	typeAttested = "attested"
 	typeEnd      = "end"
+	typeBatch    = "batch"
 )
 
 // request is a message of a process, with the fields of all types; wire.ParseProgress reads
@@ -145,6 +148,8 @@ func broken(generation uint64) []byte {
 func end(generation uint64) []byte {
 	return encode(typeEnd, map[string]any{"generation": generation})
 }
+
+func batch(keep bool) []byte { return encode(typeBatch, map[string]any{"keep": keep}) }
 
 func attested(generation uint64, round int) []byte {
 	return encode(typeAttested, map[string]any{"generation": generation, "round": round})

@@ -122,6 +122,9 @@ func (s *Server) Broken(generation uint64) { s.send(broken(generation)) }
 // Attested tells the process that a group's connections are between members only.
 func (s *Server) Attested(generation uint64, round int) { s.send(attested(generation, round)) }
 
+// Batch tells the process whether it must not adapt its batch.
+func (s *Server) Batch(keep bool) { s.send(batch(keep)) }
+
 // End tells the process, which has left the ring of a generation, that it gets no next
 // place.
 func (s *Server) End(generation uint64) { s.send(end(generation)) }

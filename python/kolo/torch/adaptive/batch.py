@@ -74,6 +74,8 @@ class AdaptiveBatch:
         self._division = self._bounds.divide(initial, 1)
         self._next = initial
         self._changes = 0
+        self._factor = 1.0  # of the learning rate, in the last step
+        self._kept = False  # the operator wants the initial batch
         # The current step.
         self._meter: Optional[Meter] = None
         self._ddp: "Optional[weakref.ref[DistributedDataParallel]]" = None
@@ -131,6 +133,10 @@ class AdaptiveBatch:
         """How much a sample contributes, relative to a sample of the initial batch."""
         return rules.efficiency(self._noise.scale, self._bounds.initial, self.total)
 
+    def worth(self, samples: float) -> float:
+        """Returns how many steps with the initial batch these samples are worth at the present batch."""
+        return samples * self.efficiency / self._bounds.initial
+
     @contextlib.contextmanager
     def accumulate(self, ddp: DistributedDataParallel) -> Iterator[None]:
         """Do the forward and the backward pass of each batch in this context. Gradients are reduced in the last pass of a step."""
@@ -164,8 +170,8 @@ class AdaptiveBatch:
         if not self._complete:
             return False
         total, scale = self._own() * self._ranks, self._noise.scale
-        factor = rules.lr_factor(self._rule, scale, self._bounds.initial, total)
-        with _scaled(optimizer, factor):
+        self._factor = rules.lr_factor(self._rule, scale, self._bounds.initial, total)
+        with _scaled(optimizer, self._factor):
             optimizer.step()
         optimizer.zero_grad()
         self._progress += rules.gain(scale, self._bounds.initial, total)
@@ -200,6 +206,11 @@ class AdaptiveBatch:
 
     # For the State and its session.
 
+    def report(self) -> Dict[str, float]:
+        """Returns what commits report of the batch, in addition to its work."""
+        return {"initial": self._bounds.initial, "batch": self.total, "accumulation": self.passes, "efficiency": self.efficiency,
+                "lr_factor": self._factor}
+
     def state_dict(self) -> Dict[str, Any]:
         return {"target": self._target, "progress": self._progress, "steps": self._steps,
                 "noise": self._noise.state_dict(), "times": self._times.state_dict()}
@@ -230,12 +241,24 @@ class AdaptiveBatch:
         self._meter = self._ddp = self._optimizer = None
         self._clear()
 
-    def proposal(self) -> int:
-        """Returns the batch that rank 0 wants from the next commit on; 0 on other ranks."""
+    def check_step(self) -> None:
+        """Raises within a step, whose gradients a commit would lose."""
         if self._passes:
             raise RuntimeError("a commit within a step would lose gradients: commit after batch.step() has returned True")
+
+    def proposal(self) -> int:
+        """Returns the batch that rank 0 wants from the next commit on; 0 on other ranks."""
+        self.check_step()
         now = place.current()
-        return self._next if now is None or now.rank == 0 else 0
+        wanted = self._bounds.initial if self._kept else self._next
+        return wanted if now is None or now.rank == 0 else 0
+
+    def keep(self, kept: bool) -> None:
+        """States whether the initial batch is to be kept from the next commit on. Only rank 0's statement counts."""
+        now = place.current()
+        if kept and not self._kept and now is not None and now.rank == 0:
+            log("the batch stays at its initial size: the operator of the cluster does not let it adapt (adapt_batch = false)")
+        self._kept = kept
 
     def adopt(self, batch: int) -> None:
         """Changes the batch to the one that rank 0 has proposed at the last commit. 0 is no proposal."""
@@ -307,7 +330,9 @@ class AdaptiveBatch:
         """
         own, passes, size = self._own(), self._passes, self._ranks
         uneven = float(self._divisor > 0)  # gradients of passes with different numbers of samples are not compared
-        seconds = statistics.median(self._durations) if len(self._durations) >= TIMED else 0.0
+        seconds = 0.0
+        if len(self._durations) >= TIMED:  # else they count at a later measurement
+            seconds, self._durations = statistics.median(self._durations), []
         if size > 1:  # all ranks take the means, because CPUs of two kinds may differ in the last bits of a norm
             local, reduced = meter.reduced_norms()
             values = torch.stack([local, reduced, *(torch.full_like(local, value) for value in (seconds, uneven))])
@@ -323,7 +348,6 @@ class AdaptiveBatch:
             if pair is not None:
                 self._noise.observe(Norm(float(pair[0]), own), Norm(float(pair[1]), 2 * own))
         self._times.observe(size, self._division.share, seconds)
-        self._durations = []
         self._next = choose(self._bounds, self._target, size, self._noise.scale, self._times)
 
     def _time(self) -> None:

@@ -15,13 +15,22 @@ moment, as in their step. So the noise is that of the steps the optimizer makes
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 YOUNG = 10  # steps of Adam before its second moment means anything
+PART = 2 ** 18  # elements that are divided at once, so that the quotients stay in a CPU's cache
+
+
+class Scale(NamedTuple):
+    """What divides the gradient of a parameter: the root of the second moment, as in Adam's step."""
+
+    second: torch.Tensor
+    correction: float  # of the root
+    eps: float
 
 
 class Unready(Exception):
@@ -37,7 +46,7 @@ class Meter:
         self._size = dist.get_world_size(self._group)
         self._parameters = [parameter for parameter in ddp.parameters() if parameter.requires_grad]
         self._sampling = False
-        self._scales: Dict[int, torch.Tensor] = {}  # that divide gradients, by the parameter's id
+        self._scales: Dict[int, Scale] = {}  # by the parameter's id
         self._local: List[torch.Tensor] = []  # squared norms of the buckets before they are reduced
         self._buckets: List[Tuple[Any, ...]] = []
         self._kept: Optional[List[Optional[torch.Tensor]]] = None  # gradients of an earlier step
@@ -113,11 +122,11 @@ class Meter:
         if not self._scales:
             gradients = gradients if buffer is None else (buffer,)
             return _sum([_squared(gradient) for gradient in gradients])
-        return _sum([_squared(gradient / self._scales[id(parameter)])
+        return _sum([scaled_squared(gradient, self._scales[id(parameter)])
                      for parameter, gradient in zip(parameters, gradients) if id(parameter) in self._scales])
 
 
-def preconditioner(optimizer: Optional[torch.optim.Optimizer], parameters: Sequence[torch.Tensor]) -> Dict[int, torch.Tensor]:
+def preconditioner(optimizer: Optional[torch.optim.Optimizer], parameters: Sequence[torch.Tensor]) -> Dict[int, Scale]:
     """Returns what Adam and its relatives divide each gradient by, by the parameter's id; nothing for other optimizers."""
     if optimizer is None:
         raise Unready
@@ -131,16 +140,31 @@ def preconditioner(optimizer: Optional[torch.optim.Optimizer], parameters: Seque
                 steps = float(kept["step"])
                 if steps < YOUNG:
                     raise Unready
-                correction = math.sqrt(1 - group["betas"][1] ** steps)
-                scales[id(parameter)] = (kept["exp_avg_sq"].sqrt() / correction).add_(group["eps"])
+                scales[id(parameter)] = Scale(kept["exp_avg_sq"], math.sqrt(1 - group["betas"][1] ** steps), group["eps"])
     if not scales:
         raise Unready
     return scales
 
 
+def scaled_squared(gradient: torch.Tensor, scale: Scale) -> torch.Tensor:
+    """Returns the squared norm of a gradient that is divided by its scale."""
+    size = min(PART, gradient.numel()) if gradient.device.type == "cpu" else gradient.numel()
+    room = torch.empty(size, dtype=_precise(gradient), device=gradient.device)  # used again: allocating costs more than computing
+    squares = []
+    for values, second in zip(gradient.detach().reshape(-1).split(max(1, size)), scale.second.reshape(-1).split(max(1, size))):
+        root = torch.sqrt(second, out=room[:len(second)]).div_(scale.correction).add_(scale.eps)
+        squares.append(_squared(torch.div(values, root, out=root)))
+    return _sum(squares)
+
+
 def _squared(tensor: torch.Tensor) -> torch.Tensor:
-    norm: torch.Tensor = torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64 if tensor.dtype == torch.float64 else torch.float32)
+    norm: torch.Tensor = torch.linalg.vector_norm(tensor.detach(), dtype=_precise(tensor))
     return norm.double().square()
+
+
+def _precise(tensor: torch.Tensor) -> torch.dtype:
+    """Returns the type in which norms are computed."""
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def _sum(values: Sequence[torch.Tensor]) -> torch.Tensor:

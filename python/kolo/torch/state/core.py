@@ -92,6 +92,7 @@ class Core:
         self.calls += 1
         if self.calls < every:
             return
+        self._check_step()
         session = self.session
         if session is None:
             self.save()
@@ -112,9 +113,16 @@ class Core:
         """Implements State.check."""
         session = self.session
         if session is not None:
+            self._check_step()
             self.ledger.change()
             session.verify()
             session.check()
+
+    def _check_step(self) -> None:
+        """Raises within a step of an AdaptiveBatch. A commit checks this first, so that a refused one has written nothing."""
+        batch = self.batch
+        if batch is not None:
+            batch.check_step()
 
     # Commits.
 
@@ -312,7 +320,7 @@ class Core:
     def report(self) -> Dict[str, Any]:
         """Returns the progress that a commit reports."""
         fields = {name: self.handlers[name].value for name in reporting.FIELDS if name in self.handlers}
-        return fields if self.batch is None else {**fields, "samples": self.batch.work}
+        return fields if self.batch is None else {**fields, "samples": self.batch.work, "adaptive": self.batch.report()}
 
     # Checkpoints.
 

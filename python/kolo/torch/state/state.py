@@ -27,7 +27,8 @@ class State:
     once. The package's README lists the types.
 
     Each commit reports step, samples, epoch, total_steps and loss to Kolo, as far
-    as the State holds them. With an AdaptiveBatch, samples are its work.
+    as the State holds them. With an AdaptiveBatch, samples are its work, and it reports
+    the batch, too.
     """
 
     def __init__(self, **values: Any) -> None:
