@@ -44,16 +44,21 @@ def register() -> None:
         file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         faulthandler.register(SIGNAL, file=file, all_threads=True)  # file stays open as long as the process
         pipe = os.pipe()  # nothing closes its other end, so that reads wait
-        threading.Thread(target=_answer, args=(pipe[0], file), name="kolo-stacks", daemon=True).start()
+        named = threading.Event()
+        threading.Thread(target=_answer, args=(pipe[0], file, named), name="kolo-stacks", daemon=True).start()
+        named.wait(5)  # the script may keep the GIL from now on
     except (OSError, RuntimeError, ValueError):
         pass
 
 
-def _answer(requests: int, file: int) -> None:
+def _answer(requests: int, file: int, named: threading.Event) -> None:
     """Writes the stacks whenever there is something in a pipe."""
     try:
-        with open("/proc/self/task/%d/comm" % threading.get_native_id(), "w") as name:
-            name.write(THREAD + str(requests))
+        try:
+            with open("/proc/self/task/%d/comm" % threading.get_native_id(), "w") as name:
+                name.write(THREAD + str(requests))
+        finally:
+            named.set()
         while os.read(requests, 4096):  # several requests have one answer
             text = "".join(_stacks()).encode("utf-8", "replace")
             while text:

@@ -28,7 +28,7 @@ const Signal = unix.Signal(62)
 
 const (
 	// answerTime bounds the wait for the stacks of one process.
-	answerTime = 3 * time.Second
+	answerTime = 4 * time.Second
 	// settled is how long a file of stacks must stay the same to be complete.
 	settled = 30 * time.Millisecond
 	// youngest is the age in clock ticks from which a process is sent Signal. A process that
@@ -74,31 +74,65 @@ func askProcess(ctx context.Context, p target) ([]stacks.Thread, error) {
 	if err := f.Truncate(0); err != nil {
 		return nil, err
 	}
-	text, keepsGIL, err := askThread(ctx, p, f)
-	if err != nil {
-		text, err = askBySignal(ctx, p, f, keepsGIL)
-	}
+	text, err := p.ask(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	return stacks.ParseFaulthandler(text), nil
 }
 
-// askBySignal makes faulthandler write the stacks of a process. Faulthandler reads the stacks
-// without the GIL, and may crash a process that runs Python code meanwhile. So the signal is
-// sent only while all threads sleep, or if native code keeps the GIL.
-func askBySignal(ctx context.Context, p target, f *os.File, keepsGIL bool) (string, error) {
-	switch {
-	case !p.inRing && age(p.started) < starting:
-		return "", errOutside
-	case age(p.started) < youngest:
-		return "", errYoung
-	}
-	for !keepsGIL && !asleep(p.pid) {
-		if !pause(ctx) {
-			return "", errRuns
+// ask asks the thread of a process for its stacks, and then the process by Signal if it may.
+func (p *target) ask(ctx context.Context, f *os.File) (string, error) {
+	used, err := askThread(p)
+	asked := err == nil
+	if asked {
+		if text, err := firstAnswer(ctx, f, p.pid, threadTime); err == nil {
+			return text, nil
 		}
 	}
+	for {
+		switch wait := p.maySignal(asked, used); {
+		case wait == nil:
+			text, err := p.askBySignal(ctx, f)
+			if err != nil || asked {
+				*p.late = append(*p.late, late{p.process, asked})
+			}
+			return text, err
+		case !asked && !errors.Is(wait, errRuns):
+			return "", wait
+		case !pause(ctx):
+			if asked {
+				*p.late = append(*p.late, late{p.process, true})
+			}
+			return "", wait
+		}
+		if info, err := f.Stat(); err == nil && info.Size() > 0 { // the thread answers late
+			return answer(ctx, f, p.pid)
+		}
+	}
+}
+
+// maySignal returns nil if a process may be sent Signal now. Faulthandler reads the stacks
+// without the GIL, and may crash a process that runs Python code meanwhile. So all threads
+// must sleep, or native code must keep the GIL: the thread that was asked has not answered,
+// although the process has used CPU time since then.
+func (p *target) maySignal(asked bool, used uint64) error {
+	switch {
+	case !p.inRing && age(p.started) < starting:
+		return errOutside
+	case age(p.started) < youngest:
+		return errYoung
+	case asleep(p.pid):
+		return nil
+	}
+	if now, err := readStat(p.pid); err == nil && asked && now.used >= used+keptTime {
+		return nil
+	}
+	return errRuns
+}
+
+// askBySignal makes faulthandler write the stacks of a process.
+func (p *target) askBySignal(ctx context.Context, f *os.File) (string, error) {
 	// A signal that is pending since an earlier command will be handled. A second one would
 	// make the process write its stacks twice.
 	if !pending(p.pid) {
@@ -106,11 +140,7 @@ func askBySignal(ctx context.Context, p target, f *os.File, keepsGIL bool) (stri
 			return "", err
 		}
 	}
-	text, err := answer(ctx, f, p.pid)
-	if err != nil {
-		*p.late = append(*p.late, late{p.process, false})
-	}
-	return text, err
+	return answer(ctx, f, p.pid)
 }
 
 // late is a process that has not answered in time.

@@ -32,29 +32,26 @@ const (
 
 var errNoThread = errors.New("the process has no thread for it")
 
-// askThread makes a thread of a process write the stacks into a file. The package kolo starts
-// this thread. It holds the GIL meanwhile, so it cannot crash the process. keepsGIL states that
-// it has not answered because native code keeps the GIL.
-func askThread(ctx context.Context, p target, f *os.File) (text string, keepsGIL bool, err error) {
+// askThread asks a thread of a process for the stacks, and returns the CPU time that the process
+// has used until then. The package kolo starts this thread. It holds the GIL while it writes, so
+// it cannot crash the process.
+func askThread(p *target) (used uint64, err error) {
 	pipe := pipeOf(p.pid)
 	if pipe < 0 {
-		return "", false, errNoThread
+		return 0, errNoThread
 	}
 	before, err := readStat(p.pid)
 	if err != nil || before.started != p.started {
-		return "", false, errGone
+		return 0, errGone
 	}
-	if err := request(fmt.Sprintf("/proc/%d/fd/%d", p.pid, pipe)); err != nil {
-		return "", false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, threadTime)
+	return before.used, request(fmt.Sprintf("/proc/%d/fd/%d", p.pid, pipe))
+}
+
+// firstAnswer waits for an answer, for at most a time.
+func firstAnswer(ctx context.Context, f *os.File, pid int, within time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if text, err = answer(ctx, f, p.pid); err == nil {
-		return text, false, nil
-	}
-	*p.late = append(*p.late, late{p.process, true})
-	after, problem := readStat(p.pid)
-	return "", problem == nil && after.used >= before.used+keptTime, err
+	return answer(ctx, f, pid)
 }
 
 // request writes into a pipe. The process chooses what is there, so nothing else is opened, and
