@@ -26,8 +26,9 @@ const (
 // batchState is what is known about a job's permission to adapt its batch.
 type batchState struct {
 	keeps bool      // its driver knows that it must not
-	told  int       // how often it was told, since it last knew what its pool wants
-	again time.Time // it is not told before this
+	may   bool      // what its pool last wanted
+	told  int       // how often it was told, since it last knew that
+	again time.Time // it is not told before this, unless its pool changes
 }
 
 // adaptive is a job that adapts its batch and does not know yet whether it may.
@@ -47,9 +48,12 @@ func (c *Controller) unaware(v *cluster.View, now time.Time) (out []adaptive) {
 		}
 		may := c.cfg.Pool(j.Pool).AdaptBatch
 		b := &h.batch
+		if b.may != may {
+			*b = batchState{keeps: b.keeps, may: may}
+		}
 		switch {
-		case b.keeps != may:
-			*b = batchState{keeps: b.keeps}
+		case b.keeps != may: // it knows
+			b.told = 0 // but a driver that forgets it each time is not told at once
 		case b.told < tellBatchMost && !b.again.After(now) && len(out) < tellBatchPerRound:
 			b.told, b.again = b.told+1, now.Add(tellBatchAgain)
 			out = append(out, adaptive{j.Key, j.Groups[0].Name, may})

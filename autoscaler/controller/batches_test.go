@@ -97,4 +97,16 @@ func TestController_TellsAJobAboutItsBatchSeldom(t *testing.T) {
 		now = now.Add(tellBatchAgain)
 	}
 	must.SliceEmpty(t, a.unaware(a.view, now))
+
+	t.Log("a driver that forgets it again and again costs no more")
+	j.batch.told = 0
+	told := 0
+	for range 1000 {
+		for _, keeps := range []bool{true, false} {
+			j.batch.keeps = keeps
+			told += len(a.unaware(a.view, now))
+		}
+		now = now.Add(time.Second)
+	}
+	must.Eq(t, 2, told, must.Sprint("in 1000 s"))
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -157,7 +158,7 @@ func TestSnapshot_Adapts(t *testing.T) {
 	v.Jobs = nil
 	for _, queue := range []string{"a", "a", "b"} {
 		j := one
-		j.Key = identity.JobKey{Namespace: "default", ID: fmt.Sprint(len(v.Jobs))}
+		j.Key = identity.JobKey{Namespace: "default", ID: strconv.Itoa(len(v.Jobs))}
 		j.Min, j.Max = 1, 8
 		v.Jobs = append(v.Jobs, j)
 		v.Facts = append(v.Facts, cluster.Facts{Spec: &jobspec.Spec{Kind: "k", Weight: 1, Preferred: 4}, Queue: queue, Observation: history.Observation{Slots: 1}})

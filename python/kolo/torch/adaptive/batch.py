@@ -74,7 +74,7 @@ class AdaptiveBatch:
         self._division = self._bounds.divide(initial, 1)
         self._next = initial
         self._changes = 0
-        self._factor = 1.0  # of the learning rate, in the last step
+        self._factor = 1.0  # of the learning rate, in the last step of the whole size
         self._kept = False  # the operator wants the initial batch
         # The current step.
         self._meter: Optional[Meter] = None
@@ -170,8 +170,10 @@ class AdaptiveBatch:
         if not self._complete:
             return False
         total, scale = self._own() * self._ranks, self._noise.scale
-        self._factor = rules.lr_factor(self._rule, scale, self._bounds.initial, total)
-        with _scaled(optimizer, self._factor):
+        factor = rules.lr_factor(self._rule, scale, self._bounds.initial, total)
+        if total == self.total:
+            self._factor = factor
+        with _scaled(optimizer, factor):
             optimizer.step()
         optimizer.zero_grad()
         self._progress += rules.gain(scale, self._bounds.initial, total)
