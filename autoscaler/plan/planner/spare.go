@@ -92,7 +92,8 @@ func (b *planBuilder) spares() {
 			why[j] = giveBack(spares[j], job.HeldSpares(), "the job has no workers")
 		}
 	}
-	needs, lent := b.needs(), b.lent()
+	needs := b.needs()
+	lent, last := b.lent()
 	for _, j := range b.byRank() {
 		job := &b.Jobs[j]
 		slots := job.Groups[0].Need.Slots
@@ -127,21 +128,24 @@ func (b *planBuilder) spares() {
 	}
 	for _, j := range slices.Backward(b.byRank()) {
 		if why[j] == "" && needs[b.Jobs[j].Pool] == (need{}) {
-			why[j] = b.addSpares(j, spares[j], lent)
+			why[j] = b.addSpares(j, spares[j], lent, last)
 		}
 	}
 	b.write(spares, why)
 }
 
-// lent returns the slots that each pool lends now.
-func (b *planBuilder) lent() map[string]int {
-	out := map[string]int{}
+// lent returns the slots that each pool lends now, and when it last got any back.
+func (b *planBuilder) lent() (slots map[string]int, given map[string]time.Time) {
+	slots, given = map[string]int{}, map[string]time.Time{}
 	for j := range b.Jobs {
 		if job := &b.Jobs[j]; job.Lent {
-			out[job.Pool] += job.HeldSpares() * job.Groups[0].Need.Slots
+			slots[job.Pool] += job.HeldSpares() * job.Groups[0].Need.Slots
+			if job.SpareGiven.After(given[job.Pool]) {
+				given[job.Pool] = job.SpareGiven
+			}
 		}
 	}
-	return out
+	return slots, given
 }
 
 // index returns the index of each job.
@@ -188,8 +192,8 @@ func spareText(n int) string {
 }
 
 // addSpares adds the spares that a job lacks and for which there is room. lent holds the slots
-// that pools lend.
-func (b *planBuilder) addSpares(j int, spares []int, lent map[string]int) string {
+// that pools lend, and given when they last got any back.
+func (b *planBuilder) addSpares(j int, spares []int, lent map[string]int, given map[string]time.Time) string {
 	job, n := &b.Jobs[j], 0
 	slots, missing := job.Groups[0].Need.Slots, job.Spare-job.HeldSpares()
 	if job.Lent {
@@ -199,7 +203,11 @@ func (b *planBuilder) addSpares(j int, spares []int, lent map[string]int) string
 		job.Count() == 0 || job.Alive() != job.Count() || b.placed(j) != job.Count() {
 		return ""
 	}
-	after := job.SpareGiven.Add(b.o.PlacementRetry)
+	last := job.SpareGiven
+	if job.Lent {
+		last = given[job.Pool] // or one job after the other would have a spare for a moment
+	}
+	after := last.Add(b.o.PlacementRetry)
 	if hold := job.LastChange.Add(b.o.Hold); hold.After(after) {
 		after = hold
 	}

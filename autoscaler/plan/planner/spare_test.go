@@ -147,15 +147,16 @@ func TestMake_LentSpares(t *testing.T) {
 		lends   int
 		want    string
 	}{
-		"to the first":       {nodes(4).with("a", lent(0), 0).with("b", lent(0), 0), 1, "a spare workers 1→2 of which 1"},
-		"to both":            {nodes(4).with("a", lent(0), 0).with("b", lent(0), 0), 2, "a spare workers 1→2 of which 1, b spare workers 1→2 of which 1"},
-		"by priority":        {nodes(4).with("a", lent(0), 0).with("b", high(0), 0), 1, "b spare workers 1→2 of which 1"},
-		"not taken from one": {nodes(4).with("a", high(0), 0).with("b", lent(1), 0, 0), 1, ""},
-		"next to its own":    {nodes(4).with("a", spare(1), 0, 0).with("b", lent(0), 0), 1, "b spare workers 1→2 of which 1"},
-		"not for a part":     {nodes(8).with("a", large, 0), 1, ""},
-		"for a whole worker": {nodes(8).with("a", large, 0), 2, "a spare workers 1→2 of which 1"},
-		"fewer":              {nodes(4).with("a", lent(1), 0, 0).with("b", lent(1), 0, 0), 1, "b spare workers 2→1 of which 0"},
-		"none any longer":    {nodes(4).with("a", lent(1), 0, 0).with("b", lent(1), 0, 0), 0, "a spare workers 2→1 of which 0, b spare workers 2→1 of which 0"},
+		"to the first":           {nodes(4).with("a", lent(0), 0).with("b", lent(0), 0), 1, "a spare workers 1→2 of which 1"},
+		"to both":                {nodes(4).with("a", lent(0), 0).with("b", lent(0), 0), 2, "a spare workers 1→2 of which 1, b spare workers 1→2 of which 1"},
+		"by priority":            {nodes(4).with("a", lent(0), 0).with("b", high(0), 0), 1, "b spare workers 1→2 of which 1"},
+		"not taken from one":     {nodes(4).with("a", high(0), 0).with("b", lent(1), 0, 0), 1, ""},
+		"next to its own":        {nodes(4).with("a", spare(1), 0, 0).with("b", lent(0), 0), 1, "b spare workers 1→2 of which 1"},
+		"not for a part":         {nodes(8).with("a", large, 0), 1, ""},
+		"for a whole worker":     {nodes(8).with("a", large, 0), 2, "a spare workers 1→2 of which 1"},
+		"fewer":                  {nodes(4).with("a", lent(1), 0, 0).with("b", lent(1), 0, 0), 1, "b spare workers 2→1 of which 0"},
+		"none any longer":        {nodes(4).with("a", lent(1), 0, 0).with("b", lent(1), 0, 0), 0, "a spare workers 2→1 of which 0, b spare workers 2→1 of which 0"},
+		"not just after another": {nodes(4).with("a", func(j *Job) { lent(0)(j); j.SpareGiven = now.Add(-time.Minute) }, 0).with("b", lent(0), 0), 1, ""},
 		"to the next with room": {func() *Cluster {
 			c := nodes(1, 2)
 			return c.with("a", func(j *Job) { lent(0)(j); j.Groups[0].Class = c.class(0) }, 0).with("b", lent(0), 1)
