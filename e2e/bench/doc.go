@@ -8,6 +8,7 @@
 //	make bench                                  # everything, hours
 //	make bench ONLY=torch                       # PyTorch's section
 //	make bench ONLY=run                         # whole runs, disturbed: 90 minutes; FAST=1 for 10
+//	make bench ONLY=sharded                     # sharded models: 15 minutes, and 18 GB of memory
 //	go run ./e2e/bench -parts recovery -o -     # one part, to the terminal
 //	go run ./e2e/bench -parts torch-trained -state 1000 -rounds 3 -raw raw.json -add
 //

@@ -155,3 +155,21 @@ func TestPage_WholeRuns(t *testing.T) {
 	must.EqOp(t, first, string((&Results{}).page([]byte(first))), must.Sprint("other parts keep it"))
 	must.StrContains(t, string(r.Run.picture()), "</svg>")
 }
+
+// The section of sharded models is after the part of the page that make bench keeps, replaces
+// itself, and has a ratio of medians.
+func TestPage_Sharded(t *testing.T) {
+	old := "# Benchmarks\n\n## Resizing\n\nTable.\n" + kept + "\nBy hand.\n"
+	r := &Results{About: map[string]About{}, Sharded: []ShardedChange{
+		{From: 2, To: 4, MiB: 100, Gap: 0.3, Plain: 0.2, GapProcessor: 0.4, PlainProcessor: 0.1},
+		{From: 2, To: 4, MiB: 100, Gap: 0.5, Plain: 0.4, GapProcessor: 0.4, PlainProcessor: 0.1},
+		{From: 4, To: 2, MiB: 1000, Gap: 2, Plain: 1, GapProcessor: 3, PlainProcessor: 2},
+	}}
+	first := string(r.page([]byte(old)))
+	must.StrContains(t, first, "| 100 MiB | 2→4 | 0.40 [0.30, 0.50] n=2 | 0.30 [0.20, 0.40] n=2 | 1.3 | 0.40 [0.40, 0.40] n=2 | 0.10 [0.10, 0.10] n=2 |\n")
+	must.StrContains(t, first, "| 1000 MiB | 4→2 | 2.00 [2.00, 2.00] n=1 | 1.00 [1.00, 1.00] n=1 | 2.0 |")
+	must.StrHasPrefix(t, "# Benchmarks\n\n## Resizing\n\nTable.\n"+kept+"\n"+shardedBegin, first)
+	must.StrHasSuffix(t, shardedEnd+"\nBy hand.\n", first)
+	must.EqOp(t, first, string(r.page([]byte(first))))
+	must.EqOp(t, first, string((&Results{}).page([]byte(first))), must.Sprint("other parts keep it"))
+}

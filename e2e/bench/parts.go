@@ -87,6 +87,10 @@ var parts = []part{
 	{"run", train.Torch, true, func(ctx context.Context, o *options, r *Results) error {
 		return measureRuns(ctx, o, &r.Run)
 	}, func(r *Results) { r.Run = nil }},
+
+	{"sharded", shardedTorch, true, func(ctx context.Context, o *options, r *Results) error {
+		return measureSharded(ctx, o, &r.Sharded)
+	}, func(r *Results) { r.Sharded = nil }},
 }
 
 func partNames() []string {

@@ -19,7 +19,7 @@ import (
 
 // Results holds all measurements of one report.
 type Results struct {
-	// About describes what was measured, by framework. The entry "run" is about whole runs.
+	// About describes what was measured, by framework, or by the part if it has its own section.
 	About map[string]About `json:"about"`
 
 	Resize   *Changes  `json:"resize,omitempty"`
@@ -32,6 +32,8 @@ type Results struct {
 
 	Torch TorchResults `json:"torch"`
 	Run   *RunResults  `json:"run,omitempty"`
+
+	Sharded []ShardedChange `json:"sharded,omitempty"`
 }
 
 // About states when, where and with which versions a framework was measured.
@@ -88,6 +90,9 @@ const (
 	torchEnd   = "<!-- make bench ONLY=torch: end -->\n"
 	runBegin   = "<!-- make bench ONLY=run: begin -->\n"
 	runEnd     = "<!-- make bench ONLY=run: end -->\n"
+
+	shardedBegin = "<!-- make bench ONLY=sharded: begin -->\n"
+	shardedEnd   = "<!-- make bench ONLY=sharded: end -->\n"
 )
 
 // page returns the old page with its measurements replaced by the new ones.
@@ -105,16 +110,12 @@ func (r *Results) page(old []byte) []byte {
 	if about, ok := r.About[train.Torch.Name]; ok {
 		w.Reset()
 		r.Torch.write(&w, about)
-		section := torchBegin + w.String() + torchEnd
-		i, j := strings.Index(rest, torchBegin), strings.Index(rest, torchEnd)
-		switch {
-		case i >= 0 && j > i:
-			rest = rest[:i] + section + rest[j+len(torchEnd):]
-		case rest == "":
-			rest = kept + "\n" + section
-		default:
-			rest = kept + "\n" + section + strings.TrimPrefix(rest, kept)
-		}
+		rest = putSection(rest, torchBegin, w.String(), torchEnd)
+	}
+	if r.Sharded != nil {
+		w.Reset()
+		writeSharded(&w, r.Sharded, r.About["sharded"])
+		rest = putSection(rest, shardedBegin, w.String(), shardedEnd)
 	}
 	if r.Run != nil {
 		w.Reset()
@@ -128,6 +129,21 @@ func (r *Results) page(old []byte) []byte {
 		head += whole
 	}
 	return []byte(head + rest)
+}
+
+// putSection replaces a section of the kept part of a page. It puts the section first if
+// that part does not have it.
+func putSection(rest, begin, text, end string) string {
+	section := begin + text + end
+	i, j := strings.Index(rest, begin), strings.Index(rest, end)
+	switch {
+	case i >= 0 && j > i:
+		return rest[:i] + section + rest[j+len(end):]
+	case rest == "":
+		return kept + "\n" + section
+	default:
+		return kept + "\n" + section + strings.TrimPrefix(rest, kept)
+	}
 }
 
 // cutSection returns a page without a section, and the section including its marks. The

@@ -231,6 +231,40 @@ class Deferred(unittest.TestCase):
             self.assertEqual(1, self.slow.threads)
             self.assertTrue(same(expected, taken.tree()["part"]))
 
+    def test_the_copy_of_a_share_goes_on_after_the_group(self):
+        """A process leaves its group without waiting for the copy. A callback, which may change values, waits."""
+        class Divided(Handler):
+            shares = True
+
+            def tree(self):
+                return self.value
+
+            def load(self, tree):
+                self.value = tree
+
+            def stepped(self):
+                return list(self.value.values())
+
+        state = kolo.State(step=0)
+        core = core_of(state)
+        part = core.handlers["part"] = Divided({"trained": torch.rand(8)})
+        self.slow.may.set()
+        for _ in range(3):
+            state.commit()
+            core.snapshot.settle()
+        self.slow.may.clear()
+        self.slow.begun.clear()
+        state.commit()
+        committed = copy.deepcopy(part.value)
+        core.drop()
+        self.assertTrue(self.slow.begun.wait(120))
+        self.slow.may.set()
+        core.callbacks.append(lambda: part.value["trained"].add_(1))
+        core.call_back()
+        self.assertFalse(same(committed, part.value))
+        core.recover()
+        self.assertTrue(same(committed, part.value))
+
     def test_no_part_any_longer(self):
         """A process without a part in memory after a change can still commit."""
         class Divided(Handler):

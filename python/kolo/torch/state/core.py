@@ -351,6 +351,8 @@ class Core:
 
     def call_back(self) -> None:
         """Runs the reset callbacks."""
+        if self.callbacks:
+            self._snapshot.settle()
         for callback in self.callbacks:
             self.ledger.change()
             callback()
@@ -364,7 +366,8 @@ class Core:
     def drop(self) -> None:
         """Makes handlers forget anything that is bound to the group that this process leaves."""
         reporting.flush()
-        self._snapshot.settle()
+        if not self.has_shares():  # shares stay as they are until the next group has its own, so the copy goes on while that forms
+            self._snapshot.settle()
         for handler in self.handlers.values():
             handler.drop()
 

@@ -85,7 +85,7 @@ class Snapshot:
                 parts[name] = skeleton, len(live)
                 live += tensors
             self.whole = False
-            self._prepare(handlers, parts, live)
+            unused = self._prepare(handlers, parts, live)
             later = self._later(live)
             chosen = set(later)
             _copy(self._buffers, live, [number for number in range(len(live)) if number not in chosen])
@@ -94,7 +94,7 @@ class Snapshot:
             if self._watched:
                 _watch(self)
             if later:
-                self._copying = _thread().submit(_copy, self._buffers, live, later)
+                self._copying = _thread().submit(_complete, self._buffers, live, later, unused)
             self.whole = True
 
     def settle(self, used: bool = True) -> None:
@@ -143,8 +143,11 @@ class Snapshot:
     def _give(self, number: int, handler: Handler) -> torch.Tensor:
         return self._buffers[number] if handler.copies else self._buffers[number].clone()
 
-    def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
-        """Allocates memory for tensors, and finds tensors that only a step changes, unless the tensors are the same as before."""
+    def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> List[torch.Tensor]:
+        """Allocates memory for tensors, and finds tensors that only a step changes, unless the tensors are the same as before.
+
+        Returns memory that is no longer needed.
+        """
         if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
             divided = any(handler.shares for handler in handlers.values())
             if self._buffers and not (divided and [tensor.dtype for tensor in live] == [tensor.dtype for tensor in self._buffers]):
@@ -152,10 +155,11 @@ class Snapshot:
             self.spare.add(self._buffers)  # their content is no longer needed
             self._buffers = [self._memory(tensor) for tensor in live]
             self._addresses = None
+        unused = self.spare.tensors()
         self.spare.clear()
         addresses = [tensor.data_ptr() if type(tensor) is torch.Tensor else 0 for tensor in live]
         if addresses == self._addresses:
-            return
+            return unused
         self._addresses = addresses
         owned = {_place(tensor) for handler in handlers.values()
                  for tensor in (handler.parameters() if isinstance(handler, OptimizerHandler) else handler.stepped())}
@@ -165,6 +169,7 @@ class Snapshot:
             if isinstance(handlers[name], OptimizerHandler) and _deferrable(live[number])
             or (isinstance(handlers[name], ModuleHandler) or handlers[name].shares) and _deferrable(live[number])
             and _place(live[number]) in owned]
+        return unused
 
     def _memory(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns memory into which a tensor can be copied."""
@@ -199,6 +204,13 @@ def _place(tensor: torch.Tensor) -> Tuple[int, int]:
 def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], numbers: Sequence[int]) -> None:
     with torch.no_grad():
         compat.copy_all([targets[number] for number in numbers], [sources[number] for number in numbers])
+
+
+def _complete(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], numbers: Sequence[int], unused: List[torch.Tensor]) -> None:
+    """Copies tensors in the thread. Before that, it frees memory, which takes the kernel a while."""
+    while unused:
+        unused.pop()
+    _copy(targets, sources, numbers)
 
 
 def _watch(snapshot: Snapshot) -> None:
