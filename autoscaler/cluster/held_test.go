@@ -57,8 +57,8 @@ func TestView_TasksOfPhasesThatFollowOneAnother(t *testing.T) {
 	must.Eq(t, amounts{4000, 2000}, amounts{got.cpu, got.memory})
 }
 
-// A worker with reserved cores requests no MHz. It does not count as one slot because of
-// that.
+// A worker with reserved cores requests no MHz. Its slots are unknown, so the job has a problem,
+// and the worker does not count as one slot.
 func TestView_CoresAreNoSlotsOfCPU(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "cpu", "")

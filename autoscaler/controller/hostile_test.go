@@ -97,7 +97,7 @@ func TestController_QueueRulesHoldAtOnce(t *testing.T) {
 		return len(s.Jobs) == 0 && len(s.Ineligible) == 1 && len(s.Ineligible[0].Problems) == 1
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	counts, _ := w.nomad.Counts()
-	must.Eq(t, 4, counts["grabber"], must.Sprint("it is left alone, not stopped"))
+	must.Eq(t, 4, counts["grabber"], must.Sprint("it keeps its workers, and is not stopped"))
 }
 
 // A tenant has many jobs that report endless resizes.

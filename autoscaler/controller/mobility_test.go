@@ -208,7 +208,8 @@ func TestFill_AMoveOfAClockAhead(t *testing.T) {
 	must.Eq(t, now.Add(c.cfg.Planner.MoveTimeout), j.Moving.Until)
 }
 
-// A released job that comes back has the counts that its user wants.
+// If a job's scaling is switched off during a move, the move is forgotten, so that the job keeps
+// the counts that its user wants. A job with errors keeps its move.
 func TestObserve_AReleasedJobMovesNoMore(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, off := range []bool{true, false} {

@@ -33,8 +33,8 @@ func TestExecTask(t *testing.T) {
 	}
 }
 
-// TestCommandThatTakesTooLong makes sure that such a command does not cost the task, nor
-// leave a process behind if it can be ended.
+// TestCommandThatTakesTooLong: a command that takes too long does not end the task. If the
+// command can be ended, no process of it is left.
 func TestCommandThatTakesTooLong(t *testing.T) {
 	for _, isolation := range isolations(t) {
 		t.Run(isolation, func(t *testing.T) {

@@ -103,7 +103,7 @@ func (w *world) killedLeaders(t *testing.T) {
 	w.eventually(t, 2*time.Minute, map[string]int{"r0": 4, "r1": 4, "r2": 4})
 	w.neverTooMuch(t, names...)
 
-	t.Log("a worker completes: nobody touches that job again, and others get its room")
+	t.Log("a worker completes: the autoscaler never changes that job again, and others get its room")
 	w.purge(t, names...)
 	done := filepath.Join(w.dir, "done")
 	w.completing(t, "finishing", done)

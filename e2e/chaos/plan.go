@@ -64,7 +64,7 @@ type plan struct {
 	// spares excludes the first slot of the first host, except in one of six
 	// bursts. Its process gets old enough to show what it retains of each ring.
 	spares bool
-	burst  int           // actions before training is left alone
+	burst  int           // actions before training runs undisturbed
 	pause  time.Duration // longest between two actions
 	drawn  int           // number of actions
 }

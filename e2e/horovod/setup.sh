@@ -5,7 +5,7 @@
 # Makes .venv, a Python in which `import horovod.torch` works, for the
 # end-to-end tests, the demo and the benchmark. In this order:
 #
-#   1. a .venv that works already is left alone;
+#   1. a .venv that works already is kept;
 #   2. a Horovod that python3 on the PATH can import is used;
 #   3. else PyTorch comes from Debian's packages, and Horovod is compiled by
 #      pip against it, with Gloo and without MPI. The wheel stays in bin/.

@@ -9,7 +9,7 @@
 # already is one.
 #
 # With VERSION, such as 1.10.5, builds that one from its module into
-# bin/nomad-VERSION, beside the others. With PATH, which has a slash, only checks
+# bin/nomad-VERSION, next to the others. With PATH, which has a slash, only checks
 # the program there. Neither touches bin/nomad.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -57,7 +57,7 @@ build() {
 }
 
 # build_version builds a version as its main module, with the dependencies that
-# it pins. Its go.mod takes the API from a directory beside it, which is a module
+# it pins. Its go.mod takes the API from a directory next to it, which is a module
 # of its own, published by its commit.
 build_version() {
   local v=$1 to=$2 work dir time commit api

@@ -78,7 +78,7 @@ install() {
 }
 
 mkdir -p "$bin"
-if [ -z "$minors" ]; then # beside bin/torch-newest
+if [ -z "$minors" ]; then # next to bin/torch-newest
   "$here/pypi.sh" newest
 fi
 exec 9>"$bin/.${out##*/}.lock"

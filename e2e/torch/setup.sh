@@ -70,7 +70,7 @@ in_root() {
 }
 
 # The interpreter finds its library, as in a virtual environment, by the path
-# that it is started as: bin/torch/python3, which is beside lib.
+# that it is started as: bin/torch/python3, which is next to lib.
 write_wrapper() {
   local dir=$1 loader libs
   cd "$dir"

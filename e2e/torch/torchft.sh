@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # Puts torchft into bin/torchft, for the Python of bin/torch (make torch), to be
-# measured beside Kolo: a wheel of 2.5 MB and what it imports, 23 MB in all. It asks
+# compared with Kolo: a wheel of 2.5 MB and what it imports, 23 MB in all. It asks
 # for PyTorch 2.7, but runs with 2.6 as e2e/train/torchft_train.py uses it.
 set -eu
 cd "$(dirname "$0")/../.."

@@ -15,7 +15,7 @@ from kolo.worker import Client, Place
 
 
 class Formed:
-    """A group that has formed, after a time."""
+    """Stands in for a group that has formed after some time."""
 
     def __init__(self, seconds):
         self.group, self.error, self.abandoned = object(), None, False

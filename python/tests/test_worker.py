@@ -151,7 +151,7 @@ class Worker(unittest.TestCase):
 
     def test_a_busy_agent_delays_no_one(self):
         client = self.client()
-        for step in range(100000):  # nobody reads
+        for step in range(100000):  # the agent does not read
             client.progress(1, {"step": step})
         self.assertLess(len(client._pending), 200)
         steps = [self.agent.next()["step"] for _ in range(100)]

@@ -78,11 +78,7 @@ func NewServer(rec *recording.Recording, speed float64) (*Server, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.Header().Set("X-Frame-Options", "DENY")
-	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
-	w.Header().Set("Cache-Control", "no-store")
+	page.Protect(w.Header())
 	if !s.ours(r.Host) {
 		refuse(w, http.StatusForbidden, fmt.Errorf("requests to %q are refused: call the replay by an IP address, localhost, or the name of its machine", r.Host))
 		return

@@ -117,11 +117,7 @@ func (s *Server) routes() map[string]http.HandlerFunc {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.Header().Set("X-Frame-Options", "DENY")
-	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
-	w.Header().Set("Cache-Control", "no-store")
+	page.Protect(w.Header())
 	if err := s.gate(r); err != nil {
 		refuse(w, http.StatusForbidden, err)
 		return

@@ -72,14 +72,17 @@ func (c *queueCommand) Run(args []string) int {
 	if c.json {
 		return c.printJSON(pools)
 	}
-	c.show(nil, func() string {
-		var parts []string
-		for i := range pools {
-			parts = append(parts, drawQueues(&pools[i]))
-		}
-		return cmp.Or(strings.Join(parts, "\n\n"), "there are no nodes")
-	})
+	c.show(nil, func() string { return drawPools(pools, drawQueues) })
 	return 0
+}
+
+// drawPools returns the tables of all pools, of which draw returns those of one.
+func drawPools[T any](pools []T, draw func(*T) string) string {
+	var parts []string
+	for i := range pools {
+		parts = append(parts, draw(&pools[i]))
+	}
+	return cmp.Or(strings.Join(parts, "\n\n"), "there are no nodes")
 }
 
 // drawQueues returns the tables of one pool.

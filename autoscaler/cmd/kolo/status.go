@@ -281,21 +281,28 @@ func widen(rows [][]string, jobs []api.JobStatus) {
 	add(0, "Pool", "Queue", "Slots", "Step time", "Loss", "Productive", "Expected start")
 	for i := range jobs {
 		j := &jobs[i]
-		step, loss, productive, start := "-", "-", "-", "-"
-		if t, ok := stepTime(j); ok {
-			step = fmt.Sprintf("%.3gs", t)
-		}
-		if j.Loss != nil {
-			loss = fmt.Sprintf("%.4g", *j.Loss)
-		}
-		if j.Usage != nil {
-			productive = shareText(j.Usage.Share)
-		}
+		step, loss, productive := measuredCells(j)
+		start := "-"
 		if j.Waits != nil {
 			start = expectedStart(j.Waits.Expected)
 		}
 		add(i+1, j.Pool, j.Queue, strconv.Itoa(j.Slots()), step, loss, productive, start)
 	}
+}
+
+// measuredCells returns the cells with a job's step time, loss and productive share.
+func measuredCells(j *api.JobStatus) (step, loss, productive string) {
+	step, loss, productive = "-", "-", "-"
+	if t, ok := stepTime(j); ok {
+		step = fmt.Sprintf("%.3gs", t)
+	}
+	if j.Loss != nil {
+		loss = fmt.Sprintf("%.4g", *j.Loss)
+	}
+	if j.Usage != nil {
+		productive = shareText(j.Usage.Share)
+	}
+	return step, loss, productive
 }
 
 // stepTime returns the measured seconds of a step at the job's present size. ok is false if they are

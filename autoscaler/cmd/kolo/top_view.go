@@ -141,11 +141,7 @@ func (m *top) body(room int) []string {
 		if err != nil {
 			return []string{printable.Cell(err.Error())}
 		}
-		var parts []string
-		for i := range pools {
-			parts = append(parts, drawQueues(&pools[i]))
-		}
-		return m.scrolled(cmp.Or(strings.Join(parts, "\n\n"), "there are no nodes"), room)
+		return m.scrolled(drawPools(pools, drawQueues), room)
 	case eventsPage:
 		var lines []string
 		for i := range m.events {
@@ -225,24 +221,16 @@ func narrowed(cells [][]string, width int) [][]string {
 // jobRow returns the cells of a job.
 func (m *top) jobRow(j *api.JobStatus) []string {
 	row := statusRow(j, m.status.Time)
-	slots, size, step, loss, productive := strconv.Itoa(j.Slots()), "", "-", "-", "-"
+	step, loss, productive := measuredCells(j)
+	size := ""
 	if s := m.history[j.JobKey]; s != nil {
 		size = s.size.sparkline(8, false)
-	}
-	if t, ok := stepTime(j); ok {
-		step = fmt.Sprintf("%.3gs", t)
-	}
-	if j.Loss != nil {
-		loss = fmt.Sprintf("%.4g", *j.Loss)
-	}
-	if j.Usage != nil {
-		productive = shareText(j.Usage.Share)
 	}
 	reason := row[9]
 	if j.Waits != nil {
 		reason = expectedStart(j.Waits.Expected) + ", " + why(j.Waits)
 	}
-	return []string{row[0], row[1], slots, size, step, loss, row[5], row[6], productive, reason}
+	return []string{row[0], row[1], strconv.Itoa(j.Slots()), size, step, loss, row[5], row[6], productive, reason}
 }
 
 // drawOpen returns the page of the open job.

@@ -80,13 +80,7 @@ func (c *topologyCommand) Run(args []string) int {
 	if c.json {
 		return c.printJSON(pools)
 	}
-	c.show(nil, func() string {
-		var parts []string
-		for i := range pools {
-			parts = append(parts, drawTopology(&pools[i]))
-		}
-		return cmp.Or(strings.Join(parts, "\n\n"), "there are no nodes")
-	})
+	c.show(nil, func() string { return drawPools(pools, drawTopology) })
 	return 0
 }
 

@@ -272,7 +272,7 @@ func TestRead_Malformed(t *testing.T) {
 		"kolo is text":                {job(map[string]any{Key: "on"}), `the text "on" is not a block`},
 		"kolo is true":                {job(map[string]any{Key: true}), "write kolo { }"},
 		"kolo is a list of text":      {job(map[string]any{Key: []any{"on"}}), "is not a block"},
-		"check beside kolo":           {job(map[string]any{Key: nil, "check": []any{}}), "check blocks belong to another autoscaler"},
+		"check next to kolo":          {job(map[string]any{Key: nil, "check": []any{}}), "check blocks belong to another autoscaler"},
 		"no max":                      {job(kv(), func(j *api.Job) { j.TaskGroups[0].Scaling.Max = nil }), "scaling.max: 0 leaves no room"},
 		"scaling min above max": {job(kv(), func(j *api.Job) { j.TaskGroups[0].Scaling.Min = ptr(int64(9)) }),
 			"9 is above scaling.max = 8"},

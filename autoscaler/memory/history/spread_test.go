@@ -119,7 +119,7 @@ func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 			}
 			must.SliceEmpty(t, r.j.Sensitivity().Points)
 			must.MapEmpty(t, r.h.Kinds)
-			must.Positive(t, r.j.Points()[0].StepTime, must.Sprint("the plain time of the size is known all the same"))
+			must.Positive(t, r.j.Points()[0].StepTime, must.Sprint("the time of the size without a placement is known anyway"))
 		})
 	}
 }

@@ -143,7 +143,7 @@ func TestEncode_OneNamespaceTakesNoOthersPlace(t *testing.T) {
 	}{
 		"a job of 256 groups with long names": {jobs: 1, groups: 256},
 		"five of them":                        {jobs: 5, groups: 256},
-		"beside many small ones":              {jobs: 3000, kept: true},
+		"next to many small ones":             {jobs: 3000, kept: true},
 		"those of a few groups":               {jobs: 300, groups: 8, kept: true},
 		"kinds":                               {jobs: 1, kinds: 500, kept: true},
 	} {

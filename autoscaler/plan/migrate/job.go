@@ -28,8 +28,7 @@ type Job struct {
 
 // Options are the settings of the decision.
 type Options struct {
-	// Hysteresis is the part of the cost by which the gain must be higher than the
-	// cost.
+	// Hysteresis states by how much the gain must exceed the cost, as a part of the cost.
 	Hysteresis float64
 	// LeastGain is the least part by which a step must get faster for a job to move.
 	// Measurements are not more exact than that.

@@ -39,7 +39,7 @@ func TestPack(t *testing.T) {
 		"as many as fit":                    {[]int{1, 2}, nil, one, 9, "[{{1 0} 2} {{0 0} 1}]", 3},
 		"not in pieces of a worker":         {[]int{3, 3, 1}, nil, two, 3, "[{{0 0} 1} {{1 0} 1}]", 2},
 		"with least to spare":               {[]int{5, 4}, nil, two, 2, "[{{1 0} 2}]", 2},
-		"where the job is, then beside it":  {[]int{3, 2, 8}, []Share{{Place{Node: 1}, 2}}, one, 4, "[{{1 0} 4} {{0 0} 2}]", 4},
+		"where the job is, then next to it": {[]int{3, 2, 8}, []Share{{Place{Node: 1}, 2}}, one, 4, "[{{1 0} 4} {{0 0} 2}]", 4},
 		"nowhere":                           {[]int{0, -2}, nil, one, 1, "[]", 0},
 		"the place that holds all, if late": {[]int{1, 1, 5}, nil, one, 5, "[{{2 0} 5}]", 5},
 	} {

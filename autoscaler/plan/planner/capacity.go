@@ -92,22 +92,31 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 	return c
 }
 
-// pending returns how many workers Nomad may still place, or place again: those of the
-// count that are not on a node that keeps them. A worker that is ending does not count as
-// kept, even if the count has been raised again. A frozen or stopped job has none: its
-// missing workers will not come back.
+// pending returns how many workers of a group Nomad may still place, or place again.
 func (c *Cluster) pending(j, g int) int {
+	group := &c.Jobs[j].Groups[g]
+	return c.missing(j, group.Count, group.Live)
+}
+
+// pendingSpares returns the same for the spares of a group.
+func (c *Cluster) pendingSpares(j, g int) int {
+	group := &c.Jobs[j].Groups[g]
+	return c.missing(j, group.Spare, group.Spares)
+}
+
+// missing returns how many of a number of a job's workers are not on a node that keeps them.
+// A worker that is ending does not count as kept, even if the count has been raised again. A
+// frozen or stopped job has none: its missing workers will not come back.
+func (c *Cluster) missing(j, number int, live []Worker) int {
 	if c.Jobs[j].Frozen != "" || c.Jobs[j].Stopped {
 		return 0
 	}
-	group := &c.Jobs[j].Groups[g]
-	stays := 0
-	for _, w := range group.Live {
+	for _, w := range live {
 		if !w.Ending && (w.Node < 0 || c.Nodes[w.Node].State != Draining) {
-			stays++
+			number--
 		}
 	}
-	return max(0, group.Count-stays)
+	return max(0, number)
 }
 
 // occupy takes the room of one live worker. Workers on nodes that take no new ones occupy

@@ -104,7 +104,7 @@ func TestMake_Gang(t *testing.T) {
 		"a suspension broke off":                     {gang(8, 1, 0, preemptible), 0, "a 1→0 repair ps:1→0"},
 		"set by hand, and completed later":           {gang(8, 1, 2), 5, "a 3→5 repair w:2→4"},
 		"set by hand, without room to complete it":   {gang(4, 1, 3), 0, ""},
-		"not while it is left alone":                 {gang(8, 1, 0, func(_ *Cluster, j *Job) { j.HoldReason = "x" }), 5, ""},
+		"not while it is held":                       {gang(8, 1, 0, func(_ *Cluster, j *Job) { j.HoldReason = "x" }), 5, ""},
 		"not on an unhealthy node":                   {gang(8, 1, 0, func(_ *Cluster, j *Job) { j.UnhealthyReason = "x" }), 5, ""},
 		"not while workers are ending": {gang(8, 1, 0, func(_ *Cluster, j *Job) {
 			j.Groups[1].Live = append(j.Groups[1].Live, Worker{Place: placement.Place{Node: 1}, Ending: true})

@@ -165,7 +165,7 @@ func TestProperty_Groups(t *testing.T) {
 			case seen[a.Job]:
 				t.Fatalf("two actions for one job: %+v", p.Actions)
 			case job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(now):
-				t.Fatalf("touched a job that is to be left alone: %+v", a)
+				t.Fatalf("changed a job that is held: %+v", a)
 			case a.To > job.Max && a.To > a.From:
 				t.Fatalf("above the maximum %d: %+v", job.Max, a)
 			case a.Cause == Move && a.To > a.From:

@@ -133,7 +133,7 @@ func TestMake_Migrates(t *testing.T) {
 			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.LastChange = now.Add(-29 * time.Second) }), 2, 2), []int{4}, "", ""},
 		"not more often than it may": {
 			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.Mobility.After = now.Add(time.Second) }), 2, 2), []int{4}, "", ""},
-		"not one that is left alone": {
+		"not one that is held": {
 			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.HoldReason = "paused by a user" }), 2, 2), []int{4}, "", ""},
 		"not one whose count was set by hand": {
 			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.ManualUntil = now.Add(time.Second) }), 2, 2), []int{4}, "", ""},
@@ -204,7 +204,7 @@ func TestMake_Migrates(t *testing.T) {
 				return nodes(4, 4, 4, 4).inRacks("a", movable(0.5), 3, 1, 0, 0).inRacks("b", movable(0, short), 1, 2, 0, 0).
 					inRacks("c", movable(0.5, func(j *Job) { j.Groups[2].Max = 3 }), 0, 0, 3, 1).inRacks("d", movable(0, short), 0, 0, 1, 2)
 			}(), []int{4, 3, 4, 3}, "a 4→3 migrate r1:1→0, b 3→4 migrate r1:2→3, c 4→1 migrate r2:3→0, d 3→1 migrate r3:2→0", ""},
-		"not where it would lack CPU all the same": {
+		"not where it would still lack CPU": {
 			withCPU(100, 10, 10).inRacks("a", movable(0), 4, 0).inRacks("gang", func(j *Job) { gangOf8(j); needsCPU(14)(j) }, 0, 0), []int{4, 8},
 			"", "needs room for 8 more within one meta.rack"},
 		"not where there is no CPU for those that move": {
@@ -257,10 +257,10 @@ func TestMake_Migrates(t *testing.T) {
 		"halfway: whatever the policy wants now": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}), 4, 2), []int{1},
 			"a 6→4 migrate r1:2→0", ""},
-		"halfway: but not one that is left alone": {
+		"halfway: but not one that is held": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.HoldReason = "paused by a user" }), 4, 2), []int{4},
 			"", "paused"},
-		"halfway: one that is stopped is in nobody's way": {
+		"halfway: one that is stopped delays no other": {
 			nodes(4, 4).inRacks("a", movable(0.5), 2, 2).inRacks("b", moving(Moving{From: []int{1, 0}, To: []int{0, 1}, GrowFirst: true}, func(j *Job) {
 				j.HoldReason, j.Stopped = "the job is stopped", true
 				j.Groups[0].Live, j.Groups[1].Live = nil, nil
@@ -279,15 +279,15 @@ func TestMake_Migrates(t *testing.T) {
 			nodes(8, 8).inRacks("x", moving(Moving{From: []int{4, 0}, To: []int{2, 2}, GrowFirst: true, Until: now}, func(j *Job) {
 				j.Groups[1].Min, j.LastChange = 1, now.Add(-time.Hour)
 			}), 4, 2).inRacks("a", movable(0.5), 1, 1), []int{4, 2}, "x 6→4 shrink r0:4→3 r1:2→1, a 2→3 migrate r0:1→2", ""},
-		"no longer halfway: it may not be as large any more": {
+		"no longer halfway: it may no longer be as large": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}}, func(j *Job) { j.Max = 2 }), 2, 0), []int{2}, "", ""},
-		"no longer halfway: it may not be as small any more": {
+		"no longer halfway: it may no longer be as small": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.Min = 6 }), 4, 2), []int{6}, "", ""},
 		"no longer halfway: the group that it leaves has a minimum": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.Groups[1].Min = 2 }), 4, 2), []int{6}, "", ""},
 		"no longer halfway: the group that it goes to has a maximum": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}}, func(j *Job) { j.Groups[0].Max = 2 }), 2, 0), []int{2}, "", ""},
-		"no longer halfway: it must not cross any more": {
+		"no longer halfway: it must no longer cross": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{4, 0}, To: []int{2, 2}}, rackOnly), 2, 0), []int{2}, "", ""},
 		"no longer halfway: someone else changed a count": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.LastChange = now.Add(-time.Hour) }), 3, 2), []int{4},
@@ -337,7 +337,7 @@ func TestMake_AMoveInHalves(t *testing.T) {
 	must.Eq(t, &Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Until: now.Add(DefaultOptions().MoveTimeout), Gain: m.Gain}, m)
 	must.InDelta(t, 1-1/1.5, m.Gain, 1e-9)
 	c = nodes(4, 4).inRacks("a", moving(*m), 4, 2)
-	must.Eq(t, 4, c.Jobs[0].Settled(), must.Sprint("policies see the size that it has beside the move"))
+	must.Eq(t, 4, c.Jobs[0].Settled(), must.Sprint("policies see the size that it has without the move"))
 	must.Eq(t, "", c.plan(4).drawing())
 	c.Jobs[0].Moving.Joined = true
 	must.Eq(t, "a 6→4 migrate r1:2→0", c.plan(4).drawing())

@@ -176,7 +176,7 @@ func TestMake(t *testing.T) {
 		"frozen: not even down":                 {nodes(8).with("a", func(j *Job) { j.Frozen = "a worker has completed" }, 0, 0), []int{1}, "", "a worker has completed"},
 		"frozen: what completed gives its room": {nodes(4).with("a", func(j *Job) { j.Frozen, j.Groups[0].Count = "x", 4 }, 0).with("b", nil), []int{4, 3}, "b 0→3 start", ""},
 		"frozen: nor taken back":                {nodes(8).with("a", func(j *Job) { j.Frozen, j.Groups[0].Count = "x", 4; j.PendingSince = now.Add(-time.Hour) }, 0), []int{4}, "", ""},
-		"left alone":                            {nodes(8).with("a", func(j *Job) { j.HoldReason = "paused" }, 0), []int{4}, "", "paused"},
+		"held":                                  {nodes(8).with("a", func(j *Job) { j.HoldReason = "paused" }, 0), []int{4}, "", "paused"},
 
 		"hold: resized just now":      {nodes(8).with("a", func(j *Job) { j.LastChange = now.Add(-29 * time.Second) }, 0), []int{4}, "", "resized just now"},
 		"hold: shrinks wait too":      {nodes(8).with("a", func(j *Job) { j.LastChange = now.Add(-29 * time.Second) }, 0, 0), []int{1}, "", "resized just now"},

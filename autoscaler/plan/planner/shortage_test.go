@@ -186,7 +186,7 @@ func TestProperty_Nodes(t *testing.T) {
 		k := NodeClasses(c, wants, short, &p, now)[0]
 		more, free := k.Waiting+k.Growing, size*len(c.Nodes)-used
 		if want := (max(0, lacking-free) + size - 1) / size; more != want {
-			t.Fatalf("%d nodes of %d for %d workers beside %d free slots, want %d", more, size, lacking, free, want)
+			t.Fatalf("%d nodes of %d for %d workers in addition to %d free slots, want %d", more, size, lacking, free, want)
 		}
 		for range more {
 			c.Nodes = append(c.Nodes, Node{ID: fmt.Sprint("new", len(c.Nodes)), Pool: "gpu", Bins: []Bin{{Slots: size}}})

@@ -12,21 +12,6 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
-// pendingSpares returns how many of a group's spares have no place.
-func (c *Cluster) pendingSpares(j, g int) int {
-	if c.Jobs[j].Frozen != "" || c.Jobs[j].Stopped {
-		return 0
-	}
-	group := &c.Jobs[j].Groups[g]
-	stays := 0
-	for _, w := range group.Spares {
-		if w.Node < 0 || c.Nodes[w.Node].State != Draining {
-			stays++
-		}
-	}
-	return max(0, group.Spare-stays)
-}
-
 // HeldSpares returns the number of spares that the job asks Nomad for.
 func (job *Job) HeldSpares() int {
 	n := 0

@@ -64,7 +64,7 @@ func TestModel_FromNow(t *testing.T) {
 		"nothing is known": {counts: []int{4, 0, 0}, want: 1},
 		"to one rack, where a node has been enough":   {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 0.5},
 		"to one rack, where Nomad may cross nodes":    {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1.5), point(4, migrate.Crossing{}, 1)}, counts: []int{0, 4, 0}, want: 0.75},
-		"between racks all the same":                  {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{3, 1, 0}, want: 1},
+		"between racks anyway":                        {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{3, 1, 0}, want: 1},
 		"a group that may be anywhere":                {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{0, 0, 4}, want: 1},
 		"a job that does not care":                    {own: []migrate.Point{point(4, rackSpread(2), 1.01), point(4, nodeSpread(2), 1)}, counts: []int{4, 0, 0}, want: 1 / 1.01},
 		"others of the kind were measured":            {alike: []migrate.Point{point(4, rackSpread(2), 1.6), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 1 / 1.6},

@@ -60,7 +60,7 @@ func TestPolicies_EveryJobEnds(t *testing.T) {
 			for round := 0; len(coming)+len(s.Jobs) > 0; round++ {
 				next := nextEvent(s, coming, wake, func(j *policy.Job) float64 { return steps[j.ID] - j.Done })
 				if math.IsInf(next, 1) {
-					t.Fatalf("nothing will happen any more, and %d jobs wait", len(s.Jobs))
+					t.Fatalf("no event is left, and %d jobs wait", len(s.Jobs))
 				}
 				if round > 20_000 || next > 1e8 {
 					t.Fatalf("%d jobs have not ended at %v after %d decisions", len(s.Jobs), s.Now, round)

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package intrudertest is a test fixture: a process of another tenant that attacks
-// the rendezvous endpoint of a slot. It is the test binary itself, which detaches
-// from the test in a session of its own.
+// the rendezvous endpoint of a slot. The process runs the test binary in a session of its
+// own, so that it does not belong to the test's processes.
 package intrudertest
 
 import (

@@ -128,7 +128,7 @@ func TestCollector_Withdraw(t *testing.T) {
 	})
 }
 
-// A new leader knows everything that matters when the agents have reported to it.
+// Once all agents have reported to a new leader, it can continue a generation.
 func TestCollector_Restore(t *testing.T) {
 	c := rendezvous.NewCollector()
 	fills, err := c.Restore("a", wire.Snapshot{

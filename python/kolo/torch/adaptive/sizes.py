@@ -57,9 +57,9 @@ class Bounds:
         """Divides a batch among ranks with as few forward passes as possible.
 
         All passes of all ranks have equally many samples, so the total is a multiple of
-        their number. The batch is rounded up to it, or down if the total would
-        otherwise be larger than the largest batch. More ranks than the largest batch
-        has samples take one sample each.
+        the number of passes. The batch is rounded up to such a multiple, or down if the
+        total would otherwise exceed the largest batch. If there are more ranks than the
+        largest batch has samples, each rank takes one sample.
         """
         batch = self.clip(batch)
         share = max(1, min(-(-batch // ranks), self.largest // ranks))

@@ -121,7 +121,7 @@ class Group:
         return [values[0] for values in self.gather_rows([value])]
 
     def gather_rows(self, values: Sequence[int]) -> List[List[int]]:
-        """Returns each member's values, by rank. All pass equally many."""
+        """Returns each member's values, by rank. All members pass the same number of values."""
         if self._control is None:
             return [list(values)]
         mine = torch.tensor(list(values), dtype=torch.int64)

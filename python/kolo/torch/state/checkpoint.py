@@ -13,10 +13,10 @@ from typing import Any, Sequence, Union
 
 import torch
 
-from .. import compat, place
+from .. import place
 from .state import State, core_of
-from .tree import Hole, split
-from .values import ATOMS, MARK, Made, made
+from .tree import join, split
+from .values import MARK, made
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -85,24 +85,9 @@ def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool
     return True
 
 
-def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _written(skeleton: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """Converts a skeleton and its tensors to types that every release of PyTorch reads with weights_only."""
-    kind = type(node)
-    if kind is Hole:
-        return tensors[node.number]
-    if kind is list or kind is tuple:
-        return kind(_written(value, tensors) for value in node)
-    if kind is Made:
-        return {MARK: node.kind, "parts": _written(node.parts, tensors)}
-    if kind in ATOMS:
-        return node
-    result = kind()
-    for key, value in node.items():
-        result[key] = _written(value, tensors)
-    versions = compat.metadata(node)
-    if versions is not None:
-        compat.set_metadata(result, _written(versions, tensors))
-    return result
+    return join(skeleton, tensors.__getitem__, lambda kind, parts: {MARK: kind, "parts": parts})
 
 
 def _read(node: Any) -> Any:

@@ -98,25 +98,28 @@ def _unplain(tensor: torch.Tensor) -> Refused:
                    % (type(tensor).__name__, tensor.layout, tensor.device.type))
 
 
-def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
-    """Undoes split(): returns the tree, with a tensor in each hole and a value in place of each Made."""
+def join(skeleton: Any, tensor: Callable[[int], torch.Tensor], value_of: Callable[[str, Any], Any] = made) -> Any:
+    """Undoes split(): returns the tree, with a tensor in each hole and a value in place of each Made.
+
+    value_of returns the value of a Made, from its kind and its parts.
+    """
     kind = type(skeleton)
     if kind in ATOMS:
         return skeleton
     if kind is Hole:
         return tensor(skeleton.number)
     if kind is list:
-        return [join(value, tensor) for value in skeleton]
+        return [join(value, tensor, value_of) for value in skeleton]
     if kind is tuple:
-        return tuple([join(value, tensor) for value in skeleton])
+        return tuple([join(value, tensor, value_of) for value in skeleton])
     if kind is Made:
-        return made(skeleton.kind, join(skeleton.parts, tensor))
+        return value_of(skeleton.kind, join(skeleton.parts, tensor, value_of))
     result = kind()
     for key, value in skeleton.items():
-        result[key] = join(value, tensor)
+        result[key] = join(value, tensor, value_of)
     versions = compat.metadata(skeleton)
     if versions is not None:
-        compat.set_metadata(result, join(versions, tensor))
+        compat.set_metadata(result, join(versions, tensor, value_of))
     return result
 
 
