@@ -25,6 +25,7 @@ type decision struct {
 	byLeaf  []*member // by node, nil where there is none
 	running []int     // jobs that run, by node
 	errors  map[fallible]error
+	jobs    []policy.Job // memory for those of all members
 	out     []policy.Allocation
 
 	requeueAt float64 // 0 is never
@@ -81,6 +82,7 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 		return p.undivided(s, namespace)
 	}
 	d := &decision{p: p, s: s, before: p.load(s), layout: p.tree.Layout(), errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
+	d.jobs = p.take(len(s.Jobs))
 	d.capacity()
 	candidates := d.sort()
 	d.wake(d.layout.At(s.Now))
@@ -91,7 +93,9 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	if err := d.failure(); err != nil {
 		return policy.Decision{}, err
 	}
-	return d.join(), nil
+	out := d.join()
+	p.give(d.jobs)
+	return out, nil
 }
 
 // capacity sums up the slots of each type.
@@ -153,7 +157,7 @@ func (d *decision) sort() (candidates []candidate) {
 		of[i] = d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
 		of[i].size++
 	}
-	index, jobs := make([]int, len(d.s.Jobs)), make([]policy.Job, len(d.s.Jobs))
+	index, jobs := make([]int, len(d.s.Jobs)), d.jobs
 	for _, m := range d.members {
 		m.index, index = index[:0:m.size], index[m.size:]
 		m.jobs, jobs = jobs[:0:m.size], jobs[m.size:]

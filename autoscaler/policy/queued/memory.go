@@ -70,3 +70,18 @@ func (p *Policy) save(states []state, before *memory) []byte {
 	p.saved.Store(newMemory(string(text), states))
 	return text
 }
+
+// take returns memory for a number of jobs.
+func (p *Policy) take(n int) []policy.Job {
+	if jobs := p.jobs.Swap(nil); jobs != nil && cap(*jobs) >= n {
+		return (*jobs)[:n]
+	}
+	return make([]policy.Job, n)
+}
+
+// give lets the next decision use the memory of this one.
+func (p *Policy) give(jobs []policy.Job) {
+	if !p.fallible {
+		p.jobs.Store(&jobs)
+	}
+}

@@ -4,10 +4,13 @@
 package queued
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -48,4 +51,50 @@ func TestPolicy_KeepsTheStateThatItReturned(t *testing.T) {
 	must.True(t, p.saved.Load() == saved)
 	again.State[0] = 'x'
 	must.Eq(t, saved.text, string(s.State))
+}
+
+// Decisions that are made at the same time do not use each other's memory.
+func TestPolicy_DecisionsAtTheSameTime(t *testing.T) {
+	p := New(treeOf(t), policyOf(t, "kolo"), nil)
+	var g errgroup.Group
+	for i := range 4 {
+		s := crowd(5, 50*(i+1), 400)
+		want := New(treeOf(t), policyOf(t, "kolo"), nil).Allocate(s)
+		g.Go(func() error {
+			for range 20 {
+				if got := p.Allocate(s); !reflect.DeepEqual(want, got) {
+					return fmt.Errorf("with %d jobs: got %v, want %v", len(s.Jobs), got, want)
+				}
+			}
+			return nil
+		})
+	}
+	must.NoError(t, g.Wait())
+}
+
+// An external policy that takes too long may read the jobs of its snapshot after the decision.
+func TestPolicy_LeavesJobsToPoliciesThatMayFail(t *testing.T) {
+	var seen [][]policy.Job
+	p := New(treeOf(t), keeping{policyOf(t, "fifo"), &seen}, nil)
+	for i := range 2 {
+		s := crowd(1, 10, 40)
+		s.Jobs = append(s.Jobs, policy.Job{ID: "other", Namespace: "other", Min: 1, Max: 1})
+		for k := range s.Jobs {
+			s.Jobs[k].Priority = i
+		}
+		_, err := p.(Fallible).TryAllocate(s)
+		must.NoError(t, err)
+	}
+	must.Eq(t, 0, seen[0][0].Priority)
+}
+
+// keeping is a policy that may fail, and keeps the jobs that it has seen.
+type keeping struct {
+	policy.Policy
+	seen *[][]policy.Job
+}
+
+func (k keeping) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
+	*k.seen = append(*k.seen, s.Jobs)
+	return k.Allocate(s), nil
 }

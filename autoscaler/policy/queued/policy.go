@@ -23,6 +23,12 @@ type Policy struct {
 	own  map[string]policy.Policy
 
 	loaded, saved atomic.Pointer[memory] // the last ones
+
+	// jobs holds memory for the jobs of a decision, which are the largest part of it. It is
+	// nil while a decision uses it, and in a Fallible: an external policy that takes too long
+	// may still read them after the decision.
+	jobs     atomic.Pointer[[]policy.Job]
+	fallible bool
 }
 
 var _ policy.Policy = (*Policy)(nil)
@@ -41,12 +47,12 @@ type Fallible struct{ *Policy }
 // of these policies may fail.
 func New(tree *queue.Tree, base policy.Policy, own map[string]policy.Policy) policy.Policy {
 	p := &Policy{tree: tree, base: base, own: own}
+	_, p.fallible = base.(fallible)
 	for _, of := range own {
-		if _, ok := of.(fallible); ok {
-			return Fallible{p}
-		}
+		_, ok := of.(fallible)
+		p.fallible = p.fallible || ok
 	}
-	if _, ok := base.(fallible); ok {
+	if p.fallible {
 		return Fallible{p}
 	}
 	return p
