@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -31,12 +32,16 @@ func (w *Watcher) Allocations(pools func(string) config.Pool, visit func(*Alloca
 	}
 }
 
-// Live reports whether an allocation is the job's and has not ended.
-func (w *Watcher) Live(key identity.JobKey, alloc string) bool {
+// Live returns those of some allocations that are the job's and have not ended.
+func (w *Watcher) Live(key identity.JobKey, allocs iter.Seq[string]) (out []string) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	a := w.store.allocs[alloc]
-	return a != nil && a.job == key && !a.over
+	for id := range allocs {
+		if a := w.store.allocs[id]; a != nil && a.job == key && !a.over {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // NodeOf returns the name of the node of an allocation. known is false if the allocation is not

@@ -85,6 +85,7 @@ type Controller struct {
 	// The recent past, which is only shown. No decision depends on it.
 	slots  *timeline.Slots
 	recent []api.Event // the last events, newest last
+	pasts  pasts       // has its own mutex
 }
 
 // New returns a controller. external may be nil.
@@ -215,17 +216,4 @@ func (c *Controller) Health() error {
 		return fmt.Errorf("no decision since %s", c.decided.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// History returns a job's history of counts from Nomad.
-func (c *Controller) History(ctx context.Context, key identity.JobKey) ([]api.Change, error) {
-	changes, err := c.client.History(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	var out []api.Change
-	for _, ch := range changes {
-		out = append(out, ch.Change)
-	}
-	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -37,49 +38,32 @@ func divide(v *cluster.View, pools func(string) config.Pool, now time.Time) map[
 
 func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) *division {
 	d := &division{layout: tree.Layout(), leaf: make([]int, len(v.Jobs))}
-	demand := map[int]queue.Demand{}
-	add := func(leaf, firm, wanted int) {
-		demand[leaf] = queue.Demand{Firm: demand[leaf].Firm + firm, Wanted: demand[leaf].Wanted + wanted}
-	}
 	for i := range v.Jobs {
-		j, f := &v.Jobs[i], &v.Facts[i]
 		d.leaf[i] = -1
-		if j.Pool != pool {
-			continue
-		}
-		d.leaf[i] = d.layout.Leaf(f.Queue, j.Key.Namespace)
-		low := j.Sizes.Above(max(1, j.Min) - 1)
-		switch {
-		case !movable(j, now):
-			add(d.leaf[i], j.AskedSlots(), j.AskedSlots())
-		case j.Count() > 0 && !j.Preemptible:
-			add(d.leaf[i], f.SlotsOf(low), f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
-		default:
-			add(d.leaf[i], 0, f.SlotsOf(max(low, j.Sizes.AtMost(j.Max))))
+		if j := &v.Jobs[i]; j.Pool == pool {
+			d.leaf[i] = d.layout.Leaf(v.Facts[i].Queue, j.Key.Namespace)
 		}
 	}
+	demand := report.DemandOf(v, pool, d.layout, now)
 	slots, rigid := ready(v, pool), map[int]int{}
 	for _, r := range v.Rigid {
 		if r.Pool == pool {
-			leaf := d.layout.Leaf(r.Queue, r.Key.Namespace)
-			add(leaf, r.Slots, r.Slots)
-			rigid[leaf] += r.Slots
+			rigid[d.layout.Leaf(r.Queue, r.Key.Namespace)] += r.Slots
 			slots += r.Slots
 		}
 	}
 	for _, b := range v.Blocked {
 		if b.Pool == pool {
-			add(d.layout.Leaf(b.Queue, b.Key.Namespace), 0, b.Slots)
+			demand.Add(d.leafOf(&b), 0, b.Slots)
 		}
 	}
 	d.layout.At(seconds(now))
 	d.layout.Fit(slots)
-	demands := make([]queue.Demand, len(d.layout.Nodes))
 	d.rigid = make([]int, len(d.layout.Nodes))
-	for leaf := range demands {
-		demands[leaf], d.rigid[leaf] = demand[leaf], rigid[leaf]
+	for leaf, n := range rigid {
+		d.rigid[leaf] = n
 	}
-	d.share = d.layout.Divide(slots, demands)
+	d.share = d.layout.Divide(slots, demand)
 	return d
 }
 

@@ -161,30 +161,14 @@ func TestController_ForecastOfAJobThatIsRunAgain(t *testing.T) {
 	must.StrContains(t, got.Unknown, "too little is known")
 }
 
-// A simulated arrival has as much time until its deadline as the job that it copies had.
-func TestController_ForecastDeadlines(t *testing.T) {
+// A simulated arrival has as much time until its deadline as the job that it copies had, and the
+// lengths of similar jobs apply to it as to waiting jobs.
+func TestController_ForecastArrivals(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
 	for _, id := range []string{"runs", "waits"} {
 		w.nomad.Register(nomadtest.Job{ID: id, Max: 4, GPUs: 1, CPU: 100, Priority: 50,
-			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "deadline": "2h"}}}})
-	}
-	w.eventuallyExpected(a, "waits", func(*api.Waits) bool { return true })
-	pools := a.toForecast()
-	must.Len(t, 1, pools)
-	must.SliceNotEmpty(t, pools[0].question.Arrivals)
-	for _, arrived := range pools[0].question.Arrivals {
-		must.InDelta(t, 2*3600, arrived.Job.Deadline-arrived.Job.Submit, 600)
-	}
-}
-
-// The lengths of similar jobs apply to simulated arrivals as to waiting jobs.
-func TestController_ForecastArrivalsHaveLengths(t *testing.T) {
-	w := newWorld(t, 1, 4)
-	a, _ := w.start(w.config())
-	for _, id := range []string{"runs", "waits"} {
-		w.nomad.Register(nomadtest.Job{ID: id, Max: 4, GPUs: 1, CPU: 100, Priority: 50,
-			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "kind": "bert"}}}})
+			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4, "kind": "bert", "deadline": "2h"}}}})
 	}
 	w.eventuallyExpected(a, "waits", func(*api.Waits) bool { return true })
 	a.mu.Lock()
@@ -194,6 +178,7 @@ func TestController_ForecastArrivalsHaveLengths(t *testing.T) {
 	must.Len(t, 1, pools)
 	must.SliceNotEmpty(t, pools[0].question.Arrivals)
 	for _, arrived := range pools[0].question.Arrivals {
+		must.InDelta(t, 2*3600, arrived.Job.Deadline-arrived.Job.Submit, 600)
 		must.Eq(t, length.NewSample(length.Kind, []float64{4000, 4400, 4800}), arrived.Job.Alike)
 	}
 }

@@ -211,11 +211,9 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 // liveRanks returns the reported rank of each of a job's live allocations that has exactly
 // one. A report may name any number of other allocations, which would only use memory.
 func (c *Controller) liveRanks(key identity.JobKey, got *history.Progress) map[string]int {
-	out := map[string]int{}
-	for alloc, rank := range got.RankOf() {
-		if c.watcher.Live(key, alloc) {
-			out[alloc] = rank
-		}
+	ranks, out := got.RankOf(), map[string]int{}
+	for _, alloc := range c.watcher.Live(key, maps.Keys(ranks)) {
+		out[alloc] = ranks[alloc]
 	}
 	return out
 }

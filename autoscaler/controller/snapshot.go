@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -18,9 +19,7 @@ import (
 
 // movable reports whether a policy may decide about the job now. Any other job counts as
 // foreign workload.
-func movable(j *planner.Job, now time.Time) bool {
-	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now) && j.NeverFits == ""
-}
+func movable(j *planner.Job, now time.Time) bool { return report.Movable(j, now) }
 
 // undecided returns the wanted count of a job about which no policy decides: its present
 // count.

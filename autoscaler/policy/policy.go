@@ -22,7 +22,8 @@ type Policy interface {
 
 	// Allocate returns a count for every job of the snapshot, in the snapshot's order.
 	// The decision obeys the rules of Validate. Once Snapshot.Context has ended, the
-	// decision is void and no one waits for it.
+	// decision is void and no one waits for it. After Allocate has returned,
+	// the memory of the snapshot may be used again.
 	Allocate(s *Snapshot) Decision
 }
 

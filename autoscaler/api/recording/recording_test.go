@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -321,4 +322,17 @@ func (w *tornWriter) Write(text []byte) (int, error) {
 		return n, errors.New("no space is left")
 	}
 	return n, nil
+}
+
+// A frame that is made to fit can be added, and loses no answer that there is room for.
+func TestFrame_Fit(t *testing.T) {
+	f := &Frame{At: begin, Answers: map[string][]byte{
+		"/small": {1}, "/large": make([]byte, mostAnswer+1), strings.Repeat("/", mostRequest+1): {1},
+		"/a": make([]byte, mostAnswer-2), "/b": make([]byte, mostAnswer-1), "/c": make([]byte, mostAnswer-3), "/d": make([]byte, mostAnswer),
+	}}
+	removed := f.Fit()
+	must.NoError(t, NewWriter(io.Discard).Add(f))
+	must.Eq(t, map[string]int{"/large": mostAnswer + 1, strings.Repeat("/", mostRequest+1): 1, "/d": mostAnswer, "/b": mostAnswer - 1}, removed)
+	must.MapLen(t, 3, f.Answers)
+	must.MapEmpty(t, f.Fit())
 }

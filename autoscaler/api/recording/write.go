@@ -5,6 +5,7 @@ package recording
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Writer writes a recording. It is not safe for concurrent use.
@@ -62,6 +64,42 @@ func (w *Writer) Add(f *Frame) error {
 	return nil
 }
 
+// Fit removes the answers for which a recording has no room: those that are too large and, if
+// the others together are still too large, the largest of these. It returns the sizes of the
+// removed answers by request.
+func (f *Frame) Fit() (removed map[string]int) {
+	removed = map[string]int{}
+	drop := func(request string) {
+		removed[request] = len(f.Answers[request])
+		delete(f.Answers, request)
+	}
+	total := 0
+	for _, e := range f.Events {
+		total += len(e)
+	}
+	for request, text := range f.Answers {
+		if len(request) > mostRequest || len(text) > mostAnswer {
+			drop(request)
+		} else {
+			total += len(request) + len(text)
+		}
+	}
+	largest := func(a, b string) int {
+		return cmp.Or(len(f.Answers[b])-len(f.Answers[a]), strings.Compare(a, b))
+	}
+	for _, request := range slices.SortedFunc(maps.Keys(f.Answers), largest) {
+		if total <= f.room() {
+			break
+		}
+		total -= len(request) + len(f.Answers[request])
+		drop(request)
+	}
+	return removed
+}
+
+// room returns how many bytes the answers and events of a frame may have.
+func (f *Frame) room() int { return mostRaw - usualRaw - 32*(len(f.Answers)+len(f.Events)+1) }
+
 // check returns an error if a frame cannot be added.
 func (w *Writer) check(f *Frame, at int64) error {
 	if at < 0 || at <= w.last {
@@ -82,7 +120,7 @@ func (w *Writer) check(f *Frame, at int64) error {
 			return fmt.Errorf("an event has %d bytes; it may have %d", len(e), mostAnswer)
 		}
 	}
-	if most := mostRaw - usualRaw - 32*(len(f.Answers)+len(f.Events)+1); total > most {
+	if most := f.room(); total > most {
 		return fmt.Errorf("the answers of a frame have %d bytes; they may have %d", total, most)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -65,7 +66,7 @@ func (r *Recorder) Record(ctx context.Context, out io.Writer) error {
 func (r *Recorder) frames(ctx context.Context, w *recording.Writer) error {
 	tick := time.NewTicker(r.Every)
 	defer tick.Stop()
-	away, last := false, time.Time{}
+	away, last, removed := false, time.Time{}, map[string]int{}
 	for {
 		f, err := r.frame(ctx)
 		switch {
@@ -76,6 +77,13 @@ func (r *Recorder) frames(ctx context.Context, w *recording.Writer) error {
 		case err == nil:
 			last = later(last, f.At)
 			f.At = last
+			before := removed
+			removed = f.Fit()
+			for _, request := range slices.Sorted(maps.Keys(removed)) {
+				if before[request] == 0 {
+					r.Warn(fmt.Errorf("a recording has no room for an answer of %d bytes, which is left out: %s", removed[request], request))
+				}
+			}
 			if err := w.Add(f); err != nil {
 				return errors.Join(err, w.Flush())
 			}

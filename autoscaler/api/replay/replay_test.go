@@ -33,6 +33,7 @@ type scripted struct {
 	events chan string
 	said   map[string][]string // answers by request and frame, "" for a refusal
 	tokens map[string]bool
+	large  int // bytes of plans in every second minute
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -71,6 +72,9 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 		text = "[]\n" // never changes
 	case request == "/v1/plan" && s.frame%3 == 0:
 		code, text = http.StatusServiceUnavailable, `{"error":"busy"}`
+	}
+	if request == "/v1/plan" && s.frame%4 > 1 {
+		text += strings.Repeat(" ", s.large)
 	}
 	for len(s.said[request]) < s.frame {
 		s.said[request] = append(s.said[request], "")
@@ -313,6 +317,29 @@ func TestRecorder_AutoscalerAway(t *testing.T) {
 		must.NoError(t, err)
 		must.Eq(t, 7, rec.Frames()) // of 10 minutes, 3 are missing
 		must.Len(t, 1, warned)
+		time.Sleep(time.Hour) // the stream ends
+	})
+}
+
+// A recording goes on without the answers that are too large for it. The recorder warns when an
+// answer is left out that was recorded before.
+func TestRecorder_LargeAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{events: make(chan string), said: map[string][]string{}, tokens: map[string]bool{}, large: 5 << 20}
+		var out bytes.Buffer
+		var warned []string
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute-time.Second)
+		defer cancel()
+		r := Recorder{Every: time.Minute, Warn: func(err error) { warned = append(warned, err.Error()) }, Client: func(context.Context) (*api.Client, error) {
+			return &api.Client{URL: "http://kolo", HTTP: &http.Client{Transport: s}}, nil
+		}}
+		must.NoError(t, r.Record(ctx, &out))
+		rec, err := recording.Open(bytes.NewReader(out.Bytes()), int64(out.Len()))
+		must.NoError(t, err)
+		must.Eq(t, 8, rec.Frames())
+		must.Len(t, 2, warned)
+		must.StrContains(t, warned[0], "no room for an answer of 5242")
+		must.StrContains(t, warned[0], "which is left out: /v1/plan")
 		time.Sleep(time.Hour) // the stream ends
 	})
 }

@@ -43,7 +43,8 @@ func (c *logsCommand) Help() string {
 Usage: kolo logs [options] [<namespace>/]<job>
 
   Prints the last lines of the logs of a job's allocations, each with the rank
-  that its slot has now, or with the allocation if the rank is not known. With -f, it
+  that its slot has now, or with the allocation if the rank is not known. Lines that
+  were written before the last change of size have that rank, too. With -f, it
   prints new lines as they arrive, and follows allocations that join later.
 
   The logs come from Nomad, with your token, which needs the capabilities read-job

@@ -60,7 +60,7 @@ func reasonsByQueue(s *api.Status, name string, pool config.Pool) map[string]map
 // entitled returns the number of slots that each queue gets when the pool is divided, given
 // what its jobs can use now. Jobs in no queue count for "*".
 func entitled(r *Round, name string, tree *queue.Tree) map[string]int {
-	layout, demand, slots := tree.Layout(), map[int]queue.Demand{}, 0
+	layout, slots := tree.Layout(), 0
 	for i := range r.View.Nodes {
 		if n := &r.View.Nodes[i]; n.Pool == name && n.State == planner.Ready {
 			for _, b := range n.Bins {
@@ -68,40 +68,17 @@ func entitled(r *Round, name string, tree *queue.Tree) map[string]int {
 			}
 		}
 	}
-	add := func(leaf, firm, wanted int) {
-		demand[leaf] = queue.Demand{Firm: demand[leaf].Firm + firm, Wanted: demand[leaf].Wanted + wanted}
-	}
-	for i := range r.View.Jobs {
-		j, f := &r.View.Jobs[i], &r.View.Facts[i]
-		if j.Pool != name {
-			continue
-		}
-		leaf, least := layout.Leaf(f.Queue, j.Key.Namespace), j.Sizes.Above(max(1, j.Min)-1)
-		most := f.SlotsOf(max(least, j.Sizes.AtMost(j.Max)))
-		switch held := j.AskedSlots(); {
-		case j.Frozen != "" || j.HoldReason != "":
-			add(leaf, held, held)
-		case j.Count() > 0 && !j.Preemptible:
-			add(leaf, f.SlotsOf(least), most)
-		default:
-			add(leaf, 0, most)
-		}
-	}
 	for _, x := range r.View.Rigid {
 		if x.Pool == name {
-			add(layout.Leaf(x.Queue, x.Key.Namespace), x.Slots, x.Slots)
 			slots += x.Slots
 		}
 	}
+	demand := DemandOf(r.View, name, layout, r.Now)
 	layout.At(float64(r.Now.UnixMilli()) / 1000)
 	layout.Remember(r.History.Queues[name].Past())
 	layout.Fit(slots)
-	demands := make([]queue.Demand, len(layout.Nodes))
-	for leaf, d := range demand {
-		demands[leaf] = d
-	}
 	out := map[string]int{}
-	for n, share := range layout.Divide(slots, demands) {
+	for n, share := range layout.Divide(slots, demand) {
 		if n == 0 {
 			continue // the pool
 		}

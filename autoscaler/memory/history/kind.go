@@ -46,8 +46,12 @@ type Trials struct {
 
 const (
 	// kindsLimit bounds how many kinds are remembered. Above it, the namespace with the
-	// most kinds loses the one that has not been used for longest.
+	// most kinds loses the one that has not been used for longest. In each namespace,
+	// leastKinds stay: what all its jobs have in common, and one kind. Otherwise, if there
+	// were many namespaces, those whose names are last would never learn anything. For the
+	// same reason, what all jobs of a node pool have in common stays.
 	kindsLimit = 500
+	leastKinds = 2
 	kindTTL    = 90 * 24 * time.Hour
 
 	// learnedSteps is how many steps a job must have made at a size before its kind learns
@@ -154,25 +158,28 @@ func (h *History) pruneKinds(inUse []string, now time.Time) {
 	if len(names) <= kindsLimit {
 		return
 	}
-	for _, name := range h.leastKinds(names)[kindsLimit:] {
-		delete(h.Kinds, name)
+	rank := h.sortFairly(names)
+	for _, name := range names[kindsLimit:] {
+		if rank[name] >= leastKinds && Namespace(name) != "" {
+			delete(h.Kinds, name)
+		}
 	}
 }
 
-// leastKinds sorts kinds by the number of kinds in the same namespace that were used more
-// recently. Any prefix of the result then has a fair share of each namespace.
-func (h *History) leastKinds(names []string) []string {
+// sortFairly sorts kinds by the number of kinds in the same namespace that were used more
+// recently, which it returns. Any prefix of the kinds then has a fair share of each namespace.
+func (h *History) sortFairly(names []string) (rank map[string]int) {
 	later := func(a, b string) int {
 		return cmp.Or(h.Kinds[b].Used.Compare(h.Kinds[a].Used), strings.Compare(a, b))
 	}
 	slices.SortFunc(names, later)
-	rank, of := map[string]int{}, map[string]int{}
+	rank, of := make(map[string]int, len(names)), map[string]int{}
 	for _, name := range names {
 		rank[name] = of[Namespace(name)]
 		of[Namespace(name)]++
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(rank[a]-rank[b], later(a, b)) })
-	return names
+	return rank
 }
 
 // day drops the time of day, so that a kind in use is not saved more than once a day.

@@ -75,6 +75,25 @@ func TestKind_OneNamespaceForgetsItsOwn(t *testing.T) {
 	must.MapNotContainsKey(t, l.Kinds, "hostile/0", must.Sprint("its oldest goes first"))
 }
 
+// With many namespaces, each keeps what all its jobs have in common, and its last kind.
+func TestKind_EachNamespaceKeepsItsLast(t *testing.T) {
+	l := New()
+	for i := range kindsLimit {
+		namespace := fmt.Sprintf("team-%03d/", i)
+		for k, name := range []string{"", "new", "old"} {
+			l.Kinds[namespace+name] = &Kind{Used: day(t0.Add(time.Duration(-k) * 24 * time.Hour))}
+		}
+	}
+	for i := range 10 {
+		l.Kinds[fmt.Sprint("/pool-", i)] = &Kind{Used: day(t0)}
+	}
+	l.pruneKinds(nil, t0)
+	must.MapLen(t, leastKinds*kindsLimit+10, l.Kinds)
+	must.MapContainsKey(t, l.Kinds, "team-499/")
+	must.MapContainsKey(t, l.Kinds, "team-499/new")
+	must.MapNotContainsKey(t, l.Kinds, "team-000/old")
+}
+
 func TestKind_WhatDoesNotImproveExpires(t *testing.T) {
 	l := New()
 	point := func(size int, step float64) speedup.Point {

@@ -4,6 +4,7 @@
 package timeline
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -36,26 +37,51 @@ type Mark struct {
 // Series holds reports of one training, from the first to the last. The zero Series is empty.
 // It is not safe for concurrent use.
 type Series struct {
-	samples []Sample
+	first   time.Time // of the first report
+	samples []sample
 	every   time.Duration
 	marks   []Mark
 	stepped time.Time
 }
 
+// sample is a Sample in less memory: there may be thousands of series.
+type sample struct {
+	after               time.Duration // since Series.first
+	step, samples, loss float64       // loss is NaN if it is not known
+	size                int32
+}
+
+func (s *Series) pack(p *Sample) sample {
+	out := sample{after: p.At.Sub(s.first), step: p.Step, samples: p.Samples, loss: math.NaN(), size: int32(min(p.Size, math.MaxInt32))}
+	if p.Loss != nil {
+		out.loss = *p.Loss
+	}
+	return out
+}
+
+func (s *Series) unpack(p *sample) Sample {
+	out := Sample{At: s.first.Add(p.after), Size: int(p.size), Step: p.step, Samples: p.samples}
+	if !math.IsNaN(p.loss) {
+		loss := p.loss
+		out.Loss = &loss
+	}
+	return out
+}
+
 // Add appends a report. If the last sample is too recent, the report replaces it. So the last
 // sample is always the newest report.
-func (s *Series) Add(p Sample) {
+func (s *Series) Add(report Sample) {
 	if s.every == 0 {
-		s.every = firstGap
+		s.every, s.first = firstGap, report.At
 	}
-	n := len(s.samples)
-	if n > 0 && p.At.Before(s.samples[n-1].At) {
+	p, n := s.pack(&report), len(s.samples)
+	if n > 0 && p.after < s.samples[n-1].after {
 		return // the answers of two probes can arrive in the wrong order
 	}
-	if n == 0 || p.Step > s.samples[n-1].Step || p.Samples > s.samples[n-1].Samples {
-		s.stepped = p.At
+	if n == 0 || p.step > s.samples[n-1].step || p.samples > s.samples[n-1].samples {
+		s.stepped = report.At
 	}
-	if n > 1 && p.At.Sub(s.samples[n-2].At) < s.every && p.Size == s.samples[n-2].Size && s.samples[n-1].Size == p.Size {
+	if n > 1 && p.after-s.samples[n-2].after < s.every && p.size == s.samples[n-2].size && s.samples[n-1].size == p.size {
 		s.samples[n-1] = p
 		return
 	}
@@ -66,17 +92,28 @@ func (s *Series) Add(p Sample) {
 		}
 		s.samples, s.every = kept, 2*s.every
 	}
+	if len(s.samples) == cap(s.samples) { // append would reserve more than mostSamples
+		more := make([]sample, len(s.samples), min(max(8, 2*len(s.samples)), mostSamples))
+		copy(more, s.samples)
+		s.samples = more
+	}
 	s.samples = append(s.samples, p)
 }
 
 // Note appends changes of the ring.
 func (s *Series) Note(marks ...Mark) {
-	s.marks = append(s.marks, marks...)
-	s.marks = slices.Delete(s.marks, 0, max(0, len(s.marks)-mostMarks))
+	marks = marks[max(0, len(marks)-mostMarks):]
+	s.marks = append(slices.Delete(s.marks, 0, max(0, len(s.marks)+len(marks)-mostMarks)), marks...)
 }
 
 // Samples returns a copy of the samples, oldest first.
-func (s *Series) Samples() []Sample { return slices.Clone(s.samples) }
+func (s *Series) Samples() []Sample {
+	out := make([]Sample, len(s.samples))
+	for i := range s.samples {
+		out[i] = s.unpack(&s.samples[i])
+	}
+	return out
+}
 
 // Marks returns a copy of the marks, oldest first.
 func (s *Series) Marks() []Mark { return slices.Clone(s.marks) }
@@ -87,7 +124,7 @@ func (s *Series) Heard() time.Time {
 	if len(s.samples) == 0 {
 		return time.Time{}
 	}
-	return s.samples[len(s.samples)-1].At
+	return s.first.Add(s.samples[len(s.samples)-1].after)
 }
 
 // Stepped returns the time at which the training last reported a new step, or zero if it has

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/shoenig/test/must"
 	"pgregory.net/rapid"
@@ -106,6 +107,10 @@ func TestSeries(t *testing.T) {
 	must.Eq(t, start.Add(9000*time.Second), s.Stepped())
 	must.Len(t, mostMarks, s.Marks())
 	must.Eq(t, 9999, s.Marks()[mostMarks-1].To)
+
+	must.Eq(t, 4, samples[0].Size)
+	must.Eq(t, &loss, samples[0].Loss)
+	must.LessEq(t, 20<<10, cap(s.samples)*int(unsafe.Sizeof(sample{}))+cap(s.marks)*int(unsafe.Sizeof(Mark{})), must.Sprint("bytes of a series"))
 
 	s.Add(Sample{At: start, Step: 1e9}) // an older report
 	must.Eq(t, start.Add(9999*time.Second), s.Heard())

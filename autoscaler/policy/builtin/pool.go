@@ -5,7 +5,6 @@ package builtin
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
@@ -198,27 +197,16 @@ func (p *pool) pin() {
 // requested worker remain. Jobs whose minimum exceeds their pool are left out, with
 // a reason.
 func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
-	capacity := make(map[string]int, 1)
-	var types []string
-	for i := range s.Nodes {
-		node := &s.Nodes[i]
-		if _, ok := capacity[node.Type]; !ok {
-			types = append(types, node.Type)
-		}
-		capacity[node.Type] += max(node.GPUs, 0)
-	}
-	slices.Sort(types)
+	types, capacity := s.Capacity()
 
 	d.Allocations = make([]policy.Allocation, len(s.Jobs))
 	backing := make([]candidate, len(s.Jobs))
-	pools := make(map[string]*pool, len(types))
 	out = make([]*pool, len(types))
-	for i, t := range types {
-		out[i] = &pool{gpus: capacity[t], free: capacity[t]}
+	for i, n := range capacity {
+		out[i] = &pool{gpus: n, free: n}
 		if len(types) == 1 {
 			out[i].jobs = make([]*candidate, 0, len(s.Jobs))
 		}
-		pools[t] = out[i]
 	}
 	room := newRooms(types, capacity)
 	for i := range s.Jobs {
@@ -239,7 +227,10 @@ func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
 		if t == "" {
 			t = room.choose(j, c.cost(c.low))
 		}
-		p := pools[t]
+		var p *pool
+		if k := slices.Index(types, t); k >= 0 {
+			p = out[k]
+		}
 		switch {
 		case c.low == 0:
 			a.Wait, a.Reason = waiting.Invalid, "waits: no allowed size lies within its bounds"
@@ -273,11 +264,16 @@ type rooms struct {
 	left  map[string]int // capacity minus the minima of jobs assigned there
 }
 
-func newRooms(types []string, capacity map[string]int) *rooms {
+func newRooms(types []string, capacity []int) *rooms {
+	r := &rooms{types: types}
 	if len(types) < 2 {
-		return &rooms{types: types}
+		return r
 	}
-	return &rooms{types: types, left: maps.Clone(capacity)}
+	r.left = make(map[string]int, len(types))
+	for i, t := range types {
+		r.left[t] = capacity[i]
+	}
+	return r
 }
 
 func (r *rooms) take(t string, j *policy.Job) {

@@ -90,7 +90,7 @@ func (d *decision) try(c *candidate, firm []int, r reserves) {
 // admits admits a job that nothing keeps behind others, or notes why not.
 func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 	if d.unpaid(c, firm, r.leftover) {
-		d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+		d.refuse(c.index, waiting.Budget, "%s", d.spent(c.member))
 		return false
 	}
 	if most, at := d.full(c.leaf); at >= 0 {
@@ -107,7 +107,7 @@ func (d *decision) admits(c *candidate, firm []int, r reserves) bool {
 		_, fitsFirm := r.firm.Fits(c.leaf, c.least)
 		switch {
 		case !ok && d.layout.Nodes[c.leaf].Spent > 0:
-			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.leaf))
+			d.refuse(c.index, waiting.Budget, "%s", d.spent(c.member))
 			return false
 		case !ok && fitsNow:
 			d.refuse(c.index, waiting.Reservation, "it is not preemptible, and its minimum of %d slots would take slots that are reserved for later", c.least)
@@ -182,8 +182,11 @@ func (m *member) inOrder() {
 
 // ceded reports whether a queue has fewer slots of a job's GPU type than its jobs hold.
 func (d *decision) ceded(m *member, j *policy.Job) bool {
+	if len(d.types) == 1 || m.mostOf == nil {
+		return false
+	}
 	t := slices.Index(d.types, cmp.Or(j.Type, j.Held))
-	return len(d.types) > 1 && t >= 0 && m.mostOf != nil && d.holds(m)[t] > m.mostOf[t]
+	return t >= 0 && d.holds(m)[t] > m.mostOf[t]
 }
 
 // holds returns the slots that the jobs of a queue hold by type, which it computes once.
@@ -207,7 +210,7 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	switch {
 	case a.Count == 0 && j.Count == 0 && least > most-m.fixed && spent:
 		a.Wait, a.Repeats = waiting.Budget, false
-		a.Reason = sentence(a.Wait, d.spent(m.leaf))
+		a.Reason = sentence(a.Wait, d.spent(m))
 	case a.Count == 0 && j.Count == 0 && least > most-m.fixed:
 		a.Wait, a.Repeats = waiting.NoRoom, false
 		a.Reason = sentence(a.Wait, fmt.Sprintf("its minimum is %d slots, and %s may use %d now", least, m.label, most)+m.patience())
@@ -217,7 +220,7 @@ func (d *decision) explain(m *member, j *policy.Job, a *policy.Allocation) {
 	case a.Count < j.Count && (m.now > m.most || d.ceded(m, j)):
 		a.Reclaimed = true
 		if a.Reason += "; " + m.label + " gives back slots that it borrowed"; spent {
-			a.Reason += ": " + d.spent(m.leaf)
+			a.Reason += ": " + d.spent(m)
 		}
 	}
 }

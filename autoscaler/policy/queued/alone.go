@@ -4,8 +4,6 @@
 package queued
 
 import (
-	"encoding/json"
-
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -35,10 +33,10 @@ func (p *Policy) alone(s *policy.Snapshot) (namespace string, alone bool) {
 // arrive.
 func (p *Policy) undivided(s *policy.Snapshot, namespace string) (d policy.Decision, err error) {
 	pot := *s
-	before := load(s)
-	pot.State = before[namespace].State
-	if len(before) == 1 {
-		for _, only := range before {
+	before := p.load(s)
+	pot.State = before.byName[namespace].State
+	if len(before.byName) == 1 {
+		for _, only := range before.byName {
 			pot.State = only.State // perhaps of another namespace, whose jobs have ended
 		}
 	}
@@ -47,6 +45,6 @@ func (p *Policy) undivided(s *policy.Snapshot, namespace string) (d policy.Decis
 	} else {
 		d = p.base.Allocate(&pot)
 	}
-	d.State, _ = json.Marshal([]state{{Name: namespace, State: d.State}}) //nolint:errchkjson // strings, numbers and bytes
+	d.State = p.save([]state{{Name: namespace, State: d.State}}, before)
 	return d, err
 }

@@ -49,7 +49,7 @@ func TestPolicy_ASecondNamespace(t *testing.T) {
 	w := newTable(t, 16, New(treeOf(t), policyOf(t, "kolo"), nil))
 	w.job("a1", "a", 1, 16)
 	w.decide().decide()
-	alone := load(&w.s)["a"].State
+	alone := w.p.(*Policy).load(&w.s).byName["a"].State
 	must.SliceNotEmpty(t, alone)
 	w.job("b1", "b", 1, 16)
 	must.Eq(t, "a1=4 b1=4", w.decide().decide().counts())

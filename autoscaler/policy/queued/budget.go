@@ -40,8 +40,14 @@ func (d *decision) unpaid(c *candidate, firm, leftover []int) bool {
 }
 
 // spent states which queue has spent its budget, for a leaf in that queue.
-func (d *decision) spent(leaf int) string {
-	node := &d.layout.Nodes[leaf]
+func (d *decision) spent(m *member) string {
+	if m.spent == "" {
+		m.spent = d.describeSpent(&d.layout.Nodes[m.leaf])
+	}
+	return m.spent
+}
+
+func (d *decision) describeSpent(node *queue.Node) string {
 	at := node.Spent
 	b := d.layout.Nodes[at].Budget
 	then := "it gets only what no other queue wants"

@@ -4,9 +4,7 @@
 package queued
 
 import (
-	"encoding/json"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
@@ -18,7 +16,7 @@ import (
 type decision struct {
 	p       *Policy
 	s       *policy.Snapshot
-	before  map[string]state // by name of a member
+	before  *memory
 	layout  *queue.Layout
 	slots   int      // of the pool, fixed ones included
 	types   []string // of GPUs
@@ -27,6 +25,7 @@ type decision struct {
 	byLeaf  []*member // by node, nil where there is none
 	running []int     // jobs that run, by node
 	errors  map[fallible]error
+	jobs    []policy.Job // memory for those of all members
 	out     []policy.Allocation
 
 	requeueAt float64 // 0 is never
@@ -37,6 +36,12 @@ type member struct {
 	leaf  int
 	name  string // unique
 	label string // for users
+
+	before state // what is remembered of it
+
+	maxJob   int  // the lowest max_job that applies to it
+	maxJobAt int  // the node that has that max_job; -1 if there is none
+	timed    bool // a max_time applies to it
 
 	size  int          // jobs of the snapshot that are in the leaf
 	index []int        // in Snapshot.Jobs, of jobs
@@ -69,13 +74,15 @@ type member struct {
 	answer policy.Decision
 	used   int
 	seen   seen
+	spent  string // once it is needed
 }
 
 func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	if namespace, alone := p.alone(s); alone {
 		return p.undivided(s, namespace)
 	}
-	d := &decision{p: p, s: s, before: load(s), layout: p.tree.Layout(), errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
+	d := &decision{p: p, s: s, before: p.load(s), layout: p.tree.Layout(), errors: map[fallible]error{}, out: make([]policy.Allocation, len(s.Jobs))}
+	d.jobs = p.take(len(s.Jobs))
 	d.capacity()
 	candidates := d.sort()
 	d.wake(d.layout.At(s.Now))
@@ -86,23 +93,16 @@ func (p *Policy) decide(s *policy.Snapshot) (policy.Decision, error) {
 	if err := d.failure(); err != nil {
 		return policy.Decision{}, err
 	}
-	return d.join(), nil
+	out := d.join()
+	p.give(d.jobs)
+	return out, nil
 }
 
 // capacity sums up the slots of each type.
 func (d *decision) capacity() {
-	byType := map[string]int{}
-	for i := range d.s.Nodes {
-		n := &d.s.Nodes[i]
-		if _, ok := byType[n.Type]; !ok {
-			d.types = append(d.types, n.Type)
-		}
-		byType[n.Type] += max(0, n.GPUs)
-	}
-	slices.Sort(d.types)
-	for _, t := range d.types {
-		d.free = append(d.free, byType[t])
-		d.slots += byType[t]
+	d.types, d.free = d.s.Capacity()
+	for _, n := range d.free {
+		d.slots += n
 	}
 	for _, f := range d.s.Fixed {
 		d.slots += f.Slots
@@ -117,6 +117,9 @@ func (d *decision) member(q, namespace string) *member {
 	}
 	if d.byLeaf[leaf] == nil {
 		m := &member{leaf: leaf, name: d.layout.Nodes[leaf].Name, label: d.label(leaf), order: d.layout.OrderOf(leaf)}
+		m.before = d.before.byName[m.name]
+		m.maxJob, m.maxJobAt = d.lowest(leaf, func(n *queue.Node) int { return n.MaxJob })
+		m.timed = d.longest(leaf, func(n *queue.Node) int { return n.MaxTime }) > 0
 		d.byLeaf[leaf] = m
 		d.members = append(d.members, m)
 	}
@@ -154,7 +157,7 @@ func (d *decision) sort() (candidates []candidate) {
 		of[i] = d.member(d.s.Jobs[i].Queue, d.s.Jobs[i].Namespace)
 		of[i].size++
 	}
-	index, jobs := make([]int, len(d.s.Jobs)), make([]policy.Job, len(d.s.Jobs))
+	index, jobs := make([]int, len(d.s.Jobs)), d.jobs
 	for _, m := range d.members {
 		m.index, index = index[:0:m.size], index[m.size:]
 		m.jobs, jobs = jobs[:0:m.size], jobs[m.size:]
@@ -169,11 +172,13 @@ func (d *decision) sort() (candidates []candidate) {
 		per := max(1, j.PerWorker)
 		j.Max = max(j.Max, j.Min)
 		low := j.Sizes.Above(max(1, j.Min) - 1)
-		most, at := d.lowest(m.leaf, func(n *queue.Node) int { return n.MaxJob })
-		if at >= 0 {
-			j.Max = max(min(j.Max, most/per), j.Min)
+		if m.maxJobAt >= 0 {
+			j.Max = max(min(j.Max, m.maxJob/per), j.Min)
 		}
-		stops := d.outlast(m, j)
+		stops := -1
+		if m.timed {
+			stops = d.outlast(m, j)
+		}
 		if stops < 0 && j.Count > 0 {
 			m.now += j.Count * per
 			d.ran(m.leaf)
@@ -187,8 +192,8 @@ func (d *decision) sort() (candidates []candidate) {
 		switch {
 		case stops >= 0:
 			d.stop(i, stops)
-		case at >= 0 && low*per > most:
-			d.refuse(i, waiting.OverLimit, "its minimum is %d slots, and max_job of %s is %d", low*per, d.label(at), most)
+		case m.maxJobAt >= 0 && low*per > m.maxJob:
+			d.refuse(i, waiting.OverLimit, "its minimum is %d slots, and max_job of %s is %d", low*per, d.label(m.maxJobAt), m.maxJob)
 		default:
 			candidates = append(candidates, candidate{m, waits, i, low * per})
 		}
@@ -284,7 +289,7 @@ func (d *decision) join() (out policy.Decision) {
 		for k, i := range m.index {
 			a := &m.answer.Allocations[k]
 			d.explain(m, &m.jobs[k], a)
-			if d.out[i] = *a; a.Count > 0 {
+			if d.out[i] = *a; a.Count > 0 && m.timed {
 				d.wakeAfter(m.leaf, &m.jobs[k])
 			}
 		}
@@ -295,6 +300,6 @@ func (d *decision) join() (out policy.Decision) {
 		d.wake(m.answer.RequeueAt)
 	}
 	out.Allocations, out.RequeueAt = d.out, d.requeueAt
-	out.State, _ = json.Marshal(states) //nolint:errchkjson // strings, numbers and bytes
+	out.State = d.p.save(states, d.before)
 	return out
 }

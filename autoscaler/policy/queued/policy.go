@@ -5,10 +5,10 @@ package queued
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
@@ -21,6 +21,14 @@ type Policy struct {
 	tree *queue.Tree
 	base policy.Policy
 	own  map[string]policy.Policy
+
+	loaded, saved atomic.Pointer[memory] // the last ones
+
+	// jobs holds memory for the jobs of a decision, which are the largest part of it. It is
+	// nil while a decision uses it, and in a Fallible: an external policy that takes too long
+	// may still read them after the decision.
+	jobs     atomic.Pointer[[]policy.Job]
+	fallible bool
 }
 
 var _ policy.Policy = (*Policy)(nil)
@@ -39,12 +47,12 @@ type Fallible struct{ *Policy }
 // of these policies may fail.
 func New(tree *queue.Tree, base policy.Policy, own map[string]policy.Policy) policy.Policy {
 	p := &Policy{tree: tree, base: base, own: own}
+	_, p.fallible = base.(fallible)
 	for _, of := range own {
-		if _, ok := of.(fallible); ok {
-			return Fallible{p}
-		}
+		_, ok := of.(fallible)
+		p.fallible = p.fallible || ok
 	}
-	if _, ok := base.(fallible); ok {
+	if p.fallible {
 		return Fallible{p}
 	}
 	return p
@@ -66,28 +74,6 @@ func (p *Policy) Allocate(s *policy.Snapshot) policy.Decision {
 // TryAllocate returns a decision. If the policy failed in some queues, the jobs of these
 // keep what they have. If it failed in all queues that have jobs, TryAllocate returns why.
 func (f Fallible) TryAllocate(s *policy.Snapshot) (policy.Decision, error) { return f.decide(s) }
-
-// state is what a Policy remembers of each queue that has jobs.
-type state struct {
-	Name string `json:"name"` // of the queue
-	seen
-	State []byte  `json:"state,omitempty"`
-	Since float64 `json:"since,omitempty"` // when it began to want slots that others hold
-	Owed  int     `json:"owed,omitempty"`  // slots that it has when they are back; 0 while it waits for that
-}
-
-// load returns what is remembered of each queue, by name.
-func load(s *policy.Snapshot) map[string]state {
-	var states []state
-	if json.Unmarshal(s.State, &states) != nil {
-		return nil // of another policy: every policy can start from nothing
-	}
-	out := make(map[string]state, len(states))
-	for _, of := range states {
-		out[of.Name] = of
-	}
-	return out
-}
 
 // ask asks the policy of a queue, and keeps to the order of the queue.
 func (d *decision) ask(m *member) {
@@ -176,7 +162,7 @@ func keep(s *policy.Snapshot, why string) (d policy.Decision) {
 // and its slots of each type.
 func (d *decision) snapshot(m *member, aside *aside) *policy.Snapshot {
 	s := &policy.Snapshot{
-		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: aside.rest(m), State: d.before[m.name].State,
+		Now: d.s.Now, Seed: d.s.Seed, ResizeCost: d.s.ResizeCost, Context: d.s.Context, Jobs: aside.rest(m), State: m.before.State,
 	}
 	s.Nodes = make([]policy.Node, len(d.types))
 	for t, typ := range d.types {
@@ -190,6 +176,6 @@ func (d *decision) snapshot(m *member, aside *aside) *policy.Snapshot {
 	if aside == nil {
 		d.see(m, s)
 	}
-	s.Changed = aside != nil || d.s.First || m.seen.Jobs != d.before[m.name].Jobs || m.seen.Slots != d.before[m.name].Slots
+	s.Changed = aside != nil || d.s.First || m.seen.Jobs != m.before.Jobs || m.seen.Slots != m.before.Slots
 	return s
 }

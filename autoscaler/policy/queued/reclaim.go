@@ -52,8 +52,7 @@ func (d *decision) patient(demand []queue.Demand) (shares []int) {
 		if lacks <= 0 {
 			continue
 		}
-		before := d.before[m.name]
-		if m.since = before.Since; m.since == 0 || before.Owed > 0 && m.now >= before.Owed {
+		if m.since = m.before.Since; m.since == 0 || m.before.Owed > 0 && m.now >= m.before.Owed {
 			m.since = d.s.Now
 		}
 		at := m.since + float64(after)

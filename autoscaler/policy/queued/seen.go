@@ -3,12 +3,7 @@
 
 package queued
 
-import (
-	"encoding/binary"
-	"hash/fnv"
-
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
-)
+import "github.com/kolo-nomad/kolo/autoscaler/policy"
 
 // seen holds fingerprints of a queue as its policy saw it last.
 type seen struct {
@@ -27,23 +22,24 @@ func (d *decision) see(m *member, s *policy.Snapshot) {
 		return
 	}
 	m.seen.Shown = m.shown()
-	if before := d.before[m.name].seen; !d.s.Changed && before.Shown == m.seen.Shown {
-		m.seen.Jobs = before.Jobs
+	if !d.s.Changed && m.before.Shown == m.seen.Shown {
+		m.seen.Jobs = m.before.Jobs
 		return
 	}
 	m.seen.Jobs = (&policy.Snapshot{Jobs: s.Jobs}).Fingerprint()
 }
 
 // shown returns a fingerprint of what this package decides about the jobs that a policy
-// sees: which they are, by their place in the snapshot, and their priority and maximum.
+// sees: which they are, by their place in the snapshot, and their priority and maximum. It
+// hashes words by the method of FNV.
 func (m *member) shown() uint64 {
-	h := fnv.New64a()
-	var b [24]byte
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
 	for k := range m.jobs {
-		binary.LittleEndian.PutUint64(b[:], uint64(m.index[k]))
-		binary.LittleEndian.PutUint64(b[8:], uint64(m.jobs[k].Priority))
-		binary.LittleEndian.PutUint64(b[16:], uint64(m.jobs[k].Max))
-		h.Write(b[:])
+		for _, word := range [...]int{m.index[k], m.jobs[k].Priority, m.jobs[k].Max} {
+			h = (h ^ uint64(word)) * prime
+			h ^= h >> 32 // the low bits of a product do not depend on the high ones
+		}
 	}
-	return h.Sum64()
+	return h
 }
