@@ -111,10 +111,11 @@ func (tr *training) stalledAt(ctx context.Context, ranks string) (text string) {
 		}
 		for _, g := range s.Stall.Stacks.Groups {
 			if main := g.Main(); g.Ranks == ranks && main != nil {
-				text = string(g.State) + " "
+				called := []string{string(g.State), ""}
 				for _, f := range main.Frames {
-					text += " " + f.Function + " "
+					called = append(called, f.Function, "")
 				}
+				text = strings.Join(called, " ")
 				return nil
 			}
 		}

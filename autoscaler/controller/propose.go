@@ -151,10 +151,10 @@ func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) m
 					p.WriteSpare += n - j.Groups[g].Spare
 				}
 			}
-			switch act.Cause {
-			case planner.Migrate:
+			if act.Cause == planner.Migrate {
 				p.Move = act.Reason
-			case planner.Spare:
+			}
+			if act.Cause == planner.Spare {
 				p.Reason = act.Reason
 			}
 		}

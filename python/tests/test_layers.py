@@ -45,6 +45,7 @@ PURE = {"kolo.integrations.batches",
 
 # The private names of other objects that a module may access: those of its own classes, and others if there is no public way.
 ALLOWED = {
+    "kolo.stacks": {"_current_frames"},  # of sys, documented by Python: it has no other way to read the stacks of all threads
     "kolo.integrations.accelerate": {"_set_sync_gradients", "_remove_dataloader"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.lightning": {  # Lightning's: its loops have no public part
         "_DataLoaderIterDataFetcher", "_EvaluationLoop", "_FitLoop", "_Launcher", "_Loop", "_MockOptimizer", "_TrainingEpochLoop", "_accelerator_connector",

@@ -4,7 +4,7 @@
 package planner
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -39,7 +39,7 @@ func (n *oneNode) see() *Cluster {
 		for i := range group.Count + n.ending[j] {
 			group.Live = append(group.Live, Worker{Ending: i >= group.Count})
 		}
-		job.Key, job.Pool, job.Min, job.Max, job.Preemptible = identity.JobKey{ID: fmt.Sprint(j)}, "gpu", 1, n.slots, true
+		job.Key, job.Pool, job.Min, job.Max, job.Preemptible = identity.JobKey{ID: strconv.Itoa(j)}, "gpu", 1, n.slots, true
 		job.Started, job.Groups = !job.LastChange.IsZero(), []Group{group}
 		c.Jobs = append(c.Jobs, job)
 		c.SeparateSpares(j, map[string]int{"workers": n.spares[j]})
