@@ -10,6 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -26,17 +27,17 @@ type division struct {
 }
 
 // divide returns the divisions of all divided pools, by name.
-func divide(v *cluster.View, pools func(string) config.Pool, now time.Time) map[string]*division {
+func divide(v *cluster.View, pools func(string) config.Pool, h *history.History, now time.Time) map[string]*division {
 	out := map[string]*division{}
 	for _, b := range v.Blocked {
 		if tree := pools(b.Pool).Tree; tree != nil && out[b.Pool] == nil {
-			out[b.Pool] = newDivision(v, b.Pool, tree, now)
+			out[b.Pool] = newDivision(v, b.Pool, tree, h.Queues[b.Pool].Past(), now)
 		}
 	}
 	return out
 }
 
-func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) *division {
+func newDivision(v *cluster.View, pool string, tree *queue.Tree, past map[string]queue.Past, now time.Time) *division {
 	d := &division{layout: tree.Layout(), leaf: make([]int, len(v.Jobs))}
 	for i := range v.Jobs {
 		d.leaf[i] = -1
@@ -58,6 +59,7 @@ func newDivision(v *cluster.View, pool string, tree *queue.Tree, now time.Time) 
 		}
 	}
 	d.layout.At(seconds(now))
+	d.layout.Remember(past)
 	d.layout.Fit(slots)
 	d.rigid = make([]int, len(d.layout.Nodes))
 	for leaf, n := range rigid {

@@ -18,7 +18,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/waiting"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/ledger"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/queue"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -34,6 +36,11 @@ func TestReserve_Divided(t *testing.T) {
   queue "b" {
     namespaces = ["b"]
     guarantee  = 4
+    budget {
+      slot_hours = 100
+      per        = "month"
+      beyond     = "borrow"
+    }
   }
 }`)})
 	must.NoError(t, err)
@@ -43,20 +50,22 @@ func TestReserve_Divided(t *testing.T) {
 	for name, tc := range map[string]struct {
 		elastic string // queue of the elastic job
 		least   int
-		rigid   int // slots that a rigid job of queue b holds
+		rigid   int     // slots that a rigid job of queue b holds
+		spent   float64 // slot-hours of queue b's budget
 		blocked []cluster.Blocked
 		want    []int
 		reads   string // of the first
 	}{
-		"another queue's, within the guarantee":        {"a", 2, 0, []cluster.Blocked{waits("b", 50, 3)}, []int{3}, "3 slots are kept free for it"},
-		"priority does not count between queues":       {"a", 2, 0, []cluster.Blocked{waits("b", 1, 3)}, []int{3}, ""},
-		"another queue's, beyond the guarantee":        {"a", 2, 0, []cluster.Blocked{waits("b", 90, 7)}, []int{4}, `it needs 7 slots, and elastic jobs make room for 4: queue "b" is entitled to 4 slots now, including those that its jobs need`},
-		"what its queue holds already counts":          {"a", 2, 3, []cluster.Blocked{waits("b", 90, 7)}, []int{1}, `queue "b" is entitled to 4 slots`},
-		"its queue holds all of it":                    {"a", 2, 4, []cluster.Blocked{waits("b", 90, 7)}, []int{0}, `elastic jobs make room for 0`},
-		"two of one queue":                             {"a", 2, 0, []cluster.Blocked{waits("b", 90, 3), waits("b", 50, 2)}, []int{3, 1}, ""},
-		"its own queue's jobs shrink to their minimum": {"b", 1, 0, []cluster.Blocked{waits("b", 50, 12)}, []int{11}, ""},
-		"and by priority":                              {"b", 1, 0, []cluster.Blocked{waits("b", 49, 12)}, []int{0}, "elastic jobs can spare 0"},
-		"not below the minimum of another queue's":     {"a", 10, 0, []cluster.Blocked{waits("b", 90, 4)}, []int{2}, ""},
+		"another queue's, within the guarantee":        {"a", 2, 0, 0, []cluster.Blocked{waits("b", 50, 3)}, []int{3}, "3 slots are kept free for it"},
+		"priority does not count between queues":       {"a", 2, 0, 0, []cluster.Blocked{waits("b", 1, 3)}, []int{3}, ""},
+		"another queue's, beyond the guarantee":        {"a", 2, 0, 0, []cluster.Blocked{waits("b", 90, 7)}, []int{4}, `it needs 7 slots, and elastic jobs make room for 4: queue "b" is entitled to 4 slots now, including those that its jobs need`},
+		"what its queue holds already counts":          {"a", 2, 3, 0, []cluster.Blocked{waits("b", 90, 7)}, []int{1}, `queue "b" is entitled to 4 slots`},
+		"its queue holds all of it":                    {"a", 2, 4, 0, []cluster.Blocked{waits("b", 90, 7)}, []int{0}, `elastic jobs make room for 0`},
+		"a queue that has spent its budget":            {"a", 2, 0, 100, []cluster.Blocked{waits("b", 90, 7)}, []int{0}, `queue "b" is entitled to 0 slots`},
+		"two of one queue":                             {"a", 2, 0, 0, []cluster.Blocked{waits("b", 90, 3), waits("b", 50, 2)}, []int{3, 1}, ""},
+		"its own queue's jobs shrink to their minimum": {"b", 1, 0, 0, []cluster.Blocked{waits("b", 50, 12)}, []int{11}, ""},
+		"and by priority":                              {"b", 1, 0, 0, []cluster.Blocked{waits("b", 49, 12)}, []int{0}, "elastic jobs can spare 0"},
+		"not below the minimum of another queue's":     {"a", 10, 0, 0, []cluster.Blocked{waits("b", 90, 4)}, []int{2}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &cluster.View{Facts: []cluster.Facts{{Observation: history.Observation{Slots: 1}, Queue: tc.elastic}}, Blocked: tc.blocked}
@@ -65,7 +74,9 @@ func TestReserve_Divided(t *testing.T) {
 			if tc.rigid > 0 {
 				v.Rigid = []cluster.Rigid{{Key: identity.JobKey{Namespace: "b", ID: "rigid"}, Pool: "p", Queue: "b", Slots: tc.rigid}}
 			}
-			l := loans{divided: divide(v, conf.Pool, time.Now())}
+			h := history.New()
+			h.Queues["p"] = ledger.Ledger{queue.Key("b"): {Spent: tc.spent}}
+			l := loans{divided: divide(v, conf.Pool, h, time.Now())}
 			l.reserve(v, time.Now())
 			var got []int
 			for _, b := range v.Blocked {

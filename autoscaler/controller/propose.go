@@ -102,7 +102,7 @@ func (c *Controller) proposals(view *cluster.View, line string, poolOf func(stri
 		c.fill(j, f, now)
 	}
 	c.addMobility(view, now)
-	c.loans.divided = divide(view, poolOf, now)
+	c.loans.divided = divide(view, poolOf, c.history, now)
 	c.loans.reserve(view, now)
 	var requests []*request
 	var out []api.Proposal

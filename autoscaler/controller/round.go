@@ -100,7 +100,7 @@ func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 		c.log.Warn("room was made for jobs that are not elastic, and Nomad placed none of them; elastic jobs have it for now",
 			"pool", key.pool, "namespace", key.namespace, "placement_timeout", c.cfg.Planner.PlacementTimeout, "again_at", c.loans.of[key].paused)
 	}
-	c.loans.divided = divide(v, c.cfg.Pool, now)
+	c.loans.divided = divide(v, c.cfg.Pool, c.history, now)
 	return c.loans.keep(v, now, &c.cfg.Planner.Options)
 }
 

@@ -282,7 +282,7 @@ func TestReserve_SparesGiveWayWithoutAShare(t *testing.T) {
 			v.Rigid = []cluster.Rigid{{Key: identity.JobKey{Namespace: "b", ID: "holds"}, Pool: "p", Slots: 8}}
 			v.Blocked = []cluster.Blocked{{Key: identity.JobKey{Namespace: "b", ID: "waits"}, Pool: "p", Priority: 50, Workers: 1, Slots: c.worker, Worker: c.worker}}
 			now := time.Now()
-			r := &loans{divided: map[string]*division{"p": newDivision(v, "p", tree, now)}}
+			r := &loans{divided: map[string]*division{"p": newDivision(v, "p", tree, nil, now)}}
 			r.reserve(v, now)
 			must.Eq(t, [2]int{0, c.want}, [2]int{v.Reserved["p"], v.Waiting["p"]})
 		})
