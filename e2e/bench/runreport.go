@@ -26,7 +26,7 @@ in which slots that it has do not train. Runs without events have %d steps. The 
   **Still** is the time in which the benchmark itself did not run at all for half a second or longer, as if the machine had been stopped. It is part of what is lost.
 - A hang is a rank that SIGSTOP holds. If training does not go on within %s, the rank is killed by hand, and the event does not count as survived.
 - Kolo runs with `+"`stall_timeout = \"auto\"`"+`, which is not the default; everything else of it is. torchrun is shown with PyTorch's defaults and with the fastest settings.
-- A straggler is stopped and continued in turns for %s. All ranks wait for it, so it costs half of their time: %.0f slot-seconds of four. No launcher here leaves it out.
+- A straggler is stopped and continued in turns for %s. All ranks wait for it, so it costs up to half of their time: %.0f slot-seconds of four. No launcher here leaves it out.
 - A slow newcomer takes %s longer to start.
 - A lost node is killed and replaced after %s. Hosts without any network are not simulated: all hosts are this machine.
 - Scripts for torchrun write a checkpoint after as many steps as Young's formula gives for a checkpoint of %.1f ms and the mean time between events.
