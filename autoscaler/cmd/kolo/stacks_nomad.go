@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -194,17 +195,26 @@ func (n *nomadAllocations) query(ctx context.Context) *nomad.QueryOptions {
 	return (&nomad.QueryOptions{Namespace: n.namespace}).WithContext(ctx)
 }
 
+// failed explains why a request to Nomad failed.
+func (n *nomadAllocations) failed(what string, err error) error {
+	var unanswered *url.Error
+	if errors.As(err, &unanswered) {
+		return fmt.Errorf("nomad does not answer; is it running at %s (NOMAD_ADDR)? %w", n.client.Address(), unanswered.Err)
+	}
+	return fmt.Errorf("ask Nomad for %s: %w", what, err)
+}
+
 // training are the task drivers that are Kolo's.
 var training = []string{"horovod", "torch"}
 
 func (n *nomadAllocations) running(ctx context.Context, job string) ([]allocation, error) {
 	info, _, err := n.client.Jobs().Info(job, n.query(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("ask Nomad for the job: %w", err)
+		return nil, n.failed("the job", err)
 	}
 	stubs, _, err := n.client.Jobs().Allocations(job, false, n.query(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("ask Nomad for the job's allocations: %w", err)
+		return nil, n.failed("the job's allocations", err)
 	}
 	tasks := map[string][]string{}
 	for _, g := range info.TaskGroups {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -238,4 +239,14 @@ func TestCollect(t *testing.T) {
 	cancel()
 	must.Len(t, 32, collect(over, answers, 33))
 	must.SliceEmpty(t, collect(over, answers, 33))
+}
+
+// A Nomad that is not there is named, with the variable that has its address.
+func TestNomadAllocations_NoNomad(t *testing.T) {
+	server := httptest.NewServer(nil)
+	server.Close()
+	client, err := nomad.NewClient(&nomad.Config{Address: server.URL})
+	must.NoError(t, err)
+	_, err = (&nomadAllocations{client: client, namespace: "default"}).running(t.Context(), "train")
+	must.ErrorContains(t, err, "nomad does not answer; is it running at "+server.URL+" (NOMAD_ADDR)?")
 }
