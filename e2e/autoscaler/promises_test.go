@@ -314,7 +314,7 @@ func (p *promises) orders(t *testing.T) {
 	p.eventuallyIn(t, map[string]int{"blue/holder": 3, "blue/crowd": 0, "blue/one": 1, "blue/two": 0, "blue/loan": 1})
 	p.removeIn(t, "blue/holder")
 	p.eventuallyIn(t, map[string]int{"blue/crowd": 4, "blue/one": 1, "blue/two": 0, "blue/loan": 0})
-	p.removeIn(t, "blue/crowd", "blue/one", "blue/two", "blue/loan")
+	p.removeIn(t, "blue/loan", "blue/two", "blue/one", "blue/crowd")
 
 	t.Log("reclaim_after: what others hold comes back after a time")
 	p.submit(t, "c4", "red/elastic", "min = 1")
