@@ -47,10 +47,9 @@ func (h *Host) inspect(request wire.Inspect) {
 	})
 }
 
-// takeStacks returns what the processes of the host do that are in a ring, within a number of
-// seconds. The program that
-// finds out is a process of its own, because it reads what the task has written, and a read
-// from /proc may not end.
+// takeStacks returns the stacks of the host's processes in the ring. It has the given number of
+// seconds. A program of its own collects them, because it reads files that the task has written,
+// and because a read from /proc may never end.
 func (h *Host) takeStacks(ctx context.Context, seconds float64, generation uint64) ([]stacks.Rank, error) {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
